@@ -16,11 +16,11 @@ pub struct Select {
     pub plain_implied_dirs: bool,
     /// Leave out directories that hold no files (`--prune-empty-dirs`).
     pub prune_empty_dirs: bool,
-    /// Create every missing directory on the way to the destination (`--mkpath`).
+    /// Create all missing parent directories of the destination (`--mkpath`).
     pub mkpath: bool,
     /// List the entries, transfer nothing (`--list-only`).
     pub list_only: bool,
-    /// The destination directory must exist: a missing one is not created.
+    /// Fail if the destination directory does not exist, instead of creating it.
     pub existing: bool,
     /// Treatment of mount points of other file systems (`--one-file-system`).
     pub mounts: Mounts,
@@ -31,12 +31,12 @@ pub struct Select {
 /// Treatment of a missing source argument.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
-    /// The argument fails.
+    /// A missing argument is an error.
     #[default]
     Fail,
-    /// The argument is ignored (`--ignore-missing-args`).
+    /// A missing argument is ignored (`--ignore-missing-args`).
     Ignore,
-    /// The name is deleted at the destination too (`--delete-missing-args`).
+    /// The name of a missing argument is deleted at the destination (`--delete-missing-args`).
     Delete,
 }
 

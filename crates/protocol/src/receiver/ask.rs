@@ -49,9 +49,9 @@ pub enum ReceiverWork {
     /// Set the metadata of directories, one after the other in this order. If nothing is carried over, new
     /// directories get their mode alone. Answer with [`ReceiverAnswer::SetDirs`].
     SetDirs { dirs: Vec<(RelPath, Meta)>, carries: CarriedMeta },
-    /// Remove a name and all below it, or a part of that; the next [`ReceiverWork::Remove`] of the same path continues. If
-    /// the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing and
-    /// reports the names. At most `most` names go now, not counting a name that gives way. Answer with
+    /// Remove a name and all below it, or a part of that; the next [`ReceiverWork::Remove`] of the same path continues.
+    /// If the name `gives_way` to another entry, rules about the name itself do not count. A dry run removes nothing
+    /// and reports the names. At most `most` names go now, not counting a name that gives way. Answer with
     /// [`ReceiverAnswer::Removed`].
     Remove { path: RelPath, gives_way: bool, dry_run: bool, most: u64 },
     /// Ask the user at this end; the answer may take any time. Answer with [`ReceiverAnswer::Asked`].
@@ -97,8 +97,8 @@ pub enum LookupWork {
     /// List some or all names of a directory that are not in `keep`, or continue with the names in `rest`. A missing
     /// directory has no names. Answer with [`LookupAnswer::Extra`].
     Extra { dir: RelPath, keep: Option<Names>, rest: Option<Box<SortedNames>> },
-    /// Count all names that [`ReceiverWork::Remove`] would remove by the current rules, as far as the number is known. With
-    /// `gives_way`, `path` itself always counts. Answer with [`LookupAnswer::Counted`].
+    /// Count all names that [`ReceiverWork::Remove`] would remove by the current rules, as far as the number is known.
+    /// With `gives_way`, `path` itself always counts. Answer with [`LookupAnswer::Counted`].
     Count { path: RelPath, gives_way: bool },
     /// Count the files at and below these paths that match one of the `new` files. Answer with
     /// [`LookupAnswer::CountedMoved`].
@@ -118,11 +118,12 @@ pub enum EntryWork {
     /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
     /// `meta`. Answer with [`ReceiverAnswer::Done`].
     CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
-    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with [`ReceiverAnswer::Done`].
+    /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with
+    /// [`ReceiverAnswer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },
-    /// Make a directory, or let its owner work in an existing one. Set the metadata that must be set before entries
-    /// are made in the directory: the mode alone of a new directory if nothing is carried over, and otherwise also
-    /// attributes and ACLs. Answer with [`ReceiverAnswer::Done`].
+    /// Make a directory, or let its owner work in an existing directory. Set the metadata that must be set before
+    /// entries are made in the directory: attributes, ACLs and mode. If nothing is carried over, set only the mode of a
+    /// new directory. Answer with [`ReceiverAnswer::Done`].
     MakeDir { path: RelPath, meta: Meta, carries: CarriedMeta },
     /// Make a symbolic link; answer with [`ReceiverAnswer::Done`].
     MakeSymlink { path: RelPath, target: Box<[u8]>, meta: Meta },
@@ -166,7 +167,8 @@ pub enum OldVersionWork {
     Survey { handle: Handle, gaps: Vec<GapSurvey> },
     /// Read, cut and sum a portion of old version `part`; answer with [`OldVersionAnswer::Summed`].
     SumOld { handle: Handle, part: usize, portion: Portion, summing: Summing },
-    /// Read these spans of the old versions and compute the strong sum of each; answer with [`OldVersionAnswer::Hashed`].
+    /// Read these spans of the old versions and compute the strong sum of each; answer with
+    /// [`OldVersionAnswer::Hashed`].
     HashOld { handle: Handle, strong: StrongKind, spans: Vec<Span> },
     /// Search around a segment of old version `part` from `start`; answer with [`OldVersionAnswer::Rolled`].
     Roll { handle: Handle, part: usize, start: u64, search: Search },
@@ -223,8 +225,8 @@ pub enum SettleWork {
     /// Check the proof, and that the old version, which equals the new version, did not change. Answer with
     /// [`ReceiverAnswer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
-    /// Close all that `handle` holds, and drop any bytes written; answer with [`ReceiverAnswer::Done`]. Always the last work
-    /// of its handle. A file that was committed, or confirmed and touched, needs no such work.
+    /// Close all that `handle` holds, and drop any bytes written; answer with [`ReceiverAnswer::Done`]. Always the last
+    /// work of its handle. A file that was committed, or confirmed and touched, needs no such work.
     Abandon { handle: Handle },
 }
 

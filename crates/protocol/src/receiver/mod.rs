@@ -108,7 +108,7 @@ impl Receiver {
         self.cx.load.copies_waiting()
     }
 
-    /// Number of frames that wait to be polled. A driver stops reading while there are many; the sender reads in any
+    /// Number of frames that wait to be polled. A driver stops reading while many frames wait; the sender reads in any
     /// case, so that the frames leave.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
@@ -127,14 +127,15 @@ impl Receiver {
         self.cx.counts
     }
 
-    /// Reports a finding of the driver to both ends' users. Harmless findings are not counted as failures.
+    /// Reports a trouble that the driver found to the users of both ends. Harmless troubles do not count as failures.
     pub fn found(&mut self, trouble: Trouble) {
         self.cx.found(trouble);
     }
 
     /// Takes a frame from the sender.
     ///
-    /// # Errors [`PeerError`] if the frame is not allowed now; the session is over.
+    /// # Errors
+    /// [`PeerError`] if the frame is not allowed now. The session is then over.
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
         self.cx.credit.take(frame.literal_bytes())?;
         match frame {
@@ -166,7 +167,8 @@ impl Receiver {
 
     /// Takes a frame that may have overtaken others. The frame is dropped if the attempt that it belongs to is over.
     ///
-    /// # Errors [`PeerError`] if the frame is not allowed now; the session is over.
+    /// # Errors
+    /// [`PeerError`] if the frame is not allowed now. The session is then over.
     pub fn handle_aside(&mut self, aside: Aside) -> Result<(), PeerError> {
         match self.files.admits_aside(&aside)? {
             true => self.handle(aside.frame),
@@ -176,7 +178,8 @@ impl Receiver {
 
     /// Takes the answer to a piece of work.
     ///
-    /// # Errors [`UnknownAnswer`] if no work of this id is under way.
+    /// # Errors
+    /// [`UnknownAnswer`] if no work of this id is under way.
     pub fn answer(&mut self, id: WorkId, answer: ReceiverAnswer) -> Result<(), UnknownAnswer> {
         let pending = self.cx.jobs.answered(id)?;
         self.cx.load.uncount_pending(&pending);

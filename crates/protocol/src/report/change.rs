@@ -32,11 +32,11 @@ pub struct Facts {
     pub owner: Owner,
     /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
-    /// Name that this name is hard-linked to (`-H`); the entry's own name for a link to an alternate's file.
+    /// Name that this name is hard-linked to (`-H`). For a link to an alternate's file, the entry's own name.
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent as literals.
     pub literal: u64,
-    /// Other file that this file was matched against.
+    /// Path of another file that served as the old version of this file.
     pub from: Option<RelPath>,
     /// Digest of the whole content, where the [options](crate::options::Options::tells_digests) request it and this
     /// end knows the digest.
@@ -65,12 +65,13 @@ pub enum Action {
     Updated,
     /// Only attributes were set.
     Touched,
-    /// Removed.
+    /// The entry was removed.
     Deleted,
     /// No change: the entry is up to date. Reported where the [options](crate::options::Options::tells_unchanged)
     /// request it.
     Unchanged,
-    /// Copied from an alternate (`--copy-dest`), but differs from the alternate's file; the name did not exist.
+    /// A new name was made from an alternate's entry, for example by `--copy-dest`. [`Change::differs`] compares with
+    /// that entry.
     Copied,
     /// Skipped because of the options. Reported under the same options as [`Action::Unchanged`], if the other end
     /// supports it.
@@ -121,6 +122,6 @@ pub struct Differs {
     pub acl: bool,
     /// The extended attributes.
     pub xattrs: bool,
-    /// The kind: another kind of entry was there.
+    /// The kind: the old entry was of another kind.
     pub kind: bool,
 }

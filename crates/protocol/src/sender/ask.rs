@@ -66,7 +66,8 @@ pub enum FileWork {
     Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
     /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`FileAnswer::Found`].
     Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
-    /// Continue a search, as `Search` does, through a region that was already searched. Answer: [`FileAnswer::Searched`].
+    /// Continue a search, as `Search` does, through a region that was already searched. Answer:
+    /// [`FileAnswer::Searched`].
     Join {
         handle: Handle,
         start: u64,
@@ -127,7 +128,7 @@ pub enum Sealing {
     Chunks(Arc<Vec<Chunk>>),
     /// The bytes of the file; the digest is already computed.
     Bytes(Digest),
-    /// A base, the runs that the base has at other positions, and the changed blocks with their numbers.
+    /// Digest of the base, the runs of blocks at other offsets in the base, and the changed blocks with their numbers.
     Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
 }
 

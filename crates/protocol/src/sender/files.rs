@@ -39,7 +39,7 @@ pub(super) struct FileTransfers {
     /// Files by the handles of attempts under way, to route answers.
     handles: HashMap<Handle, FileNo>,
     next_handle: u64,
-    /// Bases that the receiver named, of files that it will request next.
+    /// Bases that the receiver named for files that it will request next.
     bases: HashMap<FileNo, Digest>,
     pub(super) offer: OfferState,
 }
@@ -179,7 +179,8 @@ impl FileTransfers {
         }
     }
 
-    /// Returns the transfer that a frame concerns; `None` if it failed here and the receiver cannot know yet.
+    /// Returns the transfer that a frame concerns. Returns `None` if the transfer failed here and the receiver cannot
+    /// know yet.
     fn asked(
         &mut self,
         cx: &Context,
@@ -303,7 +304,7 @@ impl FileTransfers {
     }
 }
 
-/// True if a session with these options sends files in this way.
+/// True if a session with these options sends files by transfers of kind `how`.
 fn may_go(options: &Options, how: How) -> bool {
     let strategy = options.way();
     match how {
@@ -315,12 +316,12 @@ fn may_go(options: &Options, how: How) -> bool {
     }
 }
 
-/// The receiver must wait for a requested digest before it settles the file; this bounds the requests waiting for
-/// answers.
+/// Error: the receiver settles a file before the digest that it requested has arrived. The rule bounds the number of
+/// requests without an answer.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
 
 impl FileTransfers {
-    /// Settles files that were never wanted.
+    /// Settles the files in `numbers` that the receiver never requested.
     pub(super) fn settle(
         &mut self,
         cx: &mut Context,
@@ -341,7 +342,7 @@ impl FileTransfers {
         Ok(())
     }
 
-    /// Settles a file that was wanted.
+    /// Settles a file that the receiver requested.
     pub(super) fn done(
         &mut self,
         cx: &mut Context,

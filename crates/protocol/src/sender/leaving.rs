@@ -13,34 +13,34 @@ use super::ask::SenderWork;
 use super::context::Context;
 use super::pending::SenderPending;
 
-/// Most remaining sources that are reported by name; a further trouble counts the rest.
+/// Maximum number of remaining sources that are reported by name. One more trouble reports the number of others.
 const MOST_NAMED: usize = 80;
-/// Most bytes that a trouble takes in a frame.
+/// Maximum size of a trouble in a frame, in bytes.
 const TROUBLE_BYTES: usize = 12 << 10;
 
 /// Sources that may be removed, and removals under way.
 #[derive(Debug, Default)]
 pub(super) struct SourceRemoval {
-    /// Sources that may still arrive.
+    /// Sources that have not been reported as arrived. Each source has its path and metadata.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
-    /// Number of removals under way, and the troubles of failed removals.
+    /// Number of removals under way. `stay` holds the troubles of failed removals.
     out: usize,
     stay: Vec<Trouble>,
-    /// Number of further sources that remain, and the worst kind of their troubles.
+    /// Number of remaining sources beyond `stay`, and the worst kind of their troubles.
     more: Option<(u64, TroubleKind)>,
-    /// True once no further source will arrive.
+    /// True once the receiver has reported the last arrival.
     all_arrived: bool,
     /// True if the user is at the receiver's end: each removal is then sent to the receiver.
     pub(super) reports: bool,
 }
 
-/// Files that are flushed at the other end, as told by one `Arrived`.
+/// Content of an `Arrived` frame: files that are flushed to disk at the destination.
 #[derive(Debug)]
 pub(super) struct ArrivedFiles {
     pub(super) files: Vec<FileNo>,
-    /// Number below which no further file arrives.
+    /// No further file with a number below `upto` will arrive.
     pub(super) upto: FileNo,
-    /// True if no further file arrives at all.
+    /// True if no further file will arrive.
     pub(super) last: bool,
 }
 
@@ -60,7 +60,7 @@ impl SourceRemoval {
         self.more = Some((count + 1, if is_change { trouble.kind } else { kind }));
     }
 
-    /// Takes the troubles of the remaining sources.
+    /// Removes and returns the troubles of the remaining sources.
     fn take_troubles(&mut self) -> Vec<Trouble> {
         let mut troubles = std::mem::take(&mut self.stay);
         troubles.extend(self.more.take().map(|(count, kind)| {
@@ -71,7 +71,7 @@ impl SourceRemoval {
         troubles
     }
 
-    /// Removes sources that are flushed at the other end; other sources below `arrived.upto` remain. `listed` is the
+    /// Removes sources that are flushed at the destination. Other sources below `arrived.upto` remain. `listed` is the
     /// number of listed entries.
     pub(super) fn arrived(
         &mut self,

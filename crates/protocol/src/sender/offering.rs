@@ -1,8 +1,8 @@
-//! A file that is sent before the receiver asks for it: where the answer takes long, the request can be guessed.
+//! An offer: the sender guesses the request for a file, and sends the file before the request arrives.
 //!
 //! A run of a single file is mostly about a file that changed. The groups of its recipe take a fraction of a
-//! thousandth of its length, so they are sent together with the list. A receiver that wants the file by recipe has
-//! saved a round trip; any other receiver ignores the offer.
+//! thousandth of its length, so the groups are sent together with the list. A receiver that wants the file by recipe
+//! saves a round trip; any other receiver ignores the offer.
 
 use deltic_core::strategy::Conversation;
 
@@ -48,8 +48,8 @@ impl FileTransfers {
         }
     }
 
-    /// Takes the first request for a file; `as_offered` if the request is by recipe from the first byte. Returns true
-    /// if the offer answers the request.
+    /// Takes the first request for a file. `as_offered` is true if the request is by recipe from the first byte.
+    /// Returns true if the offer already answers the request.
     pub(super) fn take_offer(&mut self, cx: &mut Context, file: FileNo, as_offered: bool) -> bool {
         match std::mem::replace(&mut self.offer, OfferState::Over) {
             OfferState::Sent(sent) if sent == file && as_offered => {
@@ -72,8 +72,8 @@ impl FileTransfers {
         }
     }
 
-    /// Keeps the trouble that ended an offer until the file is wanted. Returns the trouble of any other attempt, to
-    /// be sent now.
+    /// Takes the trouble of a failed attempt. If the attempt was the offer, keeps the trouble until the receiver
+    /// requests the file. Otherwise returns the trouble, to be sent now.
     pub(super) fn spoil_offer(&mut self, file: FileNo, trouble: Trouble) -> Option<Trouble> {
         if !self.offer.is_of(file) {
             return Some(trouble);
@@ -83,7 +83,7 @@ impl FileTransfers {
     }
 }
 
-/// True if the receiver most likely wants a file by recipe, and an offer pays.
+/// True if the receiver will probably request the file by recipe, so that an offer saves a round trip.
 fn may_offer(options: &Options, listed: &ListedFile) -> bool {
     let by_recipe = options.strategy.conversation == Conversation::Recipe
         && options.writing.append == Append::Never;
@@ -97,13 +97,13 @@ fn may_offer(options: &Options, listed: &ListedFile) -> bool {
 /// State of the offer.
 #[derive(Debug)]
 pub(super) enum OfferState {
-    /// An offer may be made, of a file of at most `most` bytes.
+    /// A file of at most `most` bytes may be offered.
     Possible {
         most: u64,
     },
-    /// The file is being sent, and was not wanted yet.
+    /// The file is being sent. The receiver has not requested the file yet.
     Sent(FileNo),
-    /// The file could not be sent; an attempt by recipe then fails with this trouble.
+    /// The file could not be sent. A request by recipe will fail with this trouble.
     Spoilt(FileNo, Trouble),
     Over,
 }

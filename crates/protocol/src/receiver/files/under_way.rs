@@ -15,7 +15,7 @@ use super::incoming::IncomingFile;
 #[derive(Debug, Default)]
 pub(super) struct FilesUnderWay {
     files: HashMap<FileNo, IncomingFile>,
-    /// Files that the sender has not been asked for yet.
+    /// Files that have not been requested from the sender.
     unasked: BTreeSet<FileNo>,
     /// Handles of attempts that have not ended.
     handles: HashMap<Handle, FileNo>,
@@ -44,7 +44,7 @@ impl FilesUnderWay {
         Some(incoming)
     }
 
-    /// Begins a new attempt at a file; returns the new handle and the file.
+    /// Begins a new attempt at a file. Returns the new handle and the file.
     pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut IncomingFile) {
         let handle = self.next_handle();
         self.next_handle += 1;
@@ -70,13 +70,13 @@ impl FilesUnderWay {
         Some((file, self.files.get_mut(&file).expect("handles name files")))
     }
 
-    /// Notes that the sender is asked for a file.
+    /// Marks a file as requested from the sender. Returns the file.
     pub(super) fn asked(&mut self, file: FileNo) -> &mut IncomingFile {
         self.unasked.remove(&file);
         self.files.get_mut(&file).expect("the caller has the file")
     }
 
-    /// Returns the lowest number of a file that was not requested from the sender.
+    /// Returns the lowest number of a file that has not been requested from the sender.
     pub(super) fn first_unasked(&self) -> Option<FileNo> {
         self.unasked.first().copied()
     }
@@ -90,25 +90,26 @@ impl Index<&FileNo> for FilesUnderWay {
     }
 }
 
-/// Paths that are lent, because files of other names are matched against them, and the complete files that wait for
-/// these paths.
+/// Paths of old files that other files are matched against. A path must not be replaced while it is lent, so complete
+/// files wait for their lent paths.
 #[derive(Debug, Default)]
 pub(super) struct LentPaths {
     /// Lent paths, each with the number of files matched against the path.
     places: HashMap<RelPath, usize>,
-    /// Complete files that wait for a lent path.
+    /// Complete files that wait, because their paths are lent.
     held: BTreeSet<Handle>,
 }
 
 impl LentPaths {
-    /// Lends the path of a file of another name.
+    /// Lends the path of the old file `similar` to a file with another name.
     pub(super) fn lend(&mut self, similar: &SimilarFile) {
         if similar.kinship.is_some() {
             *self.places.entry(similar.path.clone()).or_default() += 1;
         }
     }
 
-    /// True if a complete file must not take its path yet. The file then waits.
+    /// True if `path` is lent, so that the complete file must not be put in place yet. Adds the file to the waiting
+    /// files.
     pub(super) fn holds(&mut self, handle: Handle, path: &RelPath) -> bool {
         let is_lent = self.places.contains_key(path);
         if is_lent {
@@ -117,7 +118,7 @@ impl LentPaths {
         is_lent
     }
 
-    /// Takes a path back; returns the waiting files that may continue.
+    /// Ends the loan of a path. Returns the waiting files that may continue.
     pub(super) fn take_back(&mut self, similar: Option<SimilarFile>) -> BTreeSet<Handle> {
         let Some(SimilarFile { path, kinship: Some(_), .. }) = similar else {
             return BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The new version in the making: the bytes in place, and the copies that wait.
+//! The incomplete new version: the bytes in place, and the copies that wait.
 
 use deltic_core::delta::{DeltaOp, WriteCover};
 use deltic_core::recipe::Chunk;
@@ -14,14 +14,15 @@ use crate::work::WorkTurn;
 use super::copies::{batches, op_bytes};
 use super::file_context::{FileContext, TransferOutcome};
 
-/// A new version, as far as assembled.
+/// A new version that is being assembled.
 #[derive(Debug)]
 pub(super) struct FileAssembly {
     pub(super) new: NewVersion,
     cover: WriteCover,
     pub(super) matched: MatchedBytes,
     pub(super) literal: u64,
-    /// Copies that may prove unnecessary, because all matches so far lie at the same offset in the version in place.
+    /// Copies held back: all matches so far lie at the same offset in the version in place, which may prove unchanged.
+    /// `None` once copies are made at once.
     held: Option<Vec<DeltaOp>>,
     /// Number of copies and writes under way.
     jobs: usize,
@@ -32,7 +33,7 @@ pub(super) struct FileAssembly {
 /// Received chunks of a payload.
 #[derive(Debug)]
 pub(super) struct LiteralChunks {
-    /// Numbers of the chunks, followed by their places in the new version.
+    /// Numbers of the chunks. `pieces` holds the places of the same chunks in the new version.
     pub(super) chunks: Vec<u32>,
     pub(super) pieces: Vec<PayloadChunk>,
     pub(super) payload: Payload,
@@ -44,7 +45,7 @@ pub(super) struct LiteralChunks {
 #[derive(Debug)]
 pub(super) struct MatchedBytes {
     pub(super) bytes: u64,
-    /// Bytes of the matched bytes that an interrupted run left.
+    /// Number of matched bytes that come from an interrupted run.
     pub(super) resumed: u64,
     /// The offset in the old versions at which leftovers of killed runs begin.
     left_at: u64,
@@ -79,13 +80,14 @@ impl FileAssembly {
         self.matched.left_at = left_at;
     }
 
-    /// Takes the first `from` bytes as they are: only the bytes after these are transferred.
+    /// Keeps the first `from` bytes unchanged. Only the bytes after `from` are transferred.
     pub(super) fn begin_at(&mut self, from: u64) {
         (self.new.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
-    /// Makes copies at once from now on: the new version is partly written, and so is not the version in place.
+    /// Makes copies at once from now on. The new version is partly written, so the version in place is not the new
+    /// version.
     pub(super) fn hold_nothing(&mut self) {
         self.held = None;
     }
@@ -97,7 +99,7 @@ impl FileAssembly {
         self.cover(start, len);
     }
 
-    /// Notes bytes that are in place.
+    /// Marks bytes of the new version as written.
     pub(super) fn cover(&mut self, start: u64, len: u64) {
         let covered = self.cover.add(start, len);
         covered.expect("a group or chunk comes once, in its own place");
@@ -218,18 +220,18 @@ impl FileAssembly {
         fx.cx.ask_to_write(self.turn, work, pending);
     }
 
-    /// Counts a write that another part asks for.
+    /// Counts a write that the caller requests itself, such as the rebuilding of gaps.
     pub(super) const fn begin_job(&mut self) {
         self.jobs += 1;
     }
 
-    /// Takes the answer to a copy or a write.
+    /// Counts a copy or a write as done.
     pub(super) const fn end_job(&mut self) {
         self.jobs -= 1;
     }
 }
 
-/// Returns the chunks that copies bring, with their places in the new version.
+/// Returns the chunks that the copies `runs` write, with their places in the new version.
 fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
     let chunks = runs.iter().flat_map(|run| {
         index.chunks_in(run.old).map(|(span, fingerprint)| KeptChunk {

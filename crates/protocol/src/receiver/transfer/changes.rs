@@ -1,5 +1,5 @@
-//! A file sent as the changes since a base, which is the version in place. The blocks sent are new; moved runs of
-//! other blocks are elsewhere in the base; all other bytes stay at their offsets.
+//! A file sent as the changes since a base, which is the version in place. Changed blocks are sent. Moved runs of
+//! blocks are copied from other offsets of the base, and all other bytes from the same offsets.
 
 use std::collections::VecDeque;
 
@@ -30,13 +30,13 @@ pub(super) struct ChangeReceiver {
     old: u64,
     /// Length of the new version in bytes.
     new: u64,
-    /// End of the bytes that are received or copied.
+    /// Offset in the new version up to which all bytes are received or copied.
     end: u64,
     /// Number of bytes copied from the base.
     kept: u64,
     /// Copies between the received blocks, and after the last block.
     copies: VecDeque<DeltaOp>,
-    /// Runs that are elsewhere in the base, ascending.
+    /// Moved runs: runs of blocks at another offset in the base, ascending.
     moved: Vec<MovedRun>,
     /// Number of moved runs that begin before `end`.
     passed: usize,
@@ -59,8 +59,8 @@ impl ChangeReceiver {
         }
     }
 
-    /// Takes runs that are elsewhere in the base: whole blocks of both versions, in ascending order, and before any
-    /// block arrives. Errors: `Unexpected` for other runs, `Limit` for too many runs.
+    /// Takes moved runs: whole blocks of both versions, in ascending order, before any block arrives. Errors:
+    /// `Unexpected` for other runs, `Limit` for too many runs.
     pub(super) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         if runs.is_empty() || !self.blocks.is_empty() {
             return Err(UNMOVED);
@@ -80,8 +80,8 @@ impl ChangeReceiver {
         Ok(())
     }
 
-    /// Takes all bytes up to `end` from the base: moved runs that begin before `end`, and the bytes between them from
-    /// their own offsets. Returns false if the base is too short.
+    /// Queues copies of all bytes up to `end`: moved runs that begin before `end`, and the bytes between moved runs
+    /// from the same offsets of the base. Returns false if the base is too short.
     fn goes_on(&mut self, end: u64) -> bool {
         while let Some(run) = self.moved.get(self.passed).copied()
             && u64::from(run.to) * BLOCK < end
@@ -96,7 +96,7 @@ impl ChangeReceiver {
         self.stays(end)
     }
 
-    /// Takes all bytes up to `end` from offset `from` of the base.
+    /// Queues copies of all bytes up to `end` from offset `from` of the base.
     fn copy(&mut self, mut from: u64, end: u64) {
         while self.end < end {
             let old = Span::new(from, (end - self.end).min(COPY_BYTES) as u32);
@@ -106,7 +106,8 @@ impl ChangeReceiver {
         }
     }
 
-    /// Takes all bytes up to `end` from the same offsets of the base; returns false if the base is too short.
+    /// Queues copies of all bytes up to `end` from the same offsets of the base. Returns false if the base is too
+    /// short.
     fn stays(&mut self, end: u64) -> bool {
         let is_there = end <= self.old || end <= self.end;
         if is_there {
@@ -115,7 +116,7 @@ impl ChangeReceiver {
         is_there
     }
 
-    /// Marks a block as received, and returns the block's place. Blocks arrive in ascending order.
+    /// Marks a block as received. Returns the place of the block. Blocks arrive in ascending order.
     pub(super) fn receive(&mut self, block: u32) -> Result<PayloadChunk, PeerError> {
         let start = u64::from(block) * BLOCK;
         // A moved run may reach into this block, or begin exactly at it: both are refused.
@@ -132,8 +133,7 @@ impl ChangeReceiver {
         Ok(PayloadChunk { span: Span::new(start, (self.end - start) as u32), brief: None })
     }
 
-    /// Takes the end: the bytes after the last block are copied from the base. Returns false if the base is too
-    /// short.
+    /// Ends the changes: queues copies of the bytes after the last block. Returns false if the base is too short.
     pub(super) fn end(&mut self) -> bool {
         self.goes_on(self.new)
     }
@@ -150,7 +150,7 @@ impl ChangeReceiver {
         std::iter::from_fn(|| self.copies.pop_front_if(is_before)).collect()
     }
 
-    /// Notes a block that was written.
+    /// Stores the fingerprint of a block that was written.
     pub(super) fn wrote(&mut self, block: u32, fingerprint: Fingerprint) {
         let len = (self.new - u64::from(block) * BLOCK).min(BLOCK) as u32;
         if let Ok(at) = self.blocks.binary_search_by_key(&block, |(block, _)| *block) {

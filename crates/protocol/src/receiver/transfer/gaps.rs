@@ -30,10 +30,10 @@ pub(super) struct TransferGaps {
     waiting: WaitingGaps,
     /// The last run that was spelled out, if it may continue.
     open: Option<Range<u32>>,
-    /// The beginning of the last run that was cut, if the run may continue: the rest of the run has the same
-    /// neighbour in front.
+    /// The beginning of the last run that was cut, if the run may continue. The rest of the run has the same neighbour
+    /// in front.
     last_run: Option<RunStart>,
-    /// Gaps being surveyed or requested, by their first chunks; requested gaps have an entry here.
+    /// Requested gaps, by their first chunks. `surveyed` counts the gaps that are being surveyed.
     asked: HashMap<u32, ChunkGap>,
     surveyed: u64,
 }
@@ -59,8 +59,8 @@ pub(super) struct KnownContent<'a> {
 
 /// Returns the probable number of edits in a gap of `chunks` chunks.
 ///
-/// One edit changes a chunk or two. A longer row of changed chunks had more than one edit, and in a long row each
-/// chunk had several.
+/// One edit changes one or two chunks. A longer row of changed chunks comes from several edits, and in a long row each
+/// chunk has several edits.
 const fn edits(chunks: u32) -> u32 {
     match chunks {
         0..=2 => 1,
@@ -71,11 +71,11 @@ const fn edits(chunks: u32) -> u32 {
 
 /// Probable number of edits in each chunk of a long row of changed chunks.
 const MANY_EDITS: u32 = 8;
-/// Length in bytes from which on a run is cut although it may continue.
+/// Length in bytes above which a run is cut even though the run may continue.
 const OPEN_BYTES: u64 = 4 << 20;
 
 impl TransferGaps {
-    /// Number of gaps that the sender was asked for, or will be soon.
+    /// Number of gaps that are requested from the sender, or are being surveyed to be requested.
     pub(super) fn out(&self) -> u64 {
         self.surveyed + self.asked.len() as u64
     }
@@ -205,8 +205,8 @@ impl TransferGaps {
         Ok((gaps, patches, bytes))
     }
 
-    /// Notes the rebuilt chunks of a gap, and requests wrong chunks again. Returns the bytes written, and how many of
-    /// them were copied or literal.
+    /// Takes the rebuilt chunks of a gap, and requests wrong chunks again. Returns the byte ranges written, and the
+    /// numbers of copied and of literal bytes.
     pub(super) fn fill(
         &mut self,
         table: &mut GroupTable,
@@ -237,14 +237,14 @@ impl TransferGaps {
         filled
     }
 
-    /// Requests chunks as they are after a wrong delta: sums of blocks are short.
+    /// Requests chunks without old bytes after a wrong delta. Deltas may be wrong because the sums of blocks are short.
     fn find_again(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| table.needs_gap(chunk));
         self.found.push_back(ChunkGap { chunks, len, old: Vec::new(), edits: 0, probes: None });
     }
 }
 
-/// The bytes of the new version that a gap brought.
+/// The part of the new version that was written for a rebuilt gap.
 #[derive(Debug, Default)]
 pub(super) struct FilledGap {
     pub(super) written: Vec<Range<u64>>,
@@ -252,7 +252,7 @@ pub(super) struct FilledGap {
     pub(super) literal: u64,
 }
 
-/// True if the group after a run is still to be spelled out. The run may then continue, and the old bytes in its
+/// True if the chunks of the group after a run are not known yet. The run may then continue, and the old bytes in its
 /// place are not known.
 fn goes_on(table: &GroupTable, run: &Range<u32>) -> bool {
     let next = table.group_of(run.end).map(|no| &table.groups[no]);
@@ -283,13 +283,14 @@ fn between(
     (before, behind)
 }
 
-/// The places in the old versions of the gaps of a run.
+/// Finds the places of a run's gaps in the old versions.
 pub(super) struct OldPlaces<'a> {
-    /// Length of the longest gap in bytes.
+    /// Byte range of the run in the new version. `between` holds the offsets in the old versions after the neighbour in
+    /// front and before the neighbour behind.
     pub(super) run: Range<u64>,
     pub(super) between: (Option<u64>, Option<u64>),
     pub(super) old: &'a OldVersions,
-    /// Longest gap, in bytes.
+    /// Length of the longest gap in bytes.
     pub(super) longest: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Probes in long runs of missing chunks: few gaps show if the old bytes in the run's place are of use.
+//! Probes in long runs of missing chunks: a few gaps show whether the old bytes in place of the run are useful.
 //!
 //! Sums of old bytes cost one byte for sixteen. If most of the old content was replaced or changed, no old block is
 //! found and all sums were sent for nothing. So for a long run a few short gaps are requested first, its *probes*,
@@ -22,7 +22,7 @@ use super::table::GroupTable;
 pub(super) enum GapTreatment {
     /// Requested as a delta at once.
     Told,
-    /// Requested as a delta at once, to show whether the old bytes are of use.
+    /// Requested as a delta at once, to show whether the old bytes are useful.
     Probe,
     /// Waits for the result of the probes.
     Waits,
@@ -47,7 +47,7 @@ impl WaitingGaps {
         }
     }
 
-    /// Takes the result of a probe of this run, and returns the gaps that no longer wait. If no probe was of use, the
+    /// Takes the result of a probe of this run. Returns the gaps that no longer wait. If no probe was useful, these
     /// gaps lose their old bytes.
     pub(super) fn release(&mut self, run: u32, was_of_use: bool) -> VecDeque<ChunkGap> {
         let Some(held) = self.0.get_mut(&run) else { return VecDeque::new() };
@@ -142,8 +142,8 @@ impl GroupTable {
         (probes > 0 && waiting > WORTH_BYTES.max(WORTH * probes)).then_some(parts)
     }
 
-    /// Picks probes all over the run if the drift between the neighbours is small, otherwise at the ends of the run:
-    /// the further from a neighbour, the less certain is the place in the old version.
+    /// Picks probes all over the run if the drift between the neighbours is small. Otherwise picks probes at the ends
+    /// of the run, because the place in the old version is less certain further from a neighbour.
     fn probes(&self, inner: &Range<u32>, old_places: &OldPlaces<'_>) -> Vec<Range<u32>> {
         let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
         let up_to = |start: u32, bytes| {
@@ -160,19 +160,19 @@ impl GroupTable {
     }
 }
 
-/// Number of chunks at the start of a run that may begin with old bytes.
+/// Number of chunks requested at once at the start of a run, because they may begin with old bytes.
 const FIRST_CHUNKS: u32 = 1;
-/// Number of chunks at the end of a run that may hold old bytes: so many pass until new chunk boundaries meet the old
-/// ones.
+/// Number of chunks requested at once at the end of a run, because they may hold old bytes. After this many chunks, new
+/// chunk boundaries meet old chunk boundaries.
 const LAST_CHUNKS: u32 = 4;
 /// Length in bytes of a probe in the new version, without its last chunk.
 const PROBE_BYTES: u64 = 4 << 10;
-/// Length in bytes of a probe at an end of a run, where the old bytes may lie some way off.
+/// Length in bytes of a probe at an end of a run, where the old bytes may lie at a distance.
 const END_PROBE_BYTES: u64 = 16 << 10;
-/// Number of probes all over one run.
+/// Number of probes in a run that is probed all over.
 const PROBES: u32 = 6;
-/// Factor for the old bytes that wait: probes are worth a round trip if these are more than this many times the old
-/// bytes of the probes.
+/// Probes are worth a round trip if the old bytes of the waiting gaps are more than this many times the old bytes of
+/// the probes.
 const WORTH: u64 = 3;
-/// Number of old bytes that must wait at least.
+/// Probes are worth a round trip if the waiting gaps have more than this number of old bytes.
 const WORTH_BYTES: u64 = 192 << 10;

@@ -21,18 +21,18 @@ use super::extras::{ExtraNames, NameCursor};
 use super::new_files::NewFiles;
 use super::removal::{NO_LIMIT, NameRemoval};
 
-/// Most names to remove at once, as far as names are counted. A directory counts as at most [`LARGE`] names, because
-/// its listing is held during the removal.
+/// Maximum number of counted names that are being removed at once. A directory counts as at most [`LARGE`] names,
+/// because its listing is held during the removal.
 const REMOVALS_AT_ONCE: usize = 256;
 const LARGE: usize = 32;
-/// Most uncounted names that may be removed in one step.
+/// Maximum number of uncounted names that one step may remove.
 const MORE_AT_ONCE: u64 = 256;
 
-/// The names to be deleted, as far as they are known.
+/// The names to be deleted, and the limits of deletion.
 #[derive(Debug, Default)]
 pub(super) struct PendingDeletions {
-    /// Destination names that are not listed, followed by a flag of the removal, and the weight of the removals under
-    /// way.
+    /// Destination names that are not listed. `removing` is true while they are removed; `out` is the weight of the
+    /// removals under way.
     extras: ExtraNames,
     removing: bool,
     out: usize,
@@ -41,20 +41,20 @@ pub(super) struct PendingDeletions {
     pub(super) excused: u64,
     /// Progress of the second count.
     recounted: NameCursor,
-    /// New files, followed by the progress of comparing deletions with new files, and the number of names that only
-    /// moved.
+    /// New files. `compared` is the progress of comparing names to be removed with new files; `moved` counts the names
+    /// that only moved.
     new: NewFiles,
     compared: NameCursor,
     moved: u64,
-    /// Number of names that may go besides the counted ones, if there are more by then.
+    /// Number of names that may be removed in addition to the counted names.
     spare: u64,
-    /// Number of names that may still go, if not all may.
+    /// Number of names that may still be removed, if `--max-delete` does not allow all.
     ration: Option<u64>,
-    /// Number of names removed to make way, which count as deletions.
+    /// Number of names removed because a new entry takes their place. These names count as deletions.
     cleared: u64,
     /// True while the user is asked about deletions.
     pub(super) asked: bool,
-    /// Empty sources, with the number of names that stay for each: an unmounted source is empty.
+    /// Empty sources, each with the number of names that stay. A source may be empty because it is not mounted.
     empty: BTreeMap<RelPath, u64>,
     /// Number of names in the list, once deletions begin.
     known: u64,
@@ -68,7 +68,7 @@ impl PendingDeletions {
         self.removing && !self.extras.is_empty()
     }
 
-    /// Counts names that make way. Returns false, and counts none, if all of them would exceed `most`.
+    /// Counts names that make way for new entries. Returns false and counts no names if the total would exceed `most`.
     pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
         let cleared = self.cleared + names;
         let fits = cleared <= most;
@@ -78,19 +78,19 @@ impl PendingDeletions {
         fits
     }
 
-    /// Counts further names that may make way within `most`, at most `MORE_AT_ONCE`; returns the number of names.
+    /// Counts further names that may make way within `most`, at most `MORE_AT_ONCE`. Returns the number of names.
     pub(super) fn clear_more(&mut self, most: u64) -> u64 {
         let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
         self.cleared += more;
         more
     }
 
-    /// Takes back names that did not make way.
+    /// Uncounts names that did not make way.
     pub(super) fn spare_cleared(&mut self, names: u64) {
         self.cleared = self.cleared.saturating_sub(names);
     }
 
-    /// Grants up to `names` names, and returns the number granted; true if a ration applies.
+    /// Grants the removal of up to `names` names. Returns the number granted, and true if `ration` limits the number.
     fn grant(&mut self, names: u64) -> (u64, bool) {
         let Some(ration) = &mut self.ration else { return (names, false) };
         let granted = names.min(*ration);
@@ -104,9 +104,10 @@ impl PendingDeletions {
     }
 }
 
-/// Returns the most names that may be removed, with `listed` names in the list and `deletion_count` names to be removed. A
-/// number or a share is meant for daily deletions, not for a source that is not mounted: if nothing is listed,
-/// nothing goes unless there is no limit.
+/// Returns the maximum number of names that may be removed, given `listed` names in the list and `deletion_count` names
+/// to be removed.
+///
+/// If the list is empty, no name may be removed unless there is no limit: the source may not be mounted.
 fn most_deletes(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
     match delete {
         Delete::Never => 0,
@@ -132,12 +133,12 @@ fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
 }
 
 impl PendingDeletions {
-    /// Notes an empty source, so that names in the same place stay.
+    /// Adds an empty source. Names in the same place at the destination stay.
     pub(super) fn note_empty(&mut self, dir: RelPath) {
         self.empty.insert(dir, 0);
     }
 
-    /// Takes names of `dir` that are not listed, and asks for the rest.
+    /// Takes names of `dir` that are not listed, and requests the remaining names.
     pub(super) fn extra(
         &mut self,
         cx: &mut Context,
@@ -228,7 +229,7 @@ impl PendingDeletions {
         self.recount(cx);
     }
 
-    /// Number of names that count for the limits: for a number all that go, for the guard all that did not only move.
+    /// Number of names that count for the limits. A guard does not count names that only moved.
     fn deletion_count(&self) -> u64 {
         self.names_to_go().saturating_sub(self.moved)
     }
@@ -259,7 +260,7 @@ impl PendingDeletions {
         }
     }
 
-    /// Notes a file that arrived, or would in a dry run: the guard counts a similar name to be removed as moved.
+    /// Takes a file that arrived, or would arrive in a dry run. The guard counts a similar name to be removed as moved.
     pub(super) fn note_new(
         &mut self,
         cx: &mut Context,
@@ -270,7 +271,7 @@ impl PendingDeletions {
         }
     }
 
-    /// Compares more names to be removed with new files; returns false if there are no more of either.
+    /// Compares more names to be removed with new files. Returns false if no names or no new files are left.
     fn count_moved(&mut self, cx: &mut Context) -> bool {
         let Self { extras, compared, new, .. } = self;
         if new.is_empty() {
@@ -330,7 +331,7 @@ impl PendingDeletions {
         }
     }
 
-    /// Removes a path and everything below, up to `names` names; a dry run reports the names.
+    /// Removes a path and everything below, up to `names` names. A dry run only reports the names.
     pub(super) fn remove(&mut self, cx: &mut Context, path: RelPath, names: u64) {
         self.remove_granted(cx, path, names, false);
     }
@@ -436,7 +437,7 @@ impl PendingDeletions {
         }
     }
 
-    /// True if more of a removal may go: the rest of the count, or else as many names as the limits leave.
+    /// True if a removal may delete more names: the rest of its count, or as many names as the limits leave.
     fn may_go_on(&mut self, cx: &mut Context, removal: &mut NameRemoval) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);

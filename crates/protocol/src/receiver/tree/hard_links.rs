@@ -1,8 +1,8 @@
-//! Files of several names (`-H`): the first suitable name is brought over (it leads), and the other names are
+//! Files with several hard links (`-H`). The first suitable name, the *leader*, is transferred. The other names are
 //! hard-linked to the leader.
 //!
 //! ```text
-//! the first name told ──► leads: is decided as any other entry
+//! the first name      ──► leads: is decided as any other entry
 //! a later name        ──► the leader is on its way:  waits for it
 //!                     ──► the leader is in place:    linked to it, unless it is already
 //!                     ──► no leader:                 leads itself
@@ -32,13 +32,13 @@ use super::looked::{LookedEntry, PlacedEntry};
 use super::resting::RestingFiles;
 use super::sections::DirSection;
 
-/// Files of several names, by the number of the first name told.
+/// Files with several hard links, by the number of the first listed name.
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     files: HashMap<FileNo, LinkedFile>,
-    /// Files that need no step until another name is told.
+    /// Files that need no step until another name is listed.
     resting: RestingFiles,
-    /// Number of files with names still to be told, and the bytes of their first names and targets.
+    /// Number of files with names still to be listed. `open_bytes` is the length of their first names and targets.
     open: usize,
     open_bytes: usize,
     /// Leading names that are on the way, each with the first name of the file.
@@ -58,7 +58,7 @@ pub(super) struct LaterName {
     pub(super) meta: Meta,
     pub(super) more: Option<Arc<ExtraMeta>>,
     pub(super) seen: Option<Meta>,
-    /// True if the reference directories are known not to have the name.
+    /// True if no reference directory has the name.
     pub(super) is_not_beside: bool,
 }
 
@@ -172,7 +172,8 @@ impl HardLinks {
         self.leaders.insert(file, file);
     }
 
-    /// Notes a later name of the file with first name `first`; returns the metadata told with the first name.
+    /// Takes a later name of the file with first name `first`. Returns the metadata that was listed with the first
+    /// name.
     fn take_later_name(&mut self, first: FileNo) -> Option<Meta> {
         if let Some(shared) = self.resting.take(first) {
             self.files.insert(first, shared);
@@ -187,7 +188,7 @@ impl HardLinks {
         Some(shared.meta.clone())
     }
 
-    /// Leaves the lead to another name. The first name, which was to lead, is then decided as a later name.
+    /// Lets another name lead. The first name is then decided as a later name.
     fn demote_first(&mut self, first: FileNo) {
         self.leaders.remove(&first);
         if let Some(shared) = self.files.get_mut(&first) {
@@ -196,7 +197,7 @@ impl HardLinks {
         }
     }
 
-    /// Drops a file that needs no further step, and stores a file compactly if only names are still to be told.
+    /// Drops a file that needs no further step. Stores a file compactly if the file only waits for more names.
     pub(super) fn forget(&mut self, first: FileNo) {
         let is_over = |shared: &LinkedFile| {
             shared.unlisted_names == 0
@@ -292,7 +293,7 @@ impl HardLinks {
         }
     }
 
-    /// Notes that a leader is taken from an alternate, so that the other names are not reported as new.
+    /// Marks a leader as taken from an alternate. The other names are then not reported as new.
     pub(super) fn comes_from_beside(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -300,7 +301,7 @@ impl HardLinks {
         }
     }
 
-    /// Notes that a leader stays the file that it `is`, so that other local names of that file need no step.
+    /// Stores the inode of the local file `is`, which stays the leader. Other local names of that inode need no step.
     pub(super) fn keep_inode(&mut self, file: FileNo, is: &Meta) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -308,7 +309,7 @@ impl HardLinks {
         }
     }
 
-    /// Takes a later name that was looked at, and returns the next step. The file may be [forgotten](Self::forget)
+    /// Takes a later name with its local entry. Returns the next step. The file may be [forgotten](Self::forget)
     /// afterwards.
     pub(super) fn decide(&mut self, first: FileNo, placed: PlacedEntry) -> NameStep {
         let PlacedEntry { file, path, meta, seen } = placed;
@@ -327,7 +328,7 @@ impl HardLinks {
         }
     }
 
-    /// Makes a name lead, with the metadata that the first name told.
+    /// Makes a name lead, with the metadata that was listed with the first name.
     pub(super) fn lead(&mut self, file: FileNo, first: FileNo, name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = LeaderState::Coming;
@@ -372,7 +373,7 @@ impl HardLinks {
         }
     }
 
-    /// Notes that an undecided name is given up.
+    /// Takes an undecided name that is given up.
     pub(super) fn miss_undecided(&mut self, first: Option<FileNo>) {
         if let Some(first) = first
             && let Some(shared) = self.files.get_mut(&first)
@@ -433,7 +434,7 @@ fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
     meta.more.map(Arc::from)
 }
 
-/// A file of several names.
+/// A file with several hard links.
 #[derive(Debug)]
 pub(super) struct LinkedFile {
     /// Metadata of the file, without the extra metadata of the first name.
@@ -444,7 +445,7 @@ pub(super) struct LinkedFile {
     pub(super) path: RelPath,
     /// Length in bytes of the first name and the link target.
     pub(super) path_bytes: usize,
-    /// Number of names still to be told, and number of told names still to be decided.
+    /// Number of names still to be listed. `undecided_names` counts the listed names still to be decided.
     pub(super) unlisted_names: u32,
     pub(super) undecided_names: u32,
     pub(super) state: LeaderState,

@@ -1,4 +1,5 @@
-//! The sender's list so far: the directories that may be told, their order, and the bounds on unsettled entries.
+//! The part of the sender's list that has arrived: directories that may be listed next, their order, and the bounds on
+//! unsettled entries.
 
 use deltic_tree::{Entry, Name, PathMap, RelPath};
 
@@ -10,21 +11,21 @@ use crate::message::Extent;
 use super::final_dirs::FinalMeta;
 use super::sections::DirSection;
 
-/// The entries told so far, and the directories that may be listed next.
+/// The entries received so far, and the directories that may be listed next.
 #[derive(Debug)]
 pub(super) struct EntryList {
     state: ListState,
-    /// Number of entries told so far.
+    /// Number of entries received so far.
     listed_count: u64,
     settled: u64,
     /// Bytes of the unsettled entries.
     bytes: ListedBytes,
-    /// Number of entries listed, or in directories that are alike.
+    /// Number of entries received, plus the entries of directories that the sender did not list because they are alike.
     known: u64,
-    /// Directories that are still to be listed. The metadata is set at the end if the listing comes; `None` if it is
-    /// set in any case.
+    /// Directories that the sender has named but not listed. A listed directory gets this metadata at the end. `None`
+    /// if the metadata is set in any case.
     announced: PathMap<Option<FinalMeta>>,
-    /// The directory being listed, and the last name so far.
+    /// The directory that the sender is listing, and the last name received.
     listing: Option<(RelPath, Option<Name>)>,
 }
 
@@ -35,7 +36,7 @@ enum ListState {
 }
 
 impl EntryList {
-    /// Creates a list of which only the root may be told.
+    /// Creates an empty list. The sender may only list the root.
     pub(super) fn new() -> Self {
         let mut announced = PathMap::default();
         announced.insert(&RelPath::root(), None);
@@ -60,7 +61,7 @@ impl EntryList {
         }
     }
 
-    /// Ends the list; `intact` if all entries could be listed.
+    /// Ends the list. `intact` is true if the sender could list all entries.
     pub(super) fn end(&mut self, intact: bool) {
         self.state = ListState::Complete { intact };
     }
@@ -69,7 +70,7 @@ impl EntryList {
         self.state != ListState::Growing
     }
 
-    /// Returns whether all entries could be listed, once the list is complete.
+    /// Returns whether the sender could list all entries. Returns `None` before the end of the list.
     pub(super) const fn is_intact(&self) -> Option<bool> {
         match self.state {
             ListState::Growing => None,
@@ -77,27 +78,27 @@ impl EntryList {
         }
     }
 
-    /// Number of entries told, which is the number of the next entry.
+    /// Number of entries received, which is the number of the next entry.
     pub(super) const fn listed_count(&self) -> u64 {
         self.listed_count
     }
 
-    /// Number below which all entries are settled: no such file will be requested.
+    /// Number of the first unsettled entry. No file with a lower number will be requested.
     pub(super) const fn settled(&self) -> u64 {
         self.settled
     }
 
-    /// Number of entries in the list by now. Entries in directories that are alike count too.
+    /// Number of entries in the list so far, with the entries of directories that are alike.
     pub(super) const fn known(&self) -> u64 {
         self.known
     }
 
-    /// Counts entries that are told together.
+    /// Counts the entries of a directory that is alike.
     pub(super) fn know(&mut self, entries: u64) {
         self.known += entries;
     }
 
-    /// Counts told entries. Errors: `Limit` if the window has no room for them.
+    /// Counts received entries. Errors: `Limit` if the window has no room for these entries.
     pub(super) fn take_entries(&mut self, listed: &[Entry]) -> Result<(), PeerError> {
         let entries = listed.len() as u64;
         self.listed_count += entries;
@@ -114,8 +115,8 @@ impl EntryList {
         }
     }
 
-    /// Settles all entries below `waiting`, the lowest number still asked about. Returns the new bound if it has
-    /// grown.
+    /// Settles all entries below `waiting`, the lowest number of an entry that waits. Returns the first unsettled
+    /// number if the call settled entries.
     pub(super) fn settle(&mut self, waiting: Option<u64>) -> Option<u64> {
         let upto = waiting.unwrap_or(self.listed_count);
         self.bytes.settle(upto);
@@ -124,12 +125,12 @@ impl EntryList {
         is_more.then_some(upto)
     }
 
-    /// Notes that a directory's own listing may come; `meta` is then set at the end.
+    /// Allows the sender to list a directory. A listed directory gets `meta` at the end.
     pub(super) fn announce(&mut self, dir: &RelPath, meta: Option<FinalMeta>) {
         self.announced.insert(dir, meta);
     }
 
-    /// Notes that the listing of a directory will not come; returns the metadata if the directory was announced.
+    /// Forbids the listing of a directory. Returns the final metadata if the directory was announced.
     pub(super) fn withdraw(&mut self, dir: &RelPath) -> Option<Option<FinalMeta>> {
         self.announced.remove(dir)
     }
@@ -138,7 +139,7 @@ impl EntryList {
         self.announced.contains(dir)
     }
 
-    /// Returns the metadata that an announced directory gets at the end.
+    /// Returns the metadata that an announced directory gets at the end, for changes.
     pub(super) fn kept(&mut self, dir: &RelPath) -> Option<&mut Option<FinalMeta>> {
         self.announced.get_mut(dir)
     }
@@ -153,14 +154,15 @@ impl EntryList {
         self.listing.as_ref().is_some_and(|(listed, _)| listed == dir)
     }
 
-    /// Returns whether `name` may still come, if `dir` is being listed; names ascend.
+    /// Returns whether `name` may still come in the listing of `dir`, whose names ascend. Returns `None` if the sender
+    /// is not listing `dir`.
     pub(super) fn may_bring(&self, dir: &RelPath, name: &Name) -> Option<bool> {
         let (_, last) = self.listing.as_ref().filter(|(listed, _)| listed == dir)?;
         Some(last.as_ref().is_none_or(|last| last < name))
     }
 
-    /// Checks the order of a section; returns true if the section is the first of its directory. Errors: `Unexpected`
-    /// for a directory that was not announced, repeated or descending names, and an empty section.
+    /// Checks the order of a section. Returns true if the section is the first of its directory. Errors: `Unexpected`
+    /// for a directory that was not announced, for repeated or descending names, and for an empty section.
     pub(super) fn check_order(
         &self,
         section: &DirSection,
@@ -184,7 +186,8 @@ impl EntryList {
         Ok(begins)
     }
 
-    /// Notes a section as told; returns the kept final metadata if the section is the first of its directory.
+    /// Takes the next section. Returns the final metadata of the directory if the section is the first of the
+    /// directory.
     pub(super) fn go_on(&mut self, section: &DirSection, extent: Extent) -> Option<FinalMeta> {
         let before = self.listing.take();
         let begun = self.announced.get_mut(&section.dir).filter(|_| before.is_none());

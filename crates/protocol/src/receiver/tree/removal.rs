@@ -1,4 +1,4 @@
-//! A name that is being removed with all below it.
+//! The removal of a name with everything below the name.
 
 use deltic_tree::RelPath;
 
@@ -12,13 +12,13 @@ pub(super) const NO_LIMIT: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub(crate) struct NameRemoval {
     pub(super) path: RelPath,
-    /// True if another entry is to take the place of the name.
+    /// True if another entry will take the place of the name.
     pub(super) gives_way: bool,
-    /// Weight among the removals under way.
+    /// Share of this removal in the limit of simultaneous removals.
     pub(super) weight: usize,
-    /// Number of names that may still be removed: at most as many as were counted, even if names were added since.
+    /// Number of names that this removal may still delete: the counted names, not names that were added later.
     pub(super) names: u64,
-    /// True if these names are part of the ration.
+    /// True if `names` were taken from the names that `--max-delete` still allows.
     pub(super) is_rationed: bool,
 }
 
@@ -34,7 +34,7 @@ impl NameRemoval {
         self.names = self.names.saturating_sub(gone.count() as u64);
     }
 
-    /// Returns the trouble of a removal that exceeds the count.
+    /// Returns the trouble of a removal that finds more names than were counted.
     pub(super) fn refilled(&self, action: &str) -> Trouble {
         Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
             format!(

@@ -1,4 +1,4 @@
-//! Listed entries that wait to be looked at, until their directory is in place or given up.
+//! Listed entries that wait until their directory exists at the destination or is given up.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,14 +23,14 @@ pub(super) struct DirSection {
 pub(super) enum LossReason {
     /// The directory failed, with everything below.
     Failed,
-    /// The directory is passed over: it is not asked for.
+    /// The directory is skipped because of the options.
     PassedOver,
 }
 
 /// The waiting sections, and the directories that they wait for.
 #[derive(Debug, Default)]
 pub(super) struct WaitingSections {
-    /// By section number; these ascend with the numbers of first entries.
+    /// Sections by number. Section numbers ascend with the numbers of the first entries.
     waiting: BTreeMap<u64, DirSection>,
     next: u64,
     /// Listed directories that are not in place yet, each with the waiting sections.
@@ -54,12 +54,12 @@ impl DirSection {
 }
 
 impl WaitingSections {
-    /// Makes the entries listed in this directory wait until it is in place.
+    /// Makes the entries listed in `dir` wait until `dir` is in place.
     pub(super) fn wait_for(&mut self, dir: RelPath) {
         self.making.entry(dir).or_default();
     }
 
-    /// Adds a section; returns its number, unless the section has to wait for a directory.
+    /// Adds a section. Returns the number of the section, or `None` if the section has to wait for its directory.
     pub(super) fn push(&mut self, section: DirSection) -> Option<u64> {
         let no = self.next;
         self.next += 1;
@@ -86,19 +86,19 @@ impl WaitingSections {
         self.waiting.is_empty()
     }
 
-    /// Notes that a directory is in place, or will be; returns the sections that waited.
+    /// Ends the waiting for `dir`, which is in place or soon will be. Returns the sections that waited.
     pub(super) fn release(&mut self, dir: &RelPath) -> Vec<u64> {
         self.making.remove(dir).unwrap_or_default()
     }
 
-    /// Notes that a directory is not made; returns the sections that waited, to be given up.
+    /// Gives up `dir`, which is not made. Returns the sections that waited, to be given up too.
     pub(super) fn lose(&mut self, dir: RelPath, lost: LossReason) -> Vec<u64> {
         let waiting = self.release(&dir);
         self.lost.insert(dir, lost);
         waiting
     }
 
-    /// Returns the reason why a directory is given up, if it is.
+    /// Returns the reason if a directory is given up.
     pub(super) fn why_lost(&self, dir: &RelPath) -> Option<LossReason> {
         self.lost.get(dir).copied()
     }
@@ -108,7 +108,7 @@ impl WaitingSections {
         self.making.contains_key(dir)
     }
 
-    /// True if entries of a directory were listed, or the directory does not wait to be in place.
+    /// True if entries listed in `dir` wait, or if entries of `dir` need not wait.
     pub(super) fn has_begun(&self, dir: &RelPath) -> bool {
         self.making.get(dir).is_none_or(|waiting| !waiting.is_empty())
     }

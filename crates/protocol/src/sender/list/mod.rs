@@ -41,7 +41,7 @@ struct UnlistedDir {
     parent: RelPath,
     /// Name in `parent`; `None` for the root.
     name: Option<Name>,
-    /// Number of the tally of the parent directory, if that was sent.
+    /// Number of the parent directory's tally, if that tally was sent.
     above: Option<u32>,
 }
 
@@ -55,7 +55,7 @@ impl UnlistedDir {
 /// State of the walk.
 #[derive(Debug)]
 pub(super) struct Lister {
-    /// Directories still to be listed; the last is the next.
+    /// Stack of directories still to be listed. The last directory is listed next.
     dirs: Vec<UnlistedDir>,
     lists_out: usize,
     /// Number of entries of the directory listed last.
@@ -100,7 +100,7 @@ impl Lister {
         }
     }
 
-    /// Sends the tallies of all directories that may have one, however small.
+    /// Sends tallies of all directories that may have a tally, even of small ones.
     pub(super) const fn eager(&mut self) {
         self.tallies.eager();
     }
@@ -109,7 +109,7 @@ impl Lister {
         self.complete
     }
 
-    /// Returns the numbers of the entries that become settled.
+    /// Settles all entries below `upto`. Returns the numbers of the entries that this call settled.
     pub(super) fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
         if upto.0 < self.settled || upto.0 > self.next {
             return Err(PeerError::Unexpected("settled entries that were not listed"));
@@ -138,7 +138,7 @@ impl Lister {
         self.ready.len() + self.lists_out + self.tallies.parked()
     }
 
-    /// Sends ready entries and requests more directories, as far as the window allows.
+    /// Sends entries that are ready and requests the listing of more directories, as far as the window allows.
     pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) {
         while self.send_next(cx, leaving) {}
         let by_entries = ENTRIES_AT_ONCE / (self.last_len + 1);

@@ -19,15 +19,14 @@ use crate::options::Options;
 
 use super::ready::ReadyDir;
 
-/// Entries of a session that are always listed: a small tree is sent without a question, and so is the beginning of a
-/// first copy.
+/// Number of entries at the start of a session that are always listed. Small trees and the start of a first copy need
+/// no tallies.
 const LISTED_FIRST: u64 = 1024;
-/// Fewest entries for which a tally pays.
+/// Minimum number of entries of a directory that is sent as a tally.
 const LEAST_ENTRIES: usize = 1;
-/// Entries of differing directories after which tallies count as useless, and most entries of matching directories
-/// that are credited.
+/// Maximum of `luck`, in entries.
 const MOST_LUCK: u64 = 16 << 10;
-/// Interval, in directories, at which a tally is still tried where tallies count as useless.
+/// While tallies count as useless, one directory in this number still gets a tally.
 const PROBE_EVERY: u64 = 32;
 
 /// Conditions for sending a directory as a tally.
@@ -37,7 +36,7 @@ struct TallyConditions {
     least_entries: usize,
 }
 
-/// Directories that wait for answers, or for the receiver to know their parent.
+/// Directories whose tallies wait for answers, and directories that wait until the receiver knows their parent.
 #[derive(Debug)]
 pub(super) struct DirTallies {
     compared: Option<ComparedAttributes>,
@@ -49,10 +48,11 @@ pub(super) struct DirTallies {
     kept: u64,
     /// Number of listings that wait for the receiver to know their directories.
     parked: usize,
-    /// Number of matching directories below others that are open.
+    /// Number of matching directories below directories with open tallies.
     unnamed: usize,
     owed: VecDeque<(u32, ReadyDir)>,
-    /// Entries of differing directories that are left before tallies count as useless.
+    /// Credit of tallies, in entries. The entries of a matching directory are added, the entries of a differing
+    /// directory subtracted. At 0, tallies count as useless.
     luck: u64,
     asked: u64,
 }
@@ -60,9 +60,9 @@ pub(super) struct DirTallies {
 /// A tally that was sent.
 #[derive(Debug)]
 struct SentTally {
-    /// Entries, until their listing begins.
+    /// The directory with its entries, until its listing begins.
     ready: Option<ReadyDir>,
-    /// Number of the parent directory's tally, if that is open.
+    /// Number of the parent directory's tally, if that tally was open.
     above: Option<u32>,
     is_unlike: bool,
     /// Tallies sent for directories in this directory.
@@ -95,7 +95,7 @@ impl DirTallies {
         }
     }
 
-    /// Sends tallies from the first directory below the root on, however small.
+    /// Sends tallies of all directories below the root, from the first on and of any size.
     pub(super) const fn eager(&mut self) {
         self.thrift = TallyConditions { listed_first: 0, least_entries: 0 };
     }
@@ -147,7 +147,7 @@ impl DirTallies {
         Some(ready)
     }
 
-    /// Counts entries of an owed listing that are sent.
+    /// Counts sent entries of an owed listing.
     pub(super) const fn pass(&mut self, entries: u64) {
         self.kept -= entries;
     }

@@ -28,7 +28,8 @@ use super::transfer::{CHANGED, ChunkTable, NeededChunks, SendAttempt};
 use named::NamedChunks;
 use search::Signature;
 
-/// The receiver retries the file, in the end whole.
+/// Trouble of a file with more than [`MAX_SUMS`] sums. The receiver retries the file, and finally requests the whole
+/// file.
 const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
 /// Bytes hashed in one piece of work, where hashing is separate work.
 const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
@@ -45,14 +46,14 @@ pub(super) struct PresetSender {
     needs: NeededChunks,
     /// Bytes of the new version that were cut or searched.
     scanned: u64,
-    /// State of the digest, where the proof is over the bytes; `None` while work holds the state.
+    /// State of the file's digest, if the proof covers the bytes. `None` while work holds the state.
     digest: Option<Box<FileDigest>>,
     /// Bytes hashed or being hashed, where hashing is separate work.
     hashed: u64,
     encoder: SumEncoder,
     /// Sums not yet sent.
     waiting: VecDeque<SumLine>,
-    /// Summation of the new version, once the file is open, where its sums are sent.
+    /// Summation of the new version. Set once the file is open, if the strategy sends sums of the new version.
     summation: Option<FileSummation>,
     /// True once all of the new version is cut.
     is_cut: bool,
@@ -69,14 +70,14 @@ pub(super) struct PresetSender {
 enum MatchMethod {
     /// The receiver names matches, which are confirmed.
     Confirm(NamedChunks),
-    /// The receiver requests blocks: true for each requested block.
+    /// The receiver requests blocks. True for each requested block.
     Rolled(Vec<bool>),
     /// The receiver sends the sums of the old version.
     Signature(Signature),
 }
 
 impl PresetSender {
-    /// Returns the state of a file sent as `how` says; `None` if that is no strategy of the papers.
+    /// Creates the state for a transfer of kind `how`. Returns `None` unless a strategy of the papers sends the file.
     pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
         let ways = StrategySums::of(strategy, how)?;
         let side = match strategy.conversation {

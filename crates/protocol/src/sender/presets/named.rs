@@ -13,11 +13,11 @@ use crate::sums::Token;
 #[derive(Debug, Default)]
 pub(super) struct NamedChunks {
     chunks: Vec<ChunkNaming>,
-    /// Chunks sent and not named.
+    /// Number of chunks that were sent and that the receiver has not named.
     unnamed: u32,
-    /// Chunks of refuted runs that were not named again.
+    /// Number of chunks of refuted runs that the receiver has not named again.
     split: u32,
-    /// Matches without an answer, in order of arrival.
+    /// Matches that the sender has not answered, in order of arrival.
     pub(super) matches: VecDeque<JudgedMatch>,
     /// Number of tokens of the first match that are being hashed.
     pub(super) hashing: usize,
@@ -53,7 +53,8 @@ impl NamedChunks {
         self.unnamed == 0 && self.split == 0 && self.matches.is_empty()
     }
 
-    /// Names chunks: any number for the first time, or a single chunk for the second.
+    /// Marks chunks as named by the receiver: any number of chunks for the first time, or one chunk for the second
+    /// time.
     pub(super) fn name(&mut self, range: &Range<u32>) -> Result<(), PeerError> {
         const TWICE: PeerError = PeerError::Unexpected("a chunk that was named already");
         let chunks = self.chunks.get_mut(range.start as usize..range.end as usize);

@@ -22,12 +22,12 @@ use super::{MatchMethod, PresetSender};
 /// Block sums of the old version, as far as received.
 #[derive(Debug)]
 pub(super) enum Signature {
-    /// The new version is not open yet, or no sums were discussed; holds the kind of sums that storage keeps of the
-    /// file.
+    /// The new version is not open yet. Holds the kind of sums that the storage keeps of the file.
     Closed(Option<BlockSumSpec>),
-    /// The receiver knows which sums the storage keeps here, and has not yet said which kind the signature uses.
+    /// The receiver was told the kind of sums that the sender's storage keeps. The receiver has not yet chosen the sums
+    /// of the signature.
     Unsigned,
-    /// Further sums are to come.
+    /// More sums of the signature will arrive.
     Coming(Box<BlockSums>),
     /// The signature is complete: one search goes through the new version.
     Known,
@@ -56,7 +56,7 @@ impl Signature {
 }
 
 impl PresetSender {
-    /// Takes the kind of sums that the receiver sends of the old version.
+    /// Takes the kind of sums that the receiver chose for the signature.
     pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
         let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
@@ -69,7 +69,7 @@ impl PresetSender {
         Ok(())
     }
 
-    /// Takes sums of the next blocks of the old version; starts the search after the last.
+    /// Takes sums of the next blocks of the old version. Starts the search after the last sums.
     pub(crate) fn take_old_sums(
         &mut self,
         attempt: &SendAttempt,
@@ -136,7 +136,7 @@ impl PresetSender {
         Ok(())
     }
 
-    /// Continues a search; by regions, where threads share the work.
+    /// Continues a search, by regions if several threads share the work.
     fn search_on(&mut self, attempt: &SendAttempt, cx: &mut Context, searcher: Box<Searcher>) {
         let MatchMethod::Signature(old) = &mut self.side else { return };
         let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;

@@ -8,26 +8,26 @@ use crate::error::PeerError;
 pub(super) const RECIPE: &str = "recipe:keyed-8";
 /// Content-defined chunking by the sieve.
 pub(super) const SIEVE: &str = "chunker:sieve";
-/// Fingerprints of chunks by the keyed sum; only of an end that computes the keyed sum fast.
+/// Chunks are named by keyed sums. Offered only by an end that computes keyed sums fast.
 pub(super) const KEYED: &str = "names:keyed";
 /// Literals compressed with zstd.
 pub(super) const ZSTD: &str = "compress:zstd";
 /// Literals without the long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
-/// Large holes of files sent as positions, and only the data transferred.
+/// Large holes of files are sent as positions. Only the data between the holes is transferred.
 pub(super) const HOLES: &str = "holes";
 /// Checks after frames, by CRC-32C.
 pub(super) const CHECKS: &str = "checks:crc32c";
 /// Further streams besides the first.
 pub(super) const STREAMS: &str = "streams";
-/// A guard that allows deletion of a share of the names.
+/// The limit of a guarded deletion may be a share of the names.
 pub(super) const DELETE_SHARE: &str = "delete:share";
-/// Troubles with the place of the error.
+/// A trouble report may contain the path and errno of the error.
 pub(super) const TROUBLES: &str = "troubles:located";
 
-/// Totals with the number of resumed bytes.
+/// The totals may contain the number of resumed bytes.
 pub(super) const RESUMED: &str = "totals:resumed";
-/// Changes with the reason for passing a name over.
+/// A report of changes may contain skipped names, each with the reason.
 pub(super) const PASSED_OVER: &str = "changes:passed-over";
 /// The sender may report the sources that it removed.
 pub(super) const REMOVED: &str = "sources:removed";
@@ -36,12 +36,12 @@ pub(super) const REMOVED: &str = "sources:removed";
 /// modification time.
 pub(super) const OPEN_FILES: &str = "restless:open";
 
-/// The receiver may name the base of its old version, and the sender may answer with the differences from that base.
+/// The receiver may name the base of its old version. The sender may then send only the differences from that base.
 pub(super) const BASES: &str = "bases";
-/// An answer to a base may include the blocks that the base has at other positions.
+/// The answer to a base may copy blocks from other offsets of the base.
 pub(super) const MOVED: &str = "bases:moved";
 
-/// The sender may tell which sums the storage keeps of a file, and the receiver which sums the signature uses.
+/// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
 /// Prefix; followed by the number of files of a session that an end can hold open at once.
@@ -52,7 +52,8 @@ pub(super) fn capability(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
 }
 
-/// Literals within the receiver's credit. After a colon follows the number of bytes granted at first.
+/// The sender sends literals only within the receiver's credit. After a colon follows the number of bytes granted at
+/// first.
 pub(super) const CREDIT: &str = "credit";
 
 /// Returns the capability of a receiver that grants `bytes` of literals at first.
