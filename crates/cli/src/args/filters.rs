@@ -36,7 +36,7 @@ enum FilterOption {
     Filter(OsString),
     Pattern(Action, OsString),
     From(Action, OsString),
-    /// `-F`; a second `-F` has another meaning.
+    /// `-F`: rules from `.rsync-filter` files in each directory. A second `-F` excludes these files themselves.
     Sprinkled,
     Gitignore,
 }

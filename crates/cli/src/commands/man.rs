@@ -141,7 +141,7 @@ fn usage(command: &mut clap::Command) -> String {
     usage.trim_start_matches("Usage:").trim().to_owned()
 }
 
-/// Replaces the synopsis of `page` by `usage`: a list of two hundred options would tell nobody anything.
+/// Replaces the synopsis of `page` by `usage`: a synopsis of two hundred options is of no use.
 fn with_synopsis(page: &str, usage: &str) -> String {
     const HEAD: &str = ".SH SYNOPSIS\n";
     let (before, rest) = page.split_once(HEAD).unwrap_or((page, ""));

@@ -124,8 +124,8 @@ fn is_loaded(wrapper: &str) -> bool {
     }
 }
 
-/// True if `openat2` bypasses pseudo, which must see how directories are opened. If pseudo hides the call, the store
-/// works without it.
+/// True if `openat2` bypasses pseudo, which must intercept every call that opens a directory. False if pseudo disables
+/// `openat2`: the store then uses other calls.
 fn sees_nothing_of_openat2() -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).err() != Some(Errno::NOSYS)

@@ -57,7 +57,7 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
     Ok(output.finish()?)
 }
 
-/// Warns of a name that another token has, and of volumes that no server with this state has had.
+/// Warns if another token has the same name, and of each volume that no server with this state directory has had.
 fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
     let Grant { name, volumes, .. } = grant;
     if file.read()?.values().any(|other| other.name == *name) {

@@ -63,7 +63,7 @@ pub(crate) fn print_text(text: &str) -> Exit {
     }
 }
 
-/// The first lines of the version: scripts read the first line of rsync's version to learn its features.
+/// The first lines of `--version` under the name of rsync. Scripts read the first line to learn rsync's features.
 const AS_RSYNC: &str = "rsync  version 3.5.0  protocol version 32\n\
     which this is not: it takes the words of that rsync, and speaks a protocol of its own, as\n";
 

@@ -48,7 +48,7 @@ fn controls(c: char) -> bool {
     c.is_control() && !matches!(c, '\t' | '\x7f')
 }
 
-/// Returns the pieces of `bytes` with their offsets.
+/// Splits `bytes` into chunks of UTF-8: valid text, then invalid bytes. Returns each chunk with its offset.
 fn places(bytes: &[u8]) -> impl Iterator<Item = (usize, std::str::Utf8Chunk<'_>)> {
     bytes.utf8_chunks().scan(0, |next, chunk| {
         let place = *next;

@@ -50,7 +50,7 @@ pub(crate) enum JsonEvent<'a> {
         modified_secs: i64,
         modified_nanos: u32,
     },
-    /// The size of what `deltic size` counted.
+    /// Numbers of files, directories and bytes that `deltic size` counted.
     Size {
         files: u64,
         dirs: u64,
@@ -213,7 +213,7 @@ pub(crate) struct ByEvidence {
 }
 
 impl<'a> JsonEvent<'a> {
-    /// The first line of a run.
+    /// The first event of a run.
     pub(crate) fn start(plan: &'a Plan) -> Self {
         JsonEvent::Start {
             schema: SCHEMA,

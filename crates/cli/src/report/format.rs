@@ -176,12 +176,12 @@ impl LineFormat {
     }
 }
 
-/// Returns the name alone: rsync's line for changed attributes, unless it itemizes.
+/// Returns the name alone: rsync's line for changed attributes, if changes are not itemized.
 pub(crate) fn plain(change: &Change, escape: Escape) -> Vec<u8> {
     escape.escaped(&name(change))
 }
 
-/// Returns the line for a name that is up to date, when not itemized.
+/// Returns the line for a name that is up to date, if changes are not itemized.
 pub(crate) fn up_to_date(change: &Change, escape: Escape) -> Vec<u8> {
     [&*escape.escaped(&name(change)), b" is uptodate"].concat()
 }
@@ -311,7 +311,7 @@ fn permissions(mode: u32) -> String {
 const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
 /// Length of ` -> ` and ` => ` in bytes.
 const ARROW_BYTES: usize = 4;
-/// Widest column.
+/// Largest width of a column, in characters.
 const MAX_WIDTH: usize = 4096;
 /// Length of a digest in hexadecimal digits.
 const DIGEST_LEN: usize = 64;

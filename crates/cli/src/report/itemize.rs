@@ -27,7 +27,7 @@ impl ItemizeStyle {
         }
     }
 
-    /// The eleven characters of a change that is no deletion.
+    /// Returns the eleven characters of a change other than a deletion.
     pub(crate) fn code(self, change: &Change) -> String {
         let attributes = match change.action {
             Action::Created => "+++++++++".to_owned(),
@@ -79,7 +79,7 @@ impl ItemizeStyle {
     }
 }
 
-/// Returns `X`.
+/// Returns `X`, the letter for the kind of entry.
 fn kind(item: EntryType) -> char {
     match item {
         EntryType::File => 'f',

@@ -21,7 +21,7 @@ pub(super) struct LogWriter {
 }
 
 impl LogWriter {
-    /// Opens the log. If that fails, the run continues without it, as in rsync.
+    /// Opens the log. `None` if that fails: the run then continues without a log, as in rsync.
     pub(super) fn open(log: &LogFile, setting: &FormatContext) -> Option<Self> {
         match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
             Ok(file) => {
@@ -51,7 +51,8 @@ impl LogWriter {
         }
     }
 
-    /// Adds the summary as it was shown, or else a line of its own.
+    /// Adds the summary that standard output shows, or rsync's line for a log if standard output shows no summary or
+    /// the short one.
     pub(super) fn end(&mut self, lines: Vec<String>, outcome: &Outcome, view: &OutputView) {
         let lines = match view.summary {
             SummaryForm::Totals | SummaryForm::Full | SummaryForm::Line => lines,
@@ -83,7 +84,7 @@ pub(super) fn is_up_to_date(change: &Change, setting: &FormatContext) -> bool {
 
 /// True if rsync would name the change, also in a log.
 ///
-/// Changed attributes alone are named if standard output itemizes, or at the second level. Directories are always
+/// A change of attributes alone is named if standard output itemizes, or with `--info=name2`. Directories are always
 /// named.
 pub(super) fn is_shown(change: &Change, view: &OutputView) -> bool {
     let itemizes = || view.names.as_ref().is_some_and(LineFormat::itemizes);

@@ -13,11 +13,12 @@ use crate::report::waiting::{DeletionOrder, HeldLines, LineGroup};
 pub(super) struct StdoutLines {
     pub(super) output: Output,
     pub(super) progress: ProgressDisplay,
-    /// Lines of changes, held until all are known: changes come in no order, and users compare the output of runs.
+    /// Lines of changes, held until all changes are known: changes come in any order, and users compare the output of
+    /// runs.
     held: HeldLines,
     /// Time of the first tick since lines are held.
     held_since: Option<Duration>,
-    /// Lines that wait until the names of the list are counted, if the count comes first.
+    /// Lines that wait for the line with the number of names, if that line comes first.
     counting: Option<Vec<u8>>,
     when_deletions: DeletionOrder,
     /// True if lines are held to be shown in the order of names.
@@ -41,13 +42,13 @@ impl StdoutLines {
         }
     }
 
-    /// Begins the line of the count; later lines wait for it.
+    /// Begins the line with the number of names. Later lines wait until this line is complete.
     pub(super) fn count(&mut self, built: &str) {
         self.output.text(format!("{built} ... \n 0 files...\r"));
         self.counting = Some(Vec::new());
     }
 
-    /// Ends the line of the count, with the number of names if known.
+    /// Completes that line, with the number of names if the number is known, and shows the waiting lines.
     pub(super) fn counted(&mut self, names: Option<u64>) {
         let Some(waiting) = self.counting.take() else { return };
         self.output.line(match names {
@@ -74,7 +75,7 @@ impl StdoutLines {
         }
     }
 
-    /// Adds a line, of which there may be millions.
+    /// Adds a line of a series of possibly millions of lines.
     pub(super) fn say_one(&mut self, line: &[u8]) {
         say_one(line, &mut self.output, &mut self.progress);
     }

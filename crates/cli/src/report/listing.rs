@@ -10,7 +10,7 @@ use crate::report::numbers::NumberStyle;
 use crate::report::ordered::PathTexts;
 use crate::words::zone::Zone;
 
-/// Listed entries, kept until all are known: entries come in no order.
+/// Listed entries, kept until all entries are known: entries come in any order.
 #[derive(Debug, Default)]
 pub(crate) struct ListedEntries(PathTexts);
 

@@ -1,8 +1,8 @@
 //! The arithmetic of progress: share, speed and time left. Time is an argument.
 //!
 //! Law: the displayed progress never goes backwards. While the list still grows, the total is a lower bound, and no
-//! share of it is shown; the whole is shown only when the run is over. A time left is shown only if both halves of
-//! the last seconds agree on it.
+//! share is shown. A full bar is shown only when the run is over. A time left is shown only if the speed was about the
+//! same in both halves of the last seconds.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Texts about paths, shown in rsync's order, whatever the order of arrival. There may be millions: a directory is
-//! stored once for consecutive entries.
+//! Texts about paths, sorted in rsync's order. There may be millions of texts, so a directory is stored once for
+//! consecutive entries.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -89,8 +89,8 @@ impl PathTexts {
         self.sorted(by_name, to);
     }
 
-    /// Passes each path and its text to `to`, in the order of the directories that stay. In each directory, removed
-    /// entries come first, in reverse order.
+    /// Passes each path and its text to `to`, sorted by the lowest directory above the path that was not removed. In
+    /// each directory, removed entries come first, in reverse order.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
         let gone = lines.filter(|line| line.fate == PathFate::Gone && line.name.is_empty());

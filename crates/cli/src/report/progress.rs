@@ -36,7 +36,7 @@ enum ProgressForm {
     Piped(PipedProgress),
 }
 
-/// Lines on standard output.
+/// Progress lines on standard output, in rsync's form.
 struct PipedProgress {
     output: Output,
     numbers: NumberStyle,
@@ -54,7 +54,7 @@ impl PipedProgress {
         self.output.flush();
     }
 
-    /// Ends a line that is open.
+    /// Ends the last line, if the line has no newline yet.
     fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             self.output.text("\n");

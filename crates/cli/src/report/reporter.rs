@@ -20,7 +20,7 @@ pub(crate) trait Reporter: Send {
     fn ask(&mut self, _question: &Question) {}
     /// Continues after the answer.
     fn answered(&mut self) {}
-    /// Shows the state at `elapsed` after the start; called a few times a second in any case.
+    /// Shows the state at `elapsed` after the start; called a few times a second, with or without notices.
     fn tick(&mut self, elapsed: Duration);
     /// Ends the report. Fails if output could not be written.
     fn finish(&mut self, ending: &RunEnding<'_>) -> std::io::Result<()>;

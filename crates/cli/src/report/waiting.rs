@@ -1,5 +1,5 @@
-//! Lines held back to be shown in order: changes come in no order, and users compare the output of runs. There may be
-//! millions.
+//! Lines held back to be shown in order: changes come in any order, and users compare the output of runs. There may be
+//! millions of lines.
 
 use deltic_core::codec::MAX_VARINT_BYTES;
 use deltic_core::packed::OutOfRoom;
@@ -39,8 +39,8 @@ pub(crate) enum DeletionOrder {
     Last,
 }
 
-/// Beginnings of lines, up to the path. There are few different ones. A line is stored as the number of its beginning
-/// and the text behind the path; or as 0 and the whole line.
+/// Beginnings of lines, up to the path. Most lines share one of a few beginnings. A line is stored as the number of its
+/// beginning and the text behind the path; or as 0 and the whole line.
 #[derive(Debug, Default)]
 struct LineHeads(Vec<Vec<u8>>);
 
@@ -102,8 +102,8 @@ impl LineHeads {
         text
     }
 
-    /// Returns the number of the text before `path`, and the text behind it. `None` if the line does not contain
-    /// `path` literally, or if all numbers are taken.
+    /// Returns the number of the text before `path`, and the text behind it. `None` if the line does not contain `path`
+    /// literally, or if there are [`MAX_HEADS`] other beginnings already.
     fn find<'a>(&mut self, line: &'a [u8], path: &[u8]) -> Option<(usize, &'a [u8])> {
         let at = line.windows(path.len().max(1)).position(|part| part == path)?;
         let (head, rest) = (&line[..at], &line[at + path.len()..]);

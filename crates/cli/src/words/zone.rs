@@ -43,8 +43,8 @@ impl Zone {
         Some(self.zone().to_datetime(Timestamp::from_second(time).ok()?))
     }
 
-    /// Returns the time, in seconds since 1970, of the local time `wall`. If clocks skip `wall`, the time as long
-    /// after midnight counts; if `wall` occurs twice, the first time.
+    /// Returns the time, in seconds since 1970, of the local time `wall`. If the clocks are set forward over `wall`,
+    /// the result is as long after midnight as `wall` says. If `wall` occurs twice, the result is the first time.
     fn time(&self, wall: DateTime) -> Option<i64> {
         Some(wall.to_zoned(self.zone().clone()).ok()?.timestamp().as_second())
     }

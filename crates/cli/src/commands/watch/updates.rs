@@ -168,7 +168,7 @@ fn dir_of(path: &Path) -> Option<RelPath> {
     Some(dir)
 }
 
-/// True if a session with these options would do no more for an edited file than an update does.
+/// True if an update does all that a session with these options would do for an edited file.
 fn fit(options: &Options) -> bool {
     let Options {
         recursive: _,
