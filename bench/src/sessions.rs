@@ -201,7 +201,8 @@ fn wait(executor: &Executor, source: &Path, destination: PathBuf) -> WaitingSess
 struct WorkUsage {
     threads: usize,
     kib: u64,
-    /// Smallest and largest number of bytes of a session, relative to the mean, after half of all bytes.
+    /// Fairness, measured when half of all bytes are copied: the fewest and the most bytes of a session, relative to
+    /// the mean.
     shares: (f64, f64),
 }
 

@@ -94,7 +94,7 @@ pub(crate) struct ChunkArgs {
     quiet: bool,
 }
 
-/// A chunker without chunk lengths.
+/// A kind of chunker. The chunk lengths are chosen separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChunkerFamily {
     /// Chunks of a fixed length.

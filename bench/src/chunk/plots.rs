@@ -111,12 +111,12 @@ fn lengths(report: &ChunkReport, block: &SizeResults) -> Figure {
     }
 }
 
-/// Makes a figure of a block.
+/// A function that makes a figure of the results for one mean length.
 type OfBlock = fn(&ChunkReport, &SizeResults) -> Figure;
-/// Figures for each block.
+/// Figures for each mean length.
 const OF_BLOCKS: [(&str, OfBlock); 3] =
     [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
-/// Name of the figure for all blocks.
+/// Name of the figure for all mean lengths.
 const SAVINGS: &str = "savings";
 /// Number of points of a line.
 const POINTS: u32 = 512;

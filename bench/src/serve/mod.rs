@@ -67,7 +67,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
     options.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&rows, options, dir))
 }
 
-/// Runs the loads that do not compare ways to sync, with the first way.
+/// Runs a load that does not compare ways to sync: hog, large or idle. Such a load uses the first way of `--ways`.
 fn figure_of(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
     let way = || manner_of(options.ways.first().context("--ways is empty")?);
     let table = match options.load {

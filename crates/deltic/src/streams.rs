@@ -17,7 +17,7 @@ pub enum StreamError {
     /// Reading or writing a stream failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A signature or delta is damaged, or is none.
+    /// The bytes are not a signature or delta, or are damaged.
     #[error(transparent)]
     Format(#[from] FormatError),
     /// The old version is not the one that the delta was computed from.
@@ -153,5 +153,5 @@ fn write_out(out: &mut Vec<u8>, to: &mut impl Write) -> Result<(), StreamError> 
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// The length assumed for a stream of unknown length, in bytes: chunks of 8 KiB in the mean.
+/// The length assumed for a stream of unknown length, in bytes. The mean chunk is then 8 KiB long.
 const STREAM_LEN: u64 = 1 << 31;

@@ -244,7 +244,7 @@ impl TreeSync {
         Ok(Verification { differences, outcome })
     }
 
-    /// Lists the source, and transfers nothing: each name is an [`Event::Entry`]. The destination plays no part.
+    /// Lists the source, and transfers nothing: each name is an [`Event::Entry`]. The destination is not used.
     /// Everything below the source is listed after [`TreeSync::archive`].
     ///
     /// Runs on this thread, as [`TreeSync::run`] does.
@@ -298,7 +298,7 @@ impl Verification {
     }
 }
 
-/// Returns the connection to a server or a store, if one end is there.
+/// Returns the connection to a server or a store, if one of the two paths is there.
 fn dial(
     from: &SyncPath,
     to: &SyncPath,
@@ -323,7 +323,7 @@ fn dial(
     }
 }
 
-/// Finds out that the source could not be read at all.
+/// The first error of a run, which ends the run if the source could not be read at all.
 #[derive(Default)]
 struct UnreadSource(Option<String>);
 

@@ -55,5 +55,5 @@ impl TreeSync {
     }
 }
 
-/// Changes are gathered until none came for half a second, and for ten seconds at most.
+/// Changes are gathered until half a second passes without a change, and for ten seconds at most.
 const PACE: Pace = Pace { delay: Duration::from_millis(500), longest: Duration::from_secs(10) };

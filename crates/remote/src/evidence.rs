@@ -19,7 +19,7 @@ pub struct ComparedContents {
     pub read: u64,
 }
 
-/// How two contents were compared.
+/// The way in which two contents were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ComparedBy {
     /// By checksums stored at both ends.

@@ -64,7 +64,7 @@ struct NamedPath {
     name: Option<Name>,
 }
 
-/// Which entries of the tree are listed.
+/// Selection of the entries that a tree lists.
 #[derive(Clone, Debug, Default)]
 pub struct TreeOptions {
     /// Include and exclude rules.
