@@ -1,5 +1,7 @@
 //! A staged new version of a local file, and the order of writes that makes a commit safe.
 
+mod in_place;
+
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +23,7 @@ use crate::bytes::holes::{Under, clear, copy_sparse, write_sparse};
 use crate::bytes::room::{Reserve, Room, reserve_all};
 use crate::bytes::write_back;
 use crate::handles::place::{COMMIT, Place};
-use crate::handles::stat::{Stamp, file_type, inode_of};
+use crate::handles::stat::{file_type, inode_of};
 use crate::kernel::errno::{At, store_error};
 use crate::kernel::lock;
 use crate::kernel::read_write::{read_at, write_at};
@@ -296,96 +298,6 @@ impl LocalRebuild {
         }
         self.store.stages(away.whose).discard_in(&away.home, &away.name);
         Ok(())
-    }
-
-    /// Changes a file in place. A file of several names may be updated under more than one of them: one name waits
-    /// for the other, and the last content stays.
-    fn take_turn(
-        &self,
-        changing: &Changing,
-        commit: &Commit<'_, LocalSnapshot>,
-        place: &Place,
-        expected: &Expected,
-    ) -> Result<(), StoreError> {
-        if changing.version().has_one_name() {
-            let old = expected.check(place, &self.store)?;
-            let old = self.of_version(old, changing.version())?;
-            return self.change(changing, commit, (place, old, None));
-        }
-        let left = self.store.commits.left.of(changing.version().inode());
-        let left = left.expect("its turn was there when it began");
-        let mut left = lock(&left);
-        let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
-        let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
-        let (version, old) = match ours {
-            // A span that was left in place has the other name's content by now.
-            Some(now)
-                if Stamp::of(&now) != changing.version() && !changing.is_all_staged(self.len) =>
-            {
-                return Err(StoreError::Changed { path: self.path.clone() });
-            }
-            Some(now) => (Stamp::of(&now), Some(now)),
-            None => (changing.version(), expected.check_alone(place, self.store.see)?),
-        };
-        let other = left.rewritten_as.clone();
-        let changed = self
-            .of_version(old, version)
-            .and_then(|old| self.change(changing, commit, (place, old, other.as_ref())));
-        left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
-        let torn_or_done = |error: &StoreError| {
-            matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
-        };
-        if changed.as_ref().map_or_else(torn_or_done, |()| true) {
-            left.rewritten_as.get_or_insert_with(|| self.path.clone());
-        }
-        changed
-    }
-
-    /// Returns the state of the file in place, if the file is of this version.
-    fn of_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
-        let conflict = || StoreError::Conflict { path: self.path.clone() };
-        old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
-    }
-
-    /// Writes the staged bytes into the file to be changed. The run has changed the file under its name `other`
-    /// before, if given.
-    fn change(
-        &self,
-        changing: &Changing,
-        commit: &Commit<'_, LocalSnapshot>,
-        (place, old, other): (&Place, Stat, Option<&RelPath>),
-    ) -> Result<(), StoreError> {
-        let writer = changing.writer(place)?;
-        let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
-        let begun = self.store.commits.under_way.begin(&self.path);
-        // The session has ended, so this error is not reported.
-        let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
-        if self.store.writing.preallocate || !self.store.writing.sparse {
-            writer.reserve(self.len, &old).at("allocate", &self.path)?;
-        }
-        let staged = End { file: self.staged.file.as_fd(), device: self.inode.device };
-        let changed = writer.change(staged, self.len, &self.store.writing, &self.store.copier);
-        let lasts = self.store.touched.is_durable();
-        // The new time says that the file is complete, and so must not reach the disk before the content.
-        let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
-        changed.and_then(|()| flush()).map_err(|errno| {
-            self.doom(Fate::Worthwhile);
-            changing.mark_torn();
-            StoreError::Torn { path: self.path.clone(), source: errno.into() }
-        })?;
-        let rules = self.store.attribute_rules(commit.keep);
-        let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
-        let attrs = Attrs::of_new(commit.meta, rules, mode);
-        self.store.space.gone(&old);
-        let mut unset = attrs.set(On::Open(changing.file().as_fd()));
-        unset.add("backup's", backup);
-        if lasts {
-            fs::fsync(changing.file()).at("flush", &self.path)?;
-        }
-        self.stages().discard_in(&self.staged.home, &self.staged.name);
-        self.doom(Fate::Gone);
-        self.store.settle(place, self.staged.whose, &self.staged.home);
-        unset.of(&self.path)
     }
 
     /// Returns the staged file as a version that only lacks a name.
