@@ -87,7 +87,8 @@ async fn turn<M: Machine, W: Worker<M>>(
         perform_all::<M, W>(&doing, &watched, bundle, results);
     };
     let (pool, mut results) = SessionPool::new(share, perform);
-    let session = Session::new(machine, greeting.map(heard_by));
+    let session =
+        Session::new(machine, greeting.map(|(greeting, agree)| heard_by(greeting, agree)));
     let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap };
     let (begun, mut answers) = (Instant::now(), Vec::new());
     let mut heard: Heard = Vec::new().into_iter();
@@ -153,7 +154,7 @@ impl Withheld {
 }
 
 /// Returns the session's reader of the greeting, which passes the terms on to `agree`.
-fn heard_by((mut greeting, agree): (Greeting, Agree)) -> session::Greeting<SyncError> {
+fn heard_by(mut greeting: Greeting, agree: Agree) -> session::Greeting<SyncError> {
     let mut agree = Some(agree);
     Box::new(move |kind, payload| {
         let Some((terms, reply)) = greeting.hear(kind, payload)? else { return Ok(None) };

@@ -125,7 +125,7 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
                     let plan = batch.plan(plan);
                     converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await
                 }
-                _ => batch::write(plan, converse, (config, watch)).await,
+                _ => batch::write(plan, converse, config, watch).await,
             }
         })
     })
@@ -204,7 +204,8 @@ pub async fn pull_into<S: Store>(
         let (session, options) = begin(Session::new(transport::over(transport), config), &plan);
         Box::pin(async move {
             let request = DestinationRequest { path, single: None, options };
-            let pull = session.pull_into((&paths, plan.names), request, open, watch);
+            let sources = SourceArgs { paths: &paths, names: plan.names };
+            let pull = session.pull_into(sources, request, open, watch);
             tokio::select! {
                 result = pull => result,
                 error = patience::run_out(&timeouts, &counters) => Err(error),
@@ -438,7 +439,7 @@ pub(crate) async fn held(
     };
     if let Err(error) = result {
         let error = cancelled_meanwhile(error, with).await;
-        return Err(settle(error, &config.under_way, (with, &mut note)).await);
+        return Err(settle(error, &config.under_way, with, &mut note).await);
     }
     Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
 }
@@ -459,7 +460,8 @@ async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
 async fn settle(
     error: SyncError,
     under_way: &UnderWay,
-    (with, watch): (&Embedding, Watch<'_>),
+    with: &Embedding,
+    watch: Watch<'_>,
 ) -> SyncError {
     let Some(path) = under_way.end() else { return error };
     let message = format!(

@@ -106,7 +106,8 @@ pub fn pause(time: Duration) -> bool {
 /// [`SyncError`] if the session failed; the other end has been told.
 pub fn agent(
     dirs: Vec<PathBuf>,
-    (bwlimit, cache): (Option<u64>, Option<PathBuf>),
+    bwlimit: Option<u64>,
+    cache: Option<PathBuf>,
     restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {
     // A socket would be outside of the directory.

@@ -35,7 +35,7 @@ pub(crate) async fn carry(
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
     let (pieces, arriving) = mpsc::unbounded_channel();
-    tokio::join!(depart(from, figures, (pieces, Arc::clone(&room))), arrive(arriving, to, room),);
+    tokio::join!(depart(from, figures, pieces, Arc::clone(&room)), arrive(arriving, to, room),);
 }
 
 /// Bytes, and the time of their arrival.
@@ -48,7 +48,8 @@ struct Piece {
 async fn depart(
     mut from: impl AsyncRead + Unpin,
     figures: Figures,
-    (pieces, room): (mpsc::UnboundedSender<Piece>, Arc<Semaphore>),
+    pieces: mpsc::UnboundedSender<Piece>,
+    room: Arc<Semaphore>,
 ) {
     let mut free = Instant::now();
     let mut buffer = vec![0; PIECE_BYTES];

@@ -86,8 +86,8 @@ impl Joining {
                 };
                 let mut dials = JoinSet::new();
                 for _ in 0..more {
-                    let to = (remote.clone(), host.clone());
-                    dials.spawn(dial(to, join.encode(), joined.flow.clone()));
+                    let (remote, host, flow) = (remote.clone(), host.clone(), joined.flow.clone());
+                    dials.spawn(dial(remote, host, join.encode(), flow));
                 }
                 if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
                     let message = format!("{failed} of {more} further streams did not join: {why}");
@@ -148,11 +148,7 @@ async fn attach_all(
 }
 
 /// Starts another remote shell, and joins the session through it.
-async fn dial(
-    (remote, host): (Remote, String),
-    ticket: Vec<u8>,
-    flow: Flow,
-) -> Result<Link, String> {
+async fn dial(remote: Remote, host: String, ticket: Vec<u8>, flow: Flow) -> Result<Link, String> {
     let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
     let mut heard = [0; JOINED.len()];
     // A refused stream ends. The exit status of its shell tells more than the failed write.

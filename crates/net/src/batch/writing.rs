@@ -27,7 +27,8 @@ use deltic_worker::trouble;
 pub(crate) async fn write(
     plan: Plan,
     converse: impl for<'a> Fn(Plan, SessionConfig, Watch<'a>) -> Conversation<'a>,
-    (config, watch): (SessionConfig, Watch<'_>),
+    config: SessionConfig,
+    watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let (file, only) = match plan.batch.clone() {
         Some(plan::Batch::Write(file)) => (file, false),
@@ -155,7 +156,7 @@ impl Contents<'_> {
         if is.len != meta.len || !is_same {
             return Err(none(StoreError::Changed { path: path.clone() }));
         }
-        let written = self.delta((path, meta.clone()), &new, old.filter(|old| old.meta().len > 0));
+        let written = self.delta(path, meta.clone(), &new, old.filter(|old| old.meta().len > 0));
         let proof = written.as_ref().ok().copied();
         self.tap.put(&Part::Proof { digest: proof }.encode());
         written.map(drop).map_err(|error| Unwritten { began: true, error })
@@ -164,7 +165,8 @@ impl Contents<'_> {
     /// Writes the steps from the old to the new version. Returns the digest of the new version.
     fn delta(
         &self,
-        (path, meta): (&RelPath, Meta),
+        path: &RelPath,
+        meta: Meta,
         new: &impl Snapshot,
         old: Option<impl Snapshot>,
     ) -> Result<Digest, StoreError> {

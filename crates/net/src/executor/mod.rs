@@ -278,7 +278,7 @@ impl Share {
         }
         let cost = if self.gives_way() { cost.giving_way() } else { cost };
         let most = self.0.budget.most_at_once(cost);
-        self.0.threads.put(self.0.id, (cost, most), Job { bytes, run: Box::new(job) })
+        self.0.threads.put(self.0.id, cost, most, Job { bytes, run: Box::new(job) })
     }
 
     /// Drops `what` on another thread, or on this thread if no thread can be started.
@@ -411,13 +411,9 @@ impl State {
 }
 
 impl Threads {
-    /// Adds a job, and starts a thread if all threads are busy.
-    fn put(
-        self: &Arc<Self>,
-        id: SessionId,
-        (cost, most): (Cost, usize),
-        job: Job,
-    ) -> io::Result<()> {
+    /// Adds a job, and starts a thread if all threads are busy. At most `most` jobs of the session and of this `cost`
+    /// run at once.
+    fn put(self: &Arc<Self>, id: SessionId, cost: Cost, most: usize, job: Job) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.groups[cost as usize].jobs.push(id, most, job);
         let by = state.groups[cost as usize].served_by;

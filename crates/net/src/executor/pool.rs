@@ -123,7 +123,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
                 queue.work_out += work.len();
                 (queue.waiting_bytes, queue.bytes_out) =
                     (queue.waiting_bytes - bytes, queue.bytes_out + bytes);
-                let job = job(&self.share, (&self.work, &self.done), Bundle { cost, bytes, work });
+                let job = job(&self.share, &self.work, &self.done, Bundle { cost, bytes, work });
                 self.share.submit_of(cost, bytes, job)?;
             }
         }
@@ -143,7 +143,8 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
 /// Returns a job that does a bundle, as long as a receiver waits for its results.
 fn job<W: Send + 'static, R: Send + 'static>(
     share: &Share,
-    (work, done): (&Arc<DoWork<W, R>>, &mpsc::UnboundedSender<Done<R>>),
+    work: &Arc<DoWork<W, R>>,
+    done: &mpsc::UnboundedSender<Done<R>>,
     Bundle { cost, bytes, work: bundle }: Bundle<W>,
 ) -> impl FnOnce() + Send + 'static {
     let (work, done) = (Arc::clone(work), done.clone());

@@ -36,7 +36,8 @@ pub(crate) fn make(
     lacking: &[&Path],
     options: &Options,
     context: &StoreContext,
-    (quotas, made): (&[Arc<Quota>], &mut Vec<NamedDir>),
+    quotas: &[Arc<Quota>],
+    made: &mut Vec<NamedDir>,
 ) -> Result<(), StoreError> {
     let Some((root, above)) = lacking.split_last() else { return Ok(()) };
     for dir in above.iter().map(|dir| root_of(dir, options, context)) {
@@ -59,7 +60,8 @@ pub(crate) fn local_options(
     root: &Path,
     options: &Options,
     context: &StoreContext,
-    (see, under_way): (MetaMask, &UnderWay),
+    see: MetaMask,
+    under_way: &UnderWay,
 ) -> Result<LocalOptions, SyncError> {
     check_dirs(root, &[], options, context)?;
     Ok(LocalOptions {

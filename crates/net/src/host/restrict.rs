@@ -108,7 +108,8 @@ impl Restriction {
     /// The error of the system, if `dir` is not a directory that this process may enter.
     pub fn begin(
         dir: &Path,
-        (access, no_delete): (Access, bool),
+        access: Access,
+        no_delete: bool,
         cache: Option<&Path>,
     ) -> io::Result<Self> {
         // Name services load libraries and files before these become unreadable.
@@ -543,7 +544,7 @@ mod tests {
         let access = if may_write { Access::Both } else { Access::Read };
         let cache = world.join("cache");
         let restriction =
-            Restriction::begin(&world.join("jail"), (access, false), Some(&cache)).unwrap();
+            Restriction::begin(&world.join("jail"), access, false, Some(&cache)).unwrap();
         assert!(cache.is_dir());
         if restriction.wall() == Wall::None {
             eprintln!("SKIPPED: this kernel has no Landlock");

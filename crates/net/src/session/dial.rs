@@ -34,7 +34,7 @@ use crate::plan::{self, Patience};
 use crate::streams::Joining;
 use deltic_worker::source::SourceWorker;
 
-use super::roles::{Agreed, single_entry};
+use super::roles::{Agreed, ReceiveTerms, single_entry};
 use super::{DestinationRequest, OpenDestination};
 use super::{RunConfig, Session, removes_sources};
 
@@ -47,7 +47,8 @@ pub(crate) async fn dial(
     let (mut session, options) = begin(session, &plan);
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            session.pull((paths, plan.names), to.as_os_str(), options, watch).await
+            let sources = SourceArgs { paths, names: plan.names };
+            session.pull(sources, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(_), plan::Destination::Local(to))
             if session.config.batch.is_some() =>
@@ -56,10 +57,12 @@ pub(crate) async fn dial(
             session.push_batch(batch, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            session.push((paths, plan.names), to.as_os_str(), options, watch).await
+            let sources = SourceArgs { paths: &words(paths), names: plan.names };
+            session.push(sources, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            session.push((paths, plan.names), path, options, watch).await
+            let sources = SourceArgs { paths: &words(paths), names: plan.names };
+            session.push(sources, path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
             Err(SyncError::Usage("source and destination are both remote".into()))
@@ -80,6 +83,27 @@ pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Option
     (session, options)
 }
 
+/// Returns paths as the words of a command line.
+fn words(paths: &[PathBuf]) -> Vec<OsString> {
+    paths.iter().map(|path| path.as_os_str().to_owned()).collect()
+}
+
+/// The sources of a session, as arguments name them.
+pub(crate) struct SourceArgs<'a, N = plan::Names> {
+    pub(crate) paths: &'a [OsString],
+    /// Place of the names below the only source (`--files-from`).
+    pub(crate) names: N,
+}
+
+/// The destination of a push.
+pub(super) struct PushTarget {
+    /// Path at the other end.
+    path: Box<[u8]>,
+    /// The name of the only entry that is sent.
+    single: Option<Name>,
+    options: Options,
+}
+
 /// The agreement with an end that will send.
 struct Sending {
     /// The name of the only entry to be received, if there is only one.
@@ -93,7 +117,7 @@ impl Session {
     /// Requests these paths, and receives them into a directory.
     pub(crate) async fn pull(
         mut self,
-        (paths, names): (&[OsString], plan::Names),
+        sources: SourceArgs<'_>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -104,9 +128,11 @@ impl Session {
                 self.config.host.context(),
             ));
         }
-        let Sending { single, expect, agreed } = self.ask_for((paths, names), &options).await?;
+        let Sending { single, expect, agreed } = self.ask_for(sources, &options).await?;
         let result = match self.resolve(destination.as_bytes(), single.as_ref(), &options) {
-            Ok(resolved) => self.receive(resolved, (options, expect), agreed, watch).await,
+            Ok(resolved) => {
+                self.receive(resolved, ReceiveTerms { options, expect, agreed }, watch).await
+            }
             Err(error) => Err(error),
         };
         self.end(result).await
@@ -116,15 +142,18 @@ impl Session {
     /// filled into `request` before.
     pub(crate) async fn pull_into<S: Store>(
         mut self,
-        (paths, names): (&[OsString], plan::Names),
+        sources: SourceArgs<'_>,
         request: DestinationRequest,
         open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let options = request.options.clone();
-        let Sending { single, expect, agreed } = self.ask_for((paths, names), &options).await?;
+        let Sending { single, expect, agreed } = self.ask_for(sources, &options).await?;
         let result = match open(DestinationRequest { single, ..request }) {
-            Ok(destination) => self.receive_by(destination, (options, expect), agreed, watch).await,
+            Ok(destination) => {
+                let terms = ReceiveTerms { options, expect, agreed };
+                self.receive_by(destination, terms, watch).await
+            }
             Err(error) => Err(error),
         };
         self.end(result).await
@@ -133,7 +162,7 @@ impl Session {
     /// Requests these paths from the other end, and reads its greeting.
     async fn ask_for(
         &mut self,
-        (paths, names): (&[OsString], plan::Names),
+        SourceArgs { paths, names }: SourceArgs<'_>,
         options: &Options,
     ) -> Result<Sending, SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
@@ -202,24 +231,24 @@ impl Session {
     /// Requests to send, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
-        (paths, names): (&[PathBuf], plan::Names),
+        SourceArgs { paths, names }: SourceArgs<'_>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let paths: Vec<_> = paths.iter().map(|path| path.as_os_str().to_owned()).collect();
         let names = match names {
             plan::Names::None => None,
             plan::Names::Here(names) => Some(names),
             plan::Names::There { path, nul } => {
-                let from = NamesFrom::File { path: path.as_bytes().into(), nul };
-                return self.push_listed((&paths, from), destination, options, watch).await;
+                let names = NamesFrom::File { path: path.as_bytes().into(), nul };
+                let sources = SourceArgs { paths, names };
+                return self.push_listed(sources, destination, options, watch).await;
             }
         };
-        let sources = open(&paths, names, &options, self.config.host.context())?;
+        let sources = open(paths, names, &options, self.config.host.context())?;
         let sources = sources.without(self.config.inside.take()).beside(self.config.beside.take());
         let single = single_entry(&sources, &options);
-        let destination = destination.as_bytes().into();
+        let path = destination.as_bytes().into();
         if removes_sources(&options) {
             self.tell_places(sources.places());
         }
@@ -228,13 +257,13 @@ impl Session {
             tap.begin(single.clone(), &options);
             tap.sources.set(Arc::clone(&worker)).ok();
         }
-        self.push_by(worker, (destination, single), options, watch).await
+        self.push_by(worker, PushTarget { path, single, options }, watch).await
     }
 
     /// Pushes by a list on the other end, which first sends the names of the list.
     pub(super) async fn push_listed(
         mut self,
-        (paths, names): (&[OsString], NamesFrom),
+        SourceArgs { paths, names }: SourceArgs<'_, NamesFrom>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -277,7 +306,7 @@ impl Session {
         options: Options,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let destination = (destination.as_bytes().into(), batch.single().cloned());
+        let (path, single) = (destination.as_bytes().into(), batch.single().cloned());
         let [users, groups] = batch.owners();
         let worker = SourceWorker::new(batch.clone(), batch.own(), &options, &self.ours)
             .with_missing(batch.missing())
@@ -285,14 +314,13 @@ impl Session {
             .with_clock(clock)
             .calling(users, groups)
             .with_user(self.config.user.clone());
-        self.push_by(Arc::new(worker), destination, options, watch).await
+        self.push_by(Arc::new(worker), PushTarget { path, single, options }, watch).await
     }
 
     pub(super) async fn push_by<T: Tree>(
         mut self,
         worker: Arc<SourceWorker<T>>,
-        (destination, single): (Box<[u8]>, Option<Name>),
-        options: Options,
+        PushTarget { path: destination, single, options }: PushTarget,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let (names, options_too) = (NamesFrom::Nowhere, options.clone());
@@ -310,7 +338,7 @@ impl Session {
             share: self.share(&options),
         };
         let machine = Sender::new(options).offering_up_to(worker.most_offered());
-        let result = self.run((machine, worker), run, watch).await;
+        let result = self.run(machine, worker, run, watch).await;
         self.end(result).await
     }
 

@@ -38,7 +38,7 @@ use deltic_worker::Worker;
 
 pub use deltic_worker::receiving::OpenDestination;
 pub use destination::DestinationRequest;
-pub(crate) use dial::{begin, dial};
+pub(crate) use dial::{SourceArgs, begin, dial};
 pub use serve::Served;
 
 /// Longest time for sending the last frames, and for further streams to end.
@@ -175,7 +175,8 @@ impl Session {
     /// Runs a machine over this connection and its further streams.
     async fn run<M: Machine, H: Worker<M>>(
         &mut self,
-        (machine, worker): (M, Arc<H>),
+        machine: M,
+        worker: Arc<H>,
         RunConfig { joining, greeting, share }: RunConfig,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {

@@ -40,6 +40,14 @@ pub(super) struct Agreed {
     pub(super) user_is_here: bool,
 }
 
+/// Terms on which this end receives.
+pub(super) struct ReceiveTerms {
+    pub(super) options: Options,
+    /// Names that may arrive at the root, unless any may.
+    pub(super) expect: Option<Expect>,
+    pub(super) agreed: Agreed,
+}
+
 /// Directories that were made for a session: the root and its missing parents, the deepest first. When this value is
 /// dropped, empty ones are removed if the session did not begin, or if nothing was to be put there.
 #[derive(Default)]
@@ -130,7 +138,7 @@ impl Session {
         if terms.reports.removed && !user_is_here {
             machine.report_removed();
         }
-        self.run((machine, Arc::new(worker)), run, watch).await
+        self.run(machine, Arc::new(worker), run, watch).await
     }
 
     /// Opens the directory of a resolved destination, and creates missing directories.
@@ -149,10 +157,9 @@ impl Session {
             LocalStore::missing(&root_of(&root, options, context), local).map_err(unusable)?
         } else {
             made.quotas = self.config.host.store_options(&root, LocalOptions::default()).quotas;
-            let into = (&*made.quotas, &mut made.dirs);
-            make(&lacking, options, context, into)
+            make(&lacking, options, context, &made.quotas, &mut made.dirs)
                 .map_err(|error| not_made(&root, error, context))?;
-            let local = local_options(&root, options, context, (see, &self.config.under_way))?;
+            let local = local_options(&root, options, context, see, &self.config.under_way)?;
             let local = self.config.host.store_options(&root, local);
             let store = LocalStore::open_named(&root_of(&root, options, context), local);
             let store = store.map_err(unusable)?;
@@ -177,22 +184,21 @@ impl Session {
     pub(super) async fn receive(
         &mut self,
         resolved: Resolved,
-        (options, expect): (Options, Option<Expect>),
-        agreed: Agreed,
+        terms: ReceiveTerms,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let destination = self.open_directory(resolved, &options)?;
-        self.receive_by(destination, (options, expect), agreed, watch).await
+        let destination = self.open_directory(resolved, &terms.options)?;
+        self.receive_by(destination, terms, watch).await
     }
 
     /// Receives into any store.
     pub(super) async fn receive_by<S: Store>(
         &mut self,
         destination: OpenDestination<S>,
-        (options, expect): (Options, Option<Expect>),
-        Agreed { terms, joining, user_is_here }: Agreed,
+        ReceiveTerms { options, expect, agreed }: ReceiveTerms,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
+        let Agreed { terms, joining, user_is_here } = agreed;
         let share = self.share(&options);
         let most_files = files_at_once(&self.config.budget);
         let config = ReceiverConfig { terms, options, expect, user_is_here, most_files };
@@ -203,7 +209,7 @@ impl Session {
             .with_user(self.config.user.clone());
         std::mem::take(&mut self.untold).into_iter().for_each(|trouble| machine.found(trouble));
         let run = RunConfig { joining, greeting: None, share };
-        self.run((machine, Arc::new(worker)), run, watch).await
+        self.run(machine, Arc::new(worker), run, watch).await
     }
 }
 

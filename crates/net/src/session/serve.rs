@@ -25,7 +25,7 @@ use crate::plan::Patience;
 use crate::streams::{Door, Joining};
 use deltic_worker::source::SourceWorker;
 
-use super::roles::{Agreed, single_entry};
+use super::roles::{Agreed, ReceiveTerms, single_entry};
 use super::{DestinationRequest, OpenDestination};
 use super::{Session, removes_sources};
 
@@ -122,8 +122,9 @@ impl Session {
         let expect = single.filter(|_| destination.rename.is_some()).map(|name| [name].into());
         let joining = self.agree(terms, None, 1).await;
         let agreed = Agreed { terms, joining, user_is_here: false };
+        let terms = ReceiveTerms { options, expect, agreed };
         tokio::select! {
-            result = self.receive_by(destination, (options, expect), agreed, watch) => result,
+            result = self.receive_by(destination, terms, watch) => result,
             error = run_out(&patience, &counters) => Err(error),
         }
     }
@@ -255,7 +256,7 @@ impl Session {
                 }
                 let expect = expect.map(|name| [name].into());
                 let agreed = Agreed { terms, joining, user_is_here: false };
-                self.receive(resolved, (options, expect), agreed, watch).await
+                self.receive(resolved, ReceiveTerms { options, expect, agreed }, watch).await
             }
         }
     }

@@ -81,11 +81,20 @@ fn plan(way: Way, source: &Path, destination: &Path) -> Plan {
     Plan::plain(sources, destination.to_owned(), options)
 }
 
-/// Passes on and counts the bytes of one end, with the byte `at` changed.
+/// The byte to change in one direction of a stream.
+#[derive(Default)]
+struct ByteChange {
+    /// Offset of the byte. Without one, no byte is changed.
+    at: Option<usize>,
+    /// Number of bytes that have passed.
+    passed: Arc<AtomicUsize>,
+}
+
+/// Passes on and counts the bytes of one end, with one byte changed.
 async fn relay(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    (at, passed): (Option<usize>, Arc<AtomicUsize>),
+    ByteChange { at, passed }: ByteChange,
 ) {
     let mut buffer = vec![0; 1 << 14];
     while let Ok(len @ 1..) = from.read(&mut buffer).await {
@@ -101,14 +110,14 @@ async fn relay(
 }
 
 /// Holds a session. Returns true if the session ended well, and the number of bytes in the tested direction.
-fn hold(way: Way, at: Option<usize>, (source, destination): (&Path, &Path)) -> (bool, usize) {
+fn hold(way: Way, at: Option<usize>, source: &Path, destination: &Path) -> (bool, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("it starts");
     let passed = Arc::new(AtomicUsize::new(0));
-    let this = (at, Arc::clone(&passed));
+    let this = ByteChange { at, passed: Arc::clone(&passed) };
     let (up, down) = match way.up {
-        true => (this, (None, Arc::default())),
-        false => ((None, Arc::default()), this),
+        true => (this, ByteChange::default()),
+        false => (ByteChange::default(), this),
     };
     let well = runtime.block_on(async {
         let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
@@ -141,7 +150,7 @@ fn no_session_whose_connection_damages_a_byte_ends_well_with_another_tree() {
                 let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
                 make(&source, &destination);
                 let wanted = tree(&source);
-                let (well, len) = hold(way, None, (&source, &destination));
+                let (well, len) = hold(way, None, &source, &destination);
                 assert!(well && len > 200, "{way:?}: {len} bytes");
                 assert_eq!(tree(&destination), wanted, "{way:?}");
                 for at in (0..len).step_by(STEP) {
@@ -149,7 +158,7 @@ fn no_session_whose_connection_damages_a_byte_ends_well_with_another_tree() {
                     let [source, destination] = ["src", "dst"].map(|name| dir.path().join(name));
                     make(&source, &destination);
                     let wanted = tree(&source);
-                    let (well, _) = hold(way, Some(at), (&source, &destination));
+                    let (well, _) = hold(way, Some(at), &source, &destination);
                     let found = tree(&destination);
                     assert!(!well || found == wanted, "{way:?} {at}: {found:?}");
                     let is_known = |name: &PathBuf| {

@@ -32,18 +32,20 @@ pub(crate) fn start_writer(
     let pause = (stream == Stream::First).then(|| flow.pauses());
     let counters = Arc::clone(&flow.counters);
     flow.monitor.count_sent(Purpose::Control, opening.len());
-    let said = Said { taken, pause, counters, owed: 0 };
+    let said = Said { opening, taken, pause, counters, owed: 0 };
     let task = Task::spawn(monitor.watched(Stage::Wire, async move {
         match writer {
-            Writer::Stream(writer) => write_all(writer, (said, opening), &flow).await,
-            Writer::Memory(to) => pass_on(to, (said, opening), &flow).await,
+            Writer::Stream(writer) => write_all(writer, said, &flow).await,
+            Writer::Memory(to) => pass_on(to, said, &flow).await,
         }
     }));
     (batches, task)
 }
 
-/// Queue of batches to be written.
+/// Opening and queue of batches to be written.
 struct Said {
+    /// Bytes before the first batch, until they are written.
+    opening: &'static [u8],
     taken: mpsc::Receiver<Vec<u8>>,
     /// The longest pause, on the stream that sends signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
@@ -87,14 +89,14 @@ impl Said {
 
 async fn write_all(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
-    (mut said, mut opening): (Said, &[u8]),
+    mut said: Said,
     flow: &Flow,
 ) -> std::io::Result<()> {
     let (mut checks, mut run) = (OutgoingChecks::default(), CHECKED_RUN_BYTES);
     // A further stream of a receiver sends only its opening. On the first stream, a batch follows at once.
-    if said.pause.is_none() && said.taken.is_empty() && !opening.is_empty() {
-        flow.count_out(opening.len()).await;
-        writer.write_all(std::mem::take(&mut opening)).await?;
+    if said.pause.is_none() && said.taken.is_empty() && !said.opening.is_empty() {
+        flow.count_out(said.opening.len()).await;
+        writer.write_all(std::mem::take(&mut said.opening)).await?;
         writer.flush().await?;
     }
     while let Some(mut batch) = said.next().await {
@@ -110,7 +112,7 @@ async fn write_all(
             spare::keep(used);
         }
         flow.monitor.count_sent(Purpose::Control, batch.len() - len);
-        batch = open_with(&mut opening, batch);
+        batch = open_with(&mut said.opening, batch);
         for piece in batch.chunks(flow.piece_of(&batch)) {
             flow.count_out(piece.len()).await;
             writer.write_all(piece).await?;
@@ -122,20 +124,16 @@ async fn write_all(
         run = if begun.elapsed() > FAST { CHECKED_RUN_BYTES } else { usize::MAX };
     }
     // An end that sent no batch still sends its opening.
-    flow.count_out(opening.len()).await;
-    writer.write_all(opening).await?;
+    flow.count_out(said.opening.len()).await;
+    writer.write_all(said.opening).await?;
     writer.flush().await?;
     writer.shutdown().await
 }
 
-async fn pass_on(
-    to: mpsc::Sender<Vec<u8>>,
-    (mut said, mut opening): (Said, &[u8]),
-    flow: &Flow,
-) -> std::io::Result<()> {
+async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std::io::Result<()> {
     let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     while let Some(batch) = said.next().await {
-        let batch = open_with(&mut opening, batch);
+        let batch = open_with(&mut said.opening, batch);
         let piece = flow.piece_of(&batch);
         if piece == batch.len() {
             flow.count_out(piece).await;
