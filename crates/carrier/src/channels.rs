@@ -84,12 +84,7 @@ impl<S: Clone, W> Channels<S, W> {
     /// Opens channel `number`, with a stream that goes to `taker` when complete, or longer than `most` bytes.
     /// `now` is the time since the connection started. `None` if the channel is open already.
     #[must_use]
-    pub fn open_whole(
-        &mut self,
-        number: u32,
-        (most, now): (usize, Duration),
-        taker: W,
-    ) -> Option<()> {
+    pub fn open_whole(&mut self, number: u32, most: usize, now: Duration, taker: W) -> Option<()> {
         let gathered = Gathered { bytes: Vec::new(), most, opened: now, taker };
         self.add(number, Incoming::Whole(gathered))
     }
@@ -223,7 +218,7 @@ mod tests {
     fn channels() -> Channels<&'static str, &'static str> {
         let mut channels = Channels::default();
         channels.open(1, "reader").unwrap();
-        channels.open_whole(2, (3, NOW), "taker").unwrap();
+        channels.open_whole(2, 3, NOW, "taker").unwrap();
         channels
     }
 
@@ -254,18 +249,18 @@ mod tests {
     fn a_channel_is_opened_once_and_closed_in_each_way() {
         let mut channels = channels();
         assert_eq!(channels.open(1, "other"), None);
-        assert_eq!(channels.open_whole(2, (0, NOW), "other"), None);
-        assert_eq!(channels.open_whole(1, (0, NOW), "other"), None);
+        assert_eq!(channels.open_whole(2, 0, NOW, "other"), None);
+        assert_eq!(channels.open_whole(1, 0, NOW, "other"), None);
         assert_eq!(channels.give_up(1), None, "its stream is read as it comes");
         let second = Duration::from_secs(1);
         assert!(channels.close_late(NOW + second, second).is_empty());
         let late = channels.close_late(NOW + Duration::from_millis(1), Duration::ZERO);
         assert_eq!(late, [(2, "taker")]);
-        channels.open_whole(2, (0, NOW), "again").unwrap();
+        channels.open_whole(2, 0, NOW, "again").unwrap();
         assert_eq!([channels.give_up(2), channels.give_up(2)], [Some("again"), None]);
         assert_eq!([channels.close(1), channels.close(1)], [Some("reader"), None]);
         channels.open(3, "last").unwrap();
-        channels.open_whole(4, (0, NOW), "nobody").unwrap();
+        channels.open_whole(4, 0, NOW, "nobody").unwrap();
         assert_eq!((channels.end(), channels.count()), (vec!["last"], 0));
     }
 
@@ -286,7 +281,7 @@ mod tests {
         ) {
             let mut channels = Channels::<u32, u32>::default();
             (1..3).for_each(|no| channels.open(no, no).unwrap());
-            (3..5).for_each(|no| channels.open_whole(no, (1 << 20, NOW), no).unwrap());
+            (3..5).for_each(|no| channels.open_whole(no, 1 << 20, NOW, no).unwrap());
             let mut sent = BTreeMap::<u32, Vec<u8>>::new();
             let mut arrived = BTreeMap::<u32, Vec<u8>>::new();
             let mut hear = |message| match channels.receive(message).unwrap() {

@@ -145,7 +145,7 @@ impl Mux {
         then: impl FnOnce(Vec<u8>) + Send + 'static,
     ) -> Option<()> {
         let now = self.channels.now();
-        self.channels.all().open_whole(number, (most, now), Box::new(then))
+        self.channels.all().open_whole(number, most, now, Box::new(then))
     }
 
     /// Returns the open channels.

@@ -34,10 +34,10 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
         output.finish()?;
         return Ok(Exit::Success);
     };
-    let (new, was) = both((&args.new, old), args.links.trust())?;
+    let (new, was) = both(&args.new, old, args.links.trust())?;
     let found = new.differing(&was);
     let is_same = found.differs.is_empty() && new.len() == was.len();
-    compare(args, (&new, &was), &found, &mut output);
+    compare(args, &new, &was, &found, &mut output);
     output.finish()?;
     Ok(if is_same { Exit::Success } else { Exit::Different })
 }
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
 ///
 /// Layouts of local files must be of one moment: block addresses of a file are only valid while the other file keeps
 /// its blocks. So `new` is read before and after `old`, until both readings agree.
-fn both((new, old): (&OsStr, &OsStr), trust: Trust) -> Result<(Layout, Layout)> {
+fn both(new: &OsStr, old: &OsStr, trust: Trust) -> Result<(Layout, Layout)> {
     let mut layout = read(new, trust)?;
     if LayoutSource::of(new).is_some() {
         return Ok((layout, read(old, trust)?));
@@ -252,7 +252,8 @@ fn words(part: &LayoutPart) -> String {
 
 fn compare(
     args: &StorageArgs,
-    (new, old): (&Layout, &Layout),
+    new: &Layout,
+    old: &Layout,
     found: &Comparison,
     output: &mut Output,
 ) {

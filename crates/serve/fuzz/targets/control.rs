@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut channels = Channels::<(), ()>::default();
     channels.open(1, ()).expect("it is not open");
-    channels.open_whole(2, (100, Duration::ZERO), ()).expect("it is not open");
+    channels.open_whole(2, 100, Duration::ZERO, ()).expect("it is not open");
     for message in bytes.split(|byte| *byte == b'\n') {
         let _ = channels.receive(message.to_vec().into());
     }

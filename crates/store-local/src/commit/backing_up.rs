@@ -50,7 +50,7 @@ impl StoreState {
     ) -> Result<(), StoreError> {
         let Some(backup) = &self.old.backup else { return then() };
         self.touched.add(&place.dir_path);
-        let taken = self.old.listed.taken();
+        let taken = self.old.listed.taken(&self.root);
         let old = OldVersion::find(self, place, goes)?;
         let moved = old.map_or(Ok(None), |old| old.expecting(was).keep(backup, &taken))?;
         match (moved, goes) {
@@ -63,23 +63,25 @@ impl StoreState {
         }
     }
 
-    /// Keeps a copy of the file at `place`, which is about to be changed in place, if old versions are kept. If the
-    /// file was already changed under its name `other`, links the copy that was kept for `other`. Returns the
+    /// Keeps a copy of the `old` file at `place`, which is about to be changed in place, if old versions are kept. If
+    /// the file was already changed under its name `other`, links the copy that was kept for `other`. Returns the
     /// attributes that could not be set on the copy.
     pub(crate) fn back_up_copy(
         &self,
         place: &Place,
-        (old, other): ((&OwnedFd, &Stat), Option<&RelPath>),
+        old: &OwnedFd,
+        stat: &Stat,
+        other: Option<&RelPath>,
     ) -> Result<Unset, StoreError> {
         let Some(backup) = &self.old.backup else { return Ok(Unset::default()) };
-        let taken = self.old.listed.taken();
-        let spot = backup.spot(&self.root, place, &taken)?;
-        if is_torn(old.1) && spot.has_file().at(BACK_UP, &place.path)? {
+        let taken = self.old.listed.taken(&self.root);
+        let spot = backup.spot(place, &taken)?;
+        if is_torn(stat) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(Unset::default());
         }
         if let Some(other) = other {
             let other = Place::of(&self.root, BACK_UP, other)?;
-            let kept = backup.spot(&self.root, &other, &taken)?;
+            let kept = backup.spot(&other, &taken)?;
             self.touched.add(&place.dir_path);
             let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
             backup.put(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
@@ -88,7 +90,7 @@ impl StoreState {
         let staged = self.stages.create(place)?;
         // Before the file is read: a read may change the file's times.
         let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
-        let unset = match self.fill(&meta, old.0, old.1, &staged.file) {
+        let unset = match self.fill(&meta, old, stat, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
             filled => filled.at(BACK_UP, &place.path),
         }?;
@@ -276,7 +278,7 @@ impl<'a> OldVersion<'a> {
         let conflict = || StoreError::Conflict { path: self.place.path.clone() };
         // Tries twice, in case another old version takes the place first.
         for _ in 0..2 {
-            let spot = backup.spot(root, self.place, taken)?;
+            let spot = backup.spot(self.place, taken)?;
             if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
                 return Ok(None);
             }

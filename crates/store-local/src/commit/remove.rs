@@ -201,12 +201,12 @@ impl Removal {
         if going.gives_way && item == EntryType::Dir && store.borders.is_mount(dir, name) {
             return Err(store_error("remove the mount point", path, Errno::BUSY));
         }
-        let goes =
-            going.gives_way || !*is_led_to && store.may_go(judges, (dir, name, item), Fate::Stays);
+        let entry = ListedEntry { dir, name, item };
+        let goes = going.gives_way || !*is_led_to && store.may_go(judges, &entry, Fate::Stays);
         match item {
             _ if !goes => {}
             EntryType::Dir => removal.enter(store, path, scope)?,
-            item => removal.take_file(store, dir, (name, path, item))?,
+            _ => removal.take_file(store, &entry, path)?,
         }
         Ok(removal)
     }
@@ -259,7 +259,8 @@ impl Removal {
             };
         }
         let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
-        if !store.may_go(&mut frame.judges, (dir, &name, item), Fate::Goes) {
+        let entry = ListedEntry { dir, name: &name, item };
+        if !store.may_go(&mut frame.judges, &entry, Fate::Goes) {
             self.stay(Stays::Protected);
             return Ok(());
         }
@@ -278,16 +279,16 @@ impl Removal {
                 self.done.goes_on = true;
                 Ok(())
             }
-            item => self.take_file(store, dir, (&name, &path, item)),
+            _ => self.take_file(store, &entry, &path),
         }
     }
 
-    /// Removes the file or link `name` of `dir`.
+    /// Removes a file or link, which is at `path` below the root.
     fn take_file(
         &mut self,
         store: &StoreState,
-        dir: &Dir,
-        (name, path, item): (&Name, &RelPath, EntryType),
+        &ListedEntry { dir, name, item }: &ListedEntry<'_>,
+        path: &RelPath,
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
             let remove = || dir.remove_file(name).at(REMOVE, path);
@@ -442,12 +443,19 @@ impl HeldDir {
     }
 }
 
+/// An entry that was listed, and may be removed.
+struct ListedEntry<'a> {
+    dir: &'a Dir,
+    name: &'a Name,
+    item: EntryType,
+}
+
 impl StoreState {
-    /// True if `name` of `dir`, of type `item`, may be removed.
+    /// True if an entry may be removed.
     fn may_go(
         &self,
         judges: &mut [Judge; 2],
-        (dir, name, item): (&Dir, &Name, EntryType),
+        &ListedEntry { dir, name, item }: &ListedEntry<'_>,
         fate: Fate,
     ) -> bool {
         let is_dir = item == EntryType::Dir;

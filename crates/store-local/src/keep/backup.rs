@@ -51,6 +51,8 @@ pub(crate) struct ListedPaths {
 
 /// Paths that belong to an entry of the run or to an old version.
 pub(crate) struct TakenPaths<'a> {
+    /// The root of the run, to which all paths are relative.
+    root: &'a Dir,
     /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
     /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
@@ -69,9 +71,10 @@ impl ListedPaths {
         }
     }
 
-    pub(crate) fn taken(&self) -> TakenPaths<'_> {
+    /// Returns the taken paths of the run, which changes the tree below `root`.
+    pub(crate) fn taken<'a>(&'a self, root: &'a Dir) -> TakenPaths<'a> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        TakenPaths { names, given: &self.given }
+        TakenPaths { root, names, given: &self.given }
     }
 }
 
@@ -123,7 +126,6 @@ impl Backup {
     /// Returns the first free spot for the old version at `place`.
     pub(crate) fn spot<'a>(
         &self,
-        root: &Dir,
         place: &'a Place,
         taken: &TakenPaths<'_>,
     ) -> Result<BackupSpot<'a>, StoreError> {
@@ -139,7 +141,7 @@ impl Backup {
             place.dir.check_path(BACK_UP, &path)?;
             let meets = of != place.path || self.may_meet(&of);
             if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
-                let spot = self.free((root, taken), place, (&above, name));
+                let spot = self.free(taken, place, &above, name);
                 if let Some(spot) = spot.at(BACK_UP, &place.path)? {
                     return Ok(spot);
                 }
@@ -166,23 +168,23 @@ impl Backup {
     /// there, must stay.
     fn free<'a>(
         &self,
-        (root, taken): (&Dir, &TakenPaths<'_>),
+        taken: &TakenPaths<'_>,
         place: &'a Place,
-        (above, name): (&RelPath, Name),
+        above: &RelPath,
+        name: Name,
     ) -> Result<Option<BackupSpot<'a>>, Errno> {
         let tree = match &self.dir {
             // Old versions of the entries of a directory of that name are kept below this path.
-            Some(_) if !self.suffix.is_empty() && leads_on(root, place, above, &name)? => {
+            Some(_) if !self.suffix.is_empty() && leads_on(taken.root, place, above, &name)? => {
                 return Ok(None);
             }
-            Some(dir) => match self.mirror(
-                dir.make_all(Mode::from_raw_mode(0o777))?,
-                (root, taken),
-                (above, place),
-            )? {
-                None => return Ok(None),
-                tree => tree,
-            },
+            Some(dir) => {
+                let tree = dir.make_all(Mode::from_raw_mode(0o777))?;
+                match self.mirror(tree, taken, above, place)? {
+                    None => return Ok(None),
+                    tree => tree,
+                }
+            }
             None => None,
         };
         let spot = BackupSpot { tree, beside: &place.dir, name };
@@ -200,8 +202,9 @@ impl Backup {
     fn mirror(
         &self,
         tree: Dir,
-        (root, taken): (&Dir, &TakenPaths<'_>),
-        (above, place): (&RelPath, &Place),
+        taken: &TakenPaths<'_>,
+        above: &RelPath,
+        place: &Place,
     ) -> Result<Option<Dir>, Errno> {
         let further = above.components().count() - place.dir_path.components().count();
         let (mut held, mut at, mut like) = (tree, RelPath::root(), RelPath::root());
@@ -220,7 +223,7 @@ impl Backup {
             let below = join(&RelPath::root())?;
             held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
             if made {
-                set_mode_like(&held, root.dir(&like, Use::Pass))?;
+                set_mode_like(&held, taken.root.dir(&like, Use::Pass))?;
             }
         }
         Ok(Some(held))

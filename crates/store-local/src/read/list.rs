@@ -91,7 +91,7 @@ impl Look<'_> {
         let tells_versions = is_plain && matches!(part, Part::FirstVersions);
         let device = tells_versions.then(|| System::of(self.dir).lasting_device());
         let (most, mut portion) = (part.most(), Portion::of(&part));
-        let names = names_for(&[self.dir], self.path, (&|_| false, part), &mut listing);
+        let names = names_for(&[self.dir], self.path, &|_| false, part, &mut listing);
         let Some(mut rest) = names else { return listing };
         let look = |name: &Name| match device {
             Some(device) => look_at_version(self.dir, name, self.see).map(|(meta, stamp)| {
@@ -113,7 +113,7 @@ impl Look<'_> {
     /// Lists the first entries that `judge` admits, without looking at names that `keep` admits.
     pub(crate) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
         let mut listing = Listing::default();
-        let names = names_for(&[self.dir], self.path, (keep, Part::First), &mut listing);
+        let names = names_for(&[self.dir], self.path, keep, Part::First, &mut listing);
         let Some(mut rest) = names else { return listing };
         let look = |name: &Name| self.look(name);
         self.add(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
@@ -214,7 +214,8 @@ fn inodes(dirs: &[&Dir]) -> Result<Vec<Inode>, Errno> {
 pub(crate) fn names_for(
     dirs: &[&Dir],
     path: &RelPath,
-    (keep, part): (&dyn Fn(&Name) -> bool, Part),
+    keep: &dyn Fn(&Name) -> bool,
+    part: Part,
     listing: &mut Listing,
 ) -> Option<Box<SortedNames>> {
     if let Part::Next(rest) = part {

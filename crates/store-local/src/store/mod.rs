@@ -39,7 +39,7 @@ use super::roots::named::NamedDir;
 use super::roots::quota::{FileSize, Quota, StoreSpace};
 use super::staging::stage::{StageOwner, Stages};
 use crate::kernel::lock;
-use setting::node_of;
+use setting::{making, node_of};
 
 use crate::handles::dir::{Dir, Trust};
 use crate::keep::versions::OldVersions;
@@ -249,10 +249,10 @@ impl Posix for LocalStore {
         keep: Keep,
     ) -> Result<(), StoreError> {
         if self.0.see.fake_super {
-            return self.make_noted(("make symlink", path), target, (meta, keep));
+            return self.make_noted(path, target, meta, keep);
         }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
-        self.make_at(("make symlink", path), make, |dir, name, heritage| {
+        self.make_at(making(&meta.kind), path, make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
             let what = self.0.attribute_rules(keep);
             let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
@@ -261,14 +261,14 @@ impl Posix for LocalStore {
     }
 
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let action = "make special file";
+        let action = making(&meta.kind);
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
         if self.0.see.fake_super {
-            return self.make_noted((action, path), b"", (meta, keep));
+            return self.make_noted(path, b"", meta, keep);
         }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
-        self.make_at((action, path), make, |dir, name, heritage| {
+        self.make_at(action, path, make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
             let what = self.0.attribute_rules(keep);
             let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));

@@ -112,12 +112,13 @@ impl LocalStore {
     /// Creates a file of these bytes, with a note of the kind of entry that the file stands for.
     pub(super) fn make_noted(
         &self,
-        (action, path): (&'static str, &RelPath),
+        path: &RelPath,
         bytes: &[u8],
-        (meta, keep): (&Meta, Keep),
+        meta: &Meta,
+        keep: Keep,
     ) -> Result<(), StoreError> {
         let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
-        self.make_at((action, path), make, |dir, name, heritage| {
+        self.make_at(making(&meta.kind), path, make, |dir, name, heritage| {
             let file = dir.open(name, OFlags::RDONLY)?;
             let mode = NewMode::below(heritage, self.0.makes.umask);
             let attrs = Attrs::of_new(meta, self.0.attribute_rules(keep), mode);
@@ -175,7 +176,8 @@ impl LocalStore {
     /// Creates an entry without content by `make`, sets the attributes by `set`, and commits the entry.
     pub(super) fn make_at(
         &self,
-        (action, path): (&'static str, &RelPath),
+        action: &'static str,
+        path: &RelPath,
         make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
         set: impl FnOnce(&Dir, &Name, Heritage) -> Result<Unset, Errno>,
     ) -> Result<(), StoreError> {
@@ -198,6 +200,14 @@ impl LocalStore {
         reserved.keep_if(&landed);
         self.0.tell_if_put(path, &landed);
         landed?.of(path)
+    }
+}
+
+/// Returns the action, as errors name it, that makes an entry of this kind.
+pub(super) const fn making(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Symlink(_) => "make symlink",
+        _ => "make special file",
     }
 }
 

@@ -433,8 +433,9 @@ impl Chain<'_> {
         match merge.reading.syntax {
             LineSyntax::Git => draft.nodes = git::nodes(&bytes, merge.reading.marks),
             _ => {
-                let text = Source { bytes: &bytes, reading: &merge.reading, file: &file };
-                self.read(&mut draft, scope, (place, &text), 0)?;
+                let (bytes, reading) = (&*bytes, &merge.reading);
+                let text = Source { bytes, reading, file: &file, depth: 0 };
+                self.read(&mut draft, scope, place, &text)?;
             }
         }
         place.check(&file, draft.nodes.len() <= MAX_RULES_OF_FILE, "too many rules")?;
@@ -464,8 +465,8 @@ impl Chain<'_> {
         &self,
         draft: &mut Draft,
         scope: &mut Scope,
-        (place, text): (&Place<'_>, &Source<'_>),
-        depth: usize,
+        place: &Place<'_>,
+        text: &Source<'_>,
     ) -> Result<(), StoreError> {
         let end = if self.book.from0 { LineEnd::Nul } else { LineEnd::Line };
         let lines = rule::parse_rules(text.bytes, text.reading, end).map_err(|bad| {
@@ -490,15 +491,20 @@ impl Chain<'_> {
                     draft.above = None;
                 }
                 RuleLine::Merge { file, reading } => {
-                    place.check(text.file, depth < MAX_DEPTH, "too many files within files")?;
+                    place.check(
+                        text.file,
+                        text.depth < MAX_DEPTH,
+                        "too many files within files",
+                    )?;
                     let inner = place.merged(text.file, &file)?;
                     let missing = || StoreError::Rules {
                         file: place.shown(text.file),
                         why: "a file that it merges is not there".into(),
                     };
                     let bytes = place.reads.read(&inner, Linked::Follow)?.ok_or_else(missing)?;
-                    let text = Source { bytes: &bytes, reading: &reading, file: &inner };
-                    self.read(draft, scope, (place, &text), depth + 1)?;
+                    let (bytes, reading, depth) = (&*bytes, &reading, text.depth + 1);
+                    let text = Source { bytes, reading, file: &inner, depth };
+                    self.read(draft, scope, place, &text)?;
                 }
             }
             place.check(text.file, draft.nodes.len() <= MAX_RULES_OF_FILE, "too many rules")?;
@@ -546,6 +552,8 @@ struct Source<'a> {
     bytes: &'a [u8],
     reading: &'a FileSyntax,
     file: &'a RelPath,
+    /// Number of files that lead to this file, each by a rule in the file before.
+    depth: usize,
 }
 
 fn git_dir() -> RelPath {

@@ -54,6 +54,13 @@ pub(super) enum Holder {
     Nobody,
 }
 
+/// The removal of an entry and the entries below.
+struct Removal<'a> {
+    scopes: &'a Scopes,
+    going: Going,
+    done: Removed,
+}
+
 impl Default for TreeState {
     fn default() -> Self {
         let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
@@ -218,21 +225,26 @@ impl TreeState {
         let scope = scopes.fresh(&dir, self)?;
         let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
         let mut judge = scopes.judge_in(Arc::clone(&scope), &dir);
-        let mut removed = Removed::default();
+        let mut removal = Removal { scopes, going, done: Removed::default() };
         if going.gives_way || judge.admits(&name, is_dir) {
-            self.take((scopes, &scope, going), path, &mut removed)?;
+            self.take(&mut removal, &scope, path)?;
+            let removed = &mut removal.done;
             let stays = !removed.goes_on && self.find(path).is_ok_and(|node| node.is_some());
             removed.stayed.extend(stays.then(|| StoreError::Protected { path: path.clone() }));
         }
-        Ok(removed)
+        Ok(removal.done)
     }
 
+    /// Removes `path` and all entries below that the rules admit. `scope` has the rules of the parent.
     fn take(
         &mut self,
-        (scopes, scope, going): (&Scopes, &Arc<Scope>, Going),
+        removal: &mut Removal<'_>,
+        scope: &Arc<Scope>,
         path: &RelPath,
-        removed: &mut Removed,
     ) -> Result<(), StoreError> {
+        let scopes = removal.scopes;
+        // No entry below an entry that gives way does so itself.
+        let gives_way = std::mem::take(&mut removal.going.gives_way);
         let item = EntryType::of(&self.get(path).at("remove", path)?.meta.kind);
         let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
         if let Some(entries) = self.dirs.get(path) {
@@ -243,18 +255,15 @@ impl TreeState {
             for (name, is_dir) in below {
                 if judge.admits_as(&name, is_dir, Fate::Goes) {
                     let below = path.join(&name).map_err(|_| bad_name(path))?;
-                    self.take(
-                        (scopes, &scope, Going { gives_way: false, ..going }),
-                        &below,
-                        removed,
-                    )?;
+                    self.take(removal, &scope, &below)?;
                 }
             }
             if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
                 return Ok(());
             }
         }
-        if !going.gives_way && removed.gone.len() as u64 >= going.most {
+        let removed = &mut removal.done;
+        if !gives_way && removed.gone.len() as u64 >= removal.going.most {
             removed.goes_on = true;
             return Ok(());
         }

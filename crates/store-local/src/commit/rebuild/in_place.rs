@@ -18,6 +18,16 @@ use crate::kernel::errno::At;
 use crate::kernel::lock;
 use crate::read::snapshot::LocalSnapshot;
 
+/// A file that is about to be changed in place.
+struct InPlace<'a> {
+    changing: &'a Changing,
+    place: &'a Place,
+    /// The present state of the file.
+    old: Stat,
+    /// Another name of the file, under which this run has changed the file before.
+    other: Option<&'a RelPath>,
+}
+
 impl LocalRebuild {
     /// Changes a file in place. A file of several names may be updated under more than one of them: one name waits
     /// for the other, and the last content stays.
@@ -31,7 +41,7 @@ impl LocalRebuild {
         if changing.version().has_one_name() {
             let old = expected.check(place, &self.store)?;
             let old = self.of_version(old, changing.version())?;
-            return self.change(changing, commit, (place, old, None));
+            return self.change(&InPlace { changing, place, old, other: None }, commit);
         }
         let left = self.store.commits.left.of(changing.version().inode());
         let left = left.expect("its turn was there when it began");
@@ -49,9 +59,9 @@ impl LocalRebuild {
             None => (changing.version(), expected.check_alone(place, self.store.see)?),
         };
         let other = left.rewritten_as.clone();
-        let changed = self
-            .of_version(old, version)
-            .and_then(|old| self.change(changing, commit, (place, old, other.as_ref())));
+        let changed = self.of_version(old, version).and_then(|old| {
+            self.change(&InPlace { changing, place, old, other: other.as_ref() }, commit)
+        });
         left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
         let torn_or_done = |error: &StoreError| {
             matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
@@ -68,16 +78,14 @@ impl LocalRebuild {
         old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
     }
 
-    /// Writes the staged bytes into the file to be changed. The run has changed the file under its name `other`
-    /// before, if given.
+    /// Writes the staged bytes into the file to be changed.
     fn change(
         &self,
-        changing: &Changing,
+        &InPlace { changing, place, old, other }: &InPlace<'_>,
         commit: &Commit<'_, LocalSnapshot>,
-        (place, old, other): (&Place, Stat, Option<&RelPath>),
     ) -> Result<(), StoreError> {
         let writer = changing.writer(place)?;
-        let backup = self.store.back_up_copy(place, ((changing.file(), &old), other))?;
+        let backup = self.store.back_up_copy(place, changing.file(), &old, other)?;
         let begun = self.store.commits.under_way.begin(&self.path);
         // The session has ended, so this error is not reported.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;

@@ -21,6 +21,15 @@ use deltic_store::{Listing, StoreError};
 /// Most arguments sharing a directory that is listed in parts: for each part, each argument is asked for all names.
 const FEW_SHARERS: usize = 4;
 
+/// Entries of one name that arguments name or lead through.
+#[derive(Default)]
+struct NamedEntries {
+    /// The entries, each with its first argument.
+    entries: Vec<(StringSlot, Entry)>,
+    /// Paths of the arguments that lead only to missing entries, and take no part.
+    missing: Vec<(RelPath, StoreError)>,
+}
+
 impl Sources {
     /// Lists a directory that several arguments share, or that some lead through. Of entries with the same name the
     /// first argument's counts. But directories win over other entries, and are merged into one directory.
@@ -53,7 +62,7 @@ impl Sources {
         if by_parts {
             let mut portion = Portion::of(&part);
             let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
-            let Some(mut rest) = names_for(&dirs, dir, (&|_| false, part), &mut all) else {
+            let Some(mut rest) = names_for(&dirs, dir, &|_| false, part, &mut all) else {
                 return all;
             };
             let mut judged = self.judged(dir, held, &mut all);
@@ -235,29 +244,30 @@ impl Sources {
                 all.rest = Some(Box::new(next.into_iter()));
                 break;
             }
-            let before = entries.len();
-            let lacking = self.list_name((all, &mut entries), (dir, &name), args);
-            portion.add(1, entries[before..].iter().map(|(_, entry)| entry));
+            let found = self.list_name(all, dir, &name, args);
+            portion.add(1, found.entries.iter().map(|(_, entry)| entry));
+            entries.extend(found.entries);
             let is_told = |(path, _): &(RelPath, StoreError)| {
                 !dirs.contains(name.as_bytes())
                     || path.split_last().is_some_and(|(at, _)| at == *dir)
             };
-            missing.extend(lacking.into_iter().filter(is_told).map(|(_, error)| error));
+            missing.extend(found.missing.into_iter().filter(is_told).map(|(_, error)| error));
         }
         all.errors.extend(missing);
         entries
     }
 
-    /// Adds the entry `name` of `dir`, which `args` name or lead through. Returns the arguments that lead only to
-    /// missing entries; these take no part.
+    /// Lists the entry `name` of `dir`, which `args` name or lead through. Adds errors and skipped entries to `all`.
     fn list_name(
         &self,
-        (all, entries): (&mut Listing, &mut Vec<(StringSlot, Entry)>),
-        (dir, name): (&RelPath, &Name),
+        all: &mut Listing,
+        dir: &RelPath,
+        name: &Name,
         args: &[StringSlot],
-    ) -> Vec<(RelPath, StoreError)> {
+    ) -> NamedEntries {
         let path = |at: &StringSlot| path_in(self.args.get(*at));
-        let (mut missing, mut is_known) = (Vec::new(), false);
+        let NamedEntries { mut entries, mut missing } = NamedEntries::default();
+        let mut is_known = false;
         for args in args.chunk_by(|one, next| path(one) == path(next)) {
             for at in args {
                 let source = self.source(*at);
@@ -299,7 +309,7 @@ impl Sources {
                 break;
             }
         }
-        missing
+        NamedEntries { entries, missing }
     }
 
     /// True if the directory's attributes are to be left alone: no argument names the directory, or takes all entries
