@@ -53,7 +53,7 @@ pub(crate) fn again(options: &AgainOptions) -> Result<()> {
     let edits = FileEdits::Overwritten { places, whole_blocks: false };
     let change = FileChange { len, edits, cold: options.cold, flags };
     let dir = rig.path("");
-    let of = rounds(&rig, [&dir, &dir], (&options.peers, options.runs), &change)?;
+    let of = rounds(&rig, [&dir, &dir], &options.peers, options.runs, &change)?;
     let mut header = vec!["file", "peer"];
     header.extend(FIGURES);
     let mut table = TextTable::new(0, header.iter().copied());
@@ -102,7 +102,8 @@ pub(super) enum FileEdits {
 pub(super) fn rounds(
     rig: &BenchRig,
     dirs: [&Path; 2],
-    (peers, count): (&[PeerProgram], u32),
+    peers: &[PeerProgram],
+    count: u32,
     change: &FileChange,
 ) -> Result<Vec<(PeerProgram, TransferCost)>> {
     let [from, to] = dirs;

@@ -73,7 +73,7 @@ pub(crate) fn storage(options: &StorageOptions) -> Result<()> {
         fs::create_dir(&from)?;
         fs::create_dir(&to)?;
         let change = FileChange { len, edits, cold: false, flags: &["-t"] };
-        let of = rounds(&rig, [&from, &to], (&options.peers, options.runs), &change)?;
+        let of = rounds(&rig, [&from, &to], &options.peers, options.runs, &change)?;
         tabulate(&[label.to_owned()], &of, &mut table);
         fs::remove_dir_all(&from)?;
         fs::remove_dir_all(&to)?;

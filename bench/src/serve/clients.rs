@@ -413,7 +413,7 @@ impl LoadClient {
             // A version must be old enough before it is remembered.
             sleep(REST).await;
             let (dir, name) = place_of(&self.file)?;
-            updates.remember((dir, &name), &there);
+            updates.remember(dir, &name, &there);
         }
         Ok(sample)
     }

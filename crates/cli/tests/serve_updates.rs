@@ -176,7 +176,7 @@ fn edits_of_any_kind_arrive() {
         world.write("photos/file", &content);
         world.write("here", &content);
         sleep(REST);
-        updating.remember((&root, &here), &there);
+        updating.remember(&root, &here, &there);
         let mut updates = 0;
         for _ in 0..20 {
             for _ in 0..=below(&mut dice, 3) {
@@ -199,7 +199,7 @@ fn edits_of_any_kind_arrive() {
                 None => {
                     // A session would have done it.
                     world.write("photos/file", &content);
-                    updating.remember((&root, &here), &there);
+                    updating.remember(&root, &here, &there);
                 }
             }
             assert!(world.read("photos/file") == content, "{seed}");

@@ -33,7 +33,7 @@ use crate::host::{Agent, AnyHost, destination, place};
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
-use crate::session::{Session, begin, dial};
+use crate::session::{Session, SourceArgs, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 use deltic_worker::old_sums::OldSums;

@@ -467,7 +467,7 @@ mod tests {
         }
         let address: Address = format!("http://{at}/v/f").parse().unwrap();
         let mut requests = request::Requests::new(&address, &credentials);
-        let asked = requests.ask((http::Method::GET, "/"), bytes::Bytes::new()).await;
+        let asked = requests.ask(http::Method::GET, "/", bytes::Bytes::new()).await;
         let error = asked.unwrap_err().to_string();
         assert_eq!(error, format!("cannot connect to http://{at}: no answer within 120 s"));
     }

@@ -65,7 +65,7 @@ impl Address {
     /// token, [`SyncError::SelectionThere`] with the server's reason for another refusal, [`SyncError::Busy`] if it
     /// has no room now.
     pub fn versions(&self, credentials: &Credentials) -> Result<Vec<KeptVersion>, SyncError> {
-        let answer = alone(self.ask(credentials, (Method::GET, "as=versions")))?;
+        let answer = alone(self.ask(credentials, Method::GET, "as=versions"))?;
         let none = |error| failed("understand", &self.server())(io::Error::other(error));
         serde_json::from_slice(&answer).map(|KeptVersions { versions }| versions).map_err(none)
     }
@@ -75,9 +75,8 @@ impl Address {
     /// # Errors
     /// Same as [`Address::versions`].
     pub fn volumes(&self, credentials: &Credentials) -> Result<Vec<VolumeRights>, SyncError> {
-        let what = (Method::GET, "/v1/volumes");
         let mut requests = Requests::new(self, credentials);
-        let answer = alone(requests.ask(what, Bytes::new()))?;
+        let answer = alone(requests.ask(Method::GET, "/v1/volumes", Bytes::new()))?;
         let none = |error| failed("understand", &self.server())(io::Error::other(error));
         serde_json::from_slice(&answer).map(|ListedVolumes { volumes }| volumes).map_err(none)
     }
@@ -88,7 +87,7 @@ impl Address {
     /// Same as [`Address::versions`].
     pub fn restore(&self, credentials: &Credentials, version: u64) -> Result<(), SyncError> {
         let query = format!("as=restore&version={version}");
-        alone(self.ask(credentials, (Method::POST, &query))).map(drop)
+        alone(self.ask(credentials, Method::POST, &query)).map(drop)
     }
 
     /// Downloads the file at this address, and passes its bytes to `take` as they arrive. Returns the error of `take`
@@ -137,10 +136,11 @@ impl Address {
     async fn ask(
         &self,
         credentials: &Credentials,
-        (method, query): (Method, &str),
+        method: Method,
+        query: &str,
     ) -> Result<Bytes, SyncError> {
         let path = format!("{}?{query}", self.file());
-        Requests::new(self, credentials).ask((method, &path), Bytes::new()).await
+        Requests::new(self, credentials).ask(method, &path, Bytes::new()).await
     }
 }
 
@@ -177,10 +177,11 @@ impl Requests {
     /// Sends a request. Every status other than success is an error.
     pub(super) async fn ask(
         &mut self,
-        what: (Method, &str),
+        method: Method,
+        path: &str,
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
-        let asked = timeout(ANSWERS_WITHIN, self.send(what, body)).await;
+        let asked = timeout(ANSWERS_WITHIN, self.send(method, path, body)).await;
         let answer = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
         if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(answer)) }
     }
@@ -208,7 +209,8 @@ impl Requests {
     /// Sends a request. After an error, the next request opens a new connection.
     pub(super) async fn send(
         &mut self,
-        (method, path): (Method, &str),
+        method: Method,
+        path: &str,
         body: Bytes,
     ) -> Result<Answer, SyncError> {
         let (sender, answer) = self.begin(method, path, body).await?;

@@ -54,7 +54,7 @@ impl Address {
     ) -> Result<DuplexStream, SyncError> {
         let mut requests = Requests::new(self, credentials);
         let wanted = json!({ "volume": self.volume }).to_string();
-        let answer = requests.ask((Method::POST, "/v1/streams"), wanted.into()).await?;
+        let answer = requests.ask(Method::POST, "/v1/streams", wanted.into()).await?;
         let opened: Opened = serde_json::from_slice(&answer).map_err(|_| {
             SyncError::Refused(format!("{}: no deltic serves there", self.server()))
         })?;
@@ -114,7 +114,7 @@ impl Way {
             if to.write_all(&bytes).await.is_err() {
                 // The session no longer reads, so the stream is closed.
                 let path = std::mem::take(&mut self.path);
-                self.requests.send((Method::DELETE, &path), Bytes::new()).await.ok();
+                self.requests.send(Method::DELETE, &path, Bytes::new()).await.ok();
                 return None;
             }
             at += bytes.len() as u64;
@@ -131,7 +131,7 @@ impl Way {
         let path = format!("{}{query}", self.path);
         let (mut pause, mut away) = (FIRST_PAUSE, None);
         loop {
-            let asked = self.requests.send((method.clone(), &path), body.clone());
+            let asked = self.requests.send(method.clone(), &path, body.clone());
             // A proxy or firewall may silently have dropped the connection.
             let answer = timeout(ANSWERS_WITHIN, asked).await;
             match answer {

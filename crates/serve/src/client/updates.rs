@@ -120,7 +120,7 @@ impl Default for Updates {
 impl Updates {
     /// Remembers the version of a file that a session has just synced. If the local file has changed since, the
     /// server refuses the next update, because the remembered version is not the server's.
-    pub fn remember(&mut self, (root, path): (&Path, &RelPath), there: &RelPath) {
+    pub fn remember(&mut self, root: &Path, path: &RelPath, there: &RelPath) {
         self.forget(there);
         let Some((content, state)) = open(root).and_then(|store| read(&store, path)) else {
             return;

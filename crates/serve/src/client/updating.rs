@@ -44,8 +44,8 @@ impl Updating {
     }
 
     /// Remembers a file, see [`Updates::remember`].
-    pub fn remember(&mut self, path: (&Path, &RelPath), there: &RelPath) {
-        self.updates.remember(path, there);
+    pub fn remember(&mut self, root: &Path, path: &RelPath, there: &RelPath) {
+        self.updates.remember(root, path, there);
     }
 
     /// Updates a file at the server in one message. `None` if the file needs a session: see [`Updates::update`]. Also

@@ -56,7 +56,8 @@ impl Door {
     pub(super) fn new(
         server: Arc<Server>,
         router: Router,
-        (connections, wire): (usize, Wire),
+        connections: usize,
+        wire: Wire,
     ) -> Arc<Self> {
         let connections = Arc::new(Semaphore::new(connections));
         Arc::new(Self { server, router, connections, wire })

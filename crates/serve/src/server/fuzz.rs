@@ -68,8 +68,8 @@ impl Here {
         let runtime =
             runtime.worker_threads(1).enable_all().build().expect("the system has threads");
         let server = Arc::new(prepared.server);
-        let (router, size) = (router(Arc::clone(&server)), (8, Wire::AsConfigured));
-        let door = Door::new(Arc::clone(&server), router, size);
+        let router = router(Arc::clone(&server));
+        let door = Door::new(Arc::clone(&server), router, 8, Wire::AsConfigured);
         Self { runtime, door, server, token }
     }
 

@@ -50,7 +50,8 @@ impl Journal {
     pub(crate) fn ended(
         &self,
         event: &str,
-        (volume, token): (&str, &TokenHash),
+        volume: &str,
+        token: &TokenHash,
         ended: &Result<Outcome, SyncError>,
     ) {
         self.metrics.session(volume, ended.as_ref().ok());

@@ -336,11 +336,11 @@ impl Prepared {
             let at = metrics.local_addr().map_err(failed("listen"))?;
             let wire = if at.ip().is_loopback() { Wire::Loopback } else { Wire::AsConfigured };
             let shown = journal::shown(Arc::clone(&server));
-            let door = Door::new(Arc::clone(&server), shown, (METRICS_CONNECTIONS, wire));
+            let door = Door::new(Arc::clone(&server), shown, METRICS_CONNECTIONS, wire);
             tokio::spawn(door.open(metrics));
         }
         let all = router(Arc::clone(&server));
-        let door = Door::new(Arc::clone(&server), all, (connections, Wire::AsConfigured));
+        let door = Door::new(Arc::clone(&server), all, connections, Wire::AsConfigured);
         let notify = Notify::from_env();
         let reload = || {
             notify.send("RELOADING=1");

@@ -54,7 +54,7 @@ impl TokenQuotas {
         context: &StoreContext,
     ) -> Result<Vec<Arc<Quota>>, StoreError> {
         let hold = |TokenQuota { token, part, limits }: &TokenQuota| {
-            let slot = self.slot((*token, volume.to_string()));
+            let slot = self.slot(*token, volume);
             let mut slot = in_time(&slot).ok_or_else(|| being_counted(part))?;
             let is_it =
                 |quota: &&Arc<Quota>| quota.limits() == *limits && quota.is_of(volume, part);
@@ -70,7 +70,8 @@ impl TokenQuotas {
         quotas.iter().map(hold).collect()
     }
 
-    fn slot(&self, key: (TokenHash, String)) -> Slot {
+    fn slot(&self, token: TokenHash, volume: &Name) -> Slot {
+        let key = (token, volume.to_string());
         let mut all = lock(&self.0);
         if all.len() >= SWEEP && !all.contains_key(&key) {
             // No other thread has the slot, so locking the slot does not block.

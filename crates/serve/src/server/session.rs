@@ -45,7 +45,8 @@ impl Opened {
         self,
         server: &Server,
         from: IpAddr,
-        (transport, cancel): (impl AsyncRead + AsyncWrite + Send + 'static, Cancel),
+        transport: impl AsyncRead + AsyncWrite + Send + 'static,
+        cancel: Cancel,
     ) -> Result<(), Problem> {
         let Self { limits, volume, token, _permit } = self;
         let limits = match volume.has_quotas() {
@@ -61,7 +62,7 @@ impl Opened {
         server.journal.note("open", fields);
         let with = Embedding { cancel, facts, ..server.embedding.clone() };
         let ended = serve_within(transport, limits, &with).await;
-        server.journal.ended("session", (&volume, &token), &ended);
+        server.journal.ended("session", &volume, &token, &ended);
         Ok(())
     }
 }

@@ -70,12 +70,21 @@ impl Server {
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<(Client, Option<Known>), Problem> {
-        check_origin(headers)?;
-        let peer = extensions.get::<Arc<Peer>>().expect("each connection has one");
-        let client = self.admission.client(peer, headers);
+        let client = self.client(headers, extensions)?;
         let Some(token) = bearer(headers) else { return Ok((client, None)) };
         let known = self.let_in(&client, token)?;
         Ok((client, Some(known)))
+    }
+
+    /// Identifies the client of a request by its address. Errors: the request comes from the page of another site.
+    pub(crate) fn client(
+        &self,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Client, Problem> {
+        check_origin(headers)?;
+        let peer = extensions.get::<Arc<Peer>>().expect("each connection has one");
+        Ok(self.admission.client(peer, headers))
     }
 
     /// Looks up a token that a client showed, and counts a request. `None` stands for an invalid token.
@@ -83,18 +92,17 @@ impl Server {
         self.admit(client, token.map(|token| token.hash()))
     }
 
-    /// Uses up a ticket for a file, and returns the client that asked for the ticket.
+    /// Uses up a ticket for a file that `client` showed, and returns the client that asked for the ticket.
     pub(crate) fn redeem(
         &self,
-        (headers, extensions): (&HeaderMap, &Extensions),
-        (ticket, volume, path): (&str, &str, &RelPath),
+        client: &Client,
+        ticket: &str,
+        volume: &str,
+        path: &RelPath,
     ) -> Result<Known, Problem> {
-        check_origin(headers)?;
-        let peer = extensions.get::<Arc<Peer>>().expect("each connection has one");
-        let client = self.admission.client(peer, headers);
         let ticket = ticket.parse::<Token>().ok();
-        let token = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), (volume, path)));
-        self.admit(&client, token)
+        let token = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), volume, path));
+        self.admit(client, token)
     }
 
     fn admit(&self, client: &Client, token: Option<TokenHash>) -> Result<Known, Problem> {
@@ -128,7 +136,9 @@ impl Server {
     pub(crate) fn volume_for(
         &self,
         right: Right,
-        (known, name, path): (&Known, &str, &RelPath),
+        known: &Known,
+        name: &str,
+        path: &RelPath,
     ) -> Result<Volume, Problem> {
         let (volume, rights) = self.volume(known, name)?;
         if !known.grant.covers(path) {

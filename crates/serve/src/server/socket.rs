@@ -282,7 +282,7 @@ impl Connected {
     fn watch(&self, number: u32, volume: &str, path: &str) -> Result<(), Problem> {
         let known = self.asks()?;
         let dir = RelPath::parse(path.as_bytes()).map_err(|_| Problem::unknown())?;
-        let events = self.server.volume_for(Right::Read, (&known, volume, &dir))?.events;
+        let events = self.server.volume_for(Right::Read, &known, volume, &dir)?.events;
         let permit = self.server.watch_permit(&known)?;
         self.check_channel(number)?;
         let (end, given_up) = oneshot::channel();
@@ -313,7 +313,7 @@ impl Connected {
         let (server, mux, from) = (Arc::clone(&self.server), self.mux.clone(), self.by.ip);
         let sessions = Arc::clone(&self.sessions);
         self.tracker.spawn(async move {
-            if let Err(why) = session.hold(&server, from, (channel, cancel)).await {
+            if let Err(why) = session.hold(&server, from, channel, cancel).await {
                 mux.tell(refused(number, why)).await;
             }
             mux.channels().close(number, None).await;

@@ -36,7 +36,8 @@ impl Tickets {
     pub(crate) fn issue(
         &self,
         token: TokenHash,
-        (volume, path): (String, RelPath),
+        volume: String,
+        path: RelPath,
     ) -> Result<Token, Problem> {
         let now = Instant::now();
         let mut all = lock(&self.0);
@@ -54,7 +55,8 @@ impl Tickets {
     pub(crate) fn take(
         &self,
         ticket: &TokenHash,
-        (volume, path): (&str, &RelPath),
+        volume: &str,
+        path: &RelPath,
     ) -> Option<TokenHash> {
         let mut all = lock(&self.0);
         let is_for =
@@ -72,17 +74,17 @@ mod tests {
     fn a_ticket_is_for_one_file_and_one_time() {
         let (tickets, token) = (Tickets::default(), new_token().hash());
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let ticket = tickets.issue(token, ("v".into(), path("a"))).unwrap().hash();
-        assert_eq!(tickets.take(&ticket, ("v", &path("b"))), None);
-        assert_eq!(tickets.take(&ticket, ("w", &path("a"))), None);
-        assert_eq!(tickets.take(&ticket, ("v", &path("a"))), Some(token));
-        assert_eq!(tickets.take(&ticket, ("v", &path("a"))), None);
-        let issue = || tickets.issue(token, ("v".into(), path("a")));
+        let ticket = tickets.issue(token, "v".into(), path("a")).unwrap().hash();
+        assert_eq!(tickets.take(&ticket, "v", &path("b")), None);
+        assert_eq!(tickets.take(&ticket, "w", &path("a")), None);
+        assert_eq!(tickets.take(&ticket, "v", &path("a")), Some(token));
+        assert_eq!(tickets.take(&ticket, "v", &path("a")), None);
+        let issue = || tickets.issue(token, "v".into(), path("a"));
         assert!((0..MAX_OF_TOKEN).all(|_| issue().is_ok()) && issue().is_err());
         let ended = Instant::now();
         lock(&tickets.0).values_mut().for_each(|ticket| ticket.ends = ended);
         let late = *lock(&tickets.0).keys().next().unwrap();
-        assert_eq!(tickets.take(&late, ("v", &path("a"))), None);
+        assert_eq!(tickets.take(&late, "v", &path("a")), None);
         assert!(issue().is_ok() && lock(&tickets.0).len() == 1);
     }
 }

@@ -75,7 +75,7 @@ async fn open(
     let from = server.admission.client(&peer, &headers).ip;
     let (serving, id) = (Arc::clone(&server), name.hash());
     server.tracker.spawn(async move {
-        hold(stream, &serving, session, (from, far)).await;
+        hold(stream, &serving, session, from, far).await;
         serving.streams.forget(&id);
     });
     let opened = json!({ "stream": name.reveal(), "body_bytes": MAX_BODY });
@@ -87,11 +87,12 @@ async fn hold(
     stream: Arc<Stream>,
     server: &Arc<Server>,
     session: Opened,
-    (from, transport): (IpAddr, DuplexStream),
+    from: IpAddr,
+    transport: DuplexStream,
 ) {
     let _here = server.somebody();
     let (cancel, patience) = (Cancel::default(), server.admission.limits().stall());
-    let session = session.hold(server, from, (transport, cancel.clone()));
+    let session = session.hold(server, from, transport, cancel.clone());
     tokio::pin!(session);
     let has_ended = tokio::select! {
         _ = &mut session => true,

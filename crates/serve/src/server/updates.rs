@@ -115,7 +115,7 @@ impl Updating {
         let store = volume.updates.open(|| volume.store())?;
         let present = target.open(LocalStore::clone(&store));
         let landed =
-            present.and_then(|present| replace(present, &volume.updates, (&head, &steps, update)));
+            present.and_then(|present| replace(present, &volume.updates, &head, &steps, update));
         let landed = landed.or_else(|error| match error {
             ReplaceError::Store(
                 StoreError::NotFound { .. }
@@ -134,7 +134,7 @@ impl Updating {
             let mut outcome = Outcome { elapsed: begun.elapsed(), ..Outcome::default() };
             (outcome.traffic.received, outcome.traffic.sent) = (update.len() as u64, 1);
             (outcome.totals.transferred, outcome.totals.literal) = (1, literal(&steps));
-            server.journal.ended("update", (&self.volume, &self.known.token), &Ok(outcome));
+            server.journal.ended("update", &self.volume, &self.known.token, &Ok(outcome));
         }
         Ok(landed)
     }
@@ -161,7 +161,9 @@ enum Landed {
 fn replace(
     present: PresentFile,
     bases: &Updated,
-    (head, steps, update): (&Head, &[Step<'_>], &[u8]),
+    head: &Head,
+    steps: &[Step<'_>],
+    update: &[u8],
 ) -> Result<Landed, ReplaceError> {
     let old = Arc::clone(&present.old);
     let (there, len) = (old.identity(), old.meta().len);
@@ -178,7 +180,7 @@ fn replace(
     for step in steps {
         match *step {
             Step::Bytes(bytes) => new.write(at, bytes)?,
-            Step::Copy { start, len } => copy(&old, start..start.saturating_add(len), (new, at))?,
+            Step::Copy { start, len } => copy(&old, start..start.saturating_add(len), new, at)?,
         }
         at += step.len();
     }
@@ -210,7 +212,8 @@ fn keeps_group(
 fn copy(
     old: &LocalSnapshot,
     span: Range<u64>,
-    (new, mut at): (&LocalRebuild, u64),
+    new: &LocalRebuild,
+    mut at: u64,
 ) -> Result<(), StoreError> {
     if span.end > old.meta().len {
         return Err(StoreError::Changed { path: RelPath::root() });

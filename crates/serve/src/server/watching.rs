@@ -81,7 +81,7 @@ impl Watching {
     /// Looks up the present rights of the token: settings and tokens may change while a watch lasts.
     fn check_rights(&mut self) -> Result<(), Problem> {
         let known = self.server.known(self.known.token)?;
-        self.server.volume_for(Right::Read, (&known, &self.volume, &self.dir))?;
+        self.server.volume_for(Right::Read, &known, &self.volume, &self.dir)?;
         self.known = known;
         Ok(())
     }

@@ -148,7 +148,7 @@ impl EditedFiles {
 
     fn remember(&mut self, round: &Round, path: &RelPath) {
         if let (Some(root), Some(there)) = (round.root_of(path), join(&self.dir, path)) {
-            self.server.remember((&root, path), &there);
+            self.server.remember(&root, path, &there);
         }
     }
 }

@@ -115,7 +115,7 @@ impl Live {
         let validity = parsed.validity();
         let (begins, ends) =
             (at(validity.not_before.timestamp()), at(validity.not_after.timestamp()));
-        let due = due((begins, ends), random());
+        let due = due(begins, ends, random());
         let key = PrivateKeyDer::from_pem_slice(certificate.key.as_bytes());
         let key = certified(chain, key.map_err(|why| format!("the key: {why}"))?)?;
         Ok(Self { key: Arc::new(key), due, ends })
@@ -123,8 +123,8 @@ impl Live {
 }
 
 /// Returns the time of a renewal: after two thirds of the certificate's life, minus a random share of a twentieth of
-/// that life.
-fn due((begins, ends): (SystemTime, SystemTime), share: u32) -> SystemTime {
+/// it.
+fn due(begins: SystemTime, ends: SystemTime, share: u32) -> SystemTime {
     let life = ends.duration_since(begins).unwrap_or_default();
     let early = life / SPREAD * (share % 1_000) / 1_000;
     (begins + life * 2 / 3).checked_sub(early).unwrap_or(begins)
@@ -167,8 +167,8 @@ mod tests {
         assert_eq!(shown.ends(), Some(day(90)));
         let at = shown.due().unwrap();
         assert!(at > day(55) && at <= day(60), "{at:?}");
-        assert_eq!(due((day(0), day(90)), 0), day(60));
-        assert_eq!(due((day(1), day(0)), 7), day(1), "a life that is none");
+        assert_eq!(due(day(0), day(90), 0), day(60));
+        assert_eq!(due(day(1), day(0), 7), day(1), "a life that is none");
     }
 
     #[test]

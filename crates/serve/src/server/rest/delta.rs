@@ -84,7 +84,7 @@ pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<R
 
 /// Reads a signature from a body, and reserves `cost` bytes of memory for each byte of the signature.
 async fn known(at: &At, body: Body, cost: u64) -> Result<(RecipeFile, Incoming), Problem> {
-    let mut incoming = Incoming::new(&at.headers, body, (MAX_BODY, cost))?;
+    let mut incoming = Incoming::new(&at.headers, body, MAX_BODY, cost)?;
     let mut reader = RecipeReader::new(MAX_KNOWN_CHUNKS);
     while let Some(piece) = incoming.next().await? {
         reader.feed(&piece).map_err(garbled)?;
@@ -170,7 +170,7 @@ pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Res
     // The delta's copies, and the answer, reveal the file's content.
     let target = ReplaceTarget::of(&server, &at, true)?;
     need_condition(&at.headers)?;
-    let incoming = Incoming::new(&at.headers, body, (MAX_BODY, 1))?;
+    let incoming = Incoming::new(&at.headers, body, MAX_BODY, 1)?;
     let body = Patch::read(incoming).await?;
     let most = server.upload_bytes;
     let patching = on_disk(&server, move || Patching::begin(body, target, most)).await?;

@@ -36,7 +36,7 @@ pub(super) async fn follow(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let last = headers.get(LAST_EVENT_ID).map(|id| id.to_str().ok().and_then(Place::parse));
-    let follower = Follower::new(server, (known, volume), last)?;
+    let follower = Follower::new(server, known, volume, last)?;
     let body = Body::from_stream(stream::unfold(follower, |mut follower| async {
         let piece = follower.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(piece)), follower))
@@ -51,7 +51,7 @@ pub(super) async fn follow(
 /// Returns the events of a volume in which the token may read the directory that the token is for.
 fn readable(server: &Server, known: &Known, volume: &str) -> Result<Arc<Events>, Problem> {
     let part = known.grant.part();
-    Ok(server.volume_for(Right::Read, (known, volume, &part))?.events)
+    Ok(server.volume_for(Right::Read, known, volume, &part)?.events)
 }
 
 /// A client that follows the changes of a volume.
@@ -77,7 +77,8 @@ struct Follower {
 impl Follower {
     fn new(
         server: Arc<Server>,
-        (known, volume): (Known, String),
+        known: Known,
+        volume: String,
         last: Option<Option<Place>>,
     ) -> Result<Self, Problem> {
         let events = readable(&server, &known, &volume)?;

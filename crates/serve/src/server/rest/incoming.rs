@@ -40,7 +40,8 @@ impl Incoming {
     pub(super) fn new(
         headers: &HeaderMap,
         body: Body,
-        (most, cost): (u64, u64),
+        most: u64,
+        cost: u64,
     ) -> Result<Self, Problem> {
         if content_length(headers).is_some_and(|len| len > most) {
             return Err(too_long(most));
@@ -75,7 +76,7 @@ impl Incoming {
 
 /// Reads a whole body of at most `most` bytes.
 pub(crate) async fn collect(headers: &HeaderMap, body: Body, most: u64) -> Result<Bytes, Problem> {
-    let mut body = Incoming::new(headers, body, (most, 1))?;
+    let mut body = Incoming::new(headers, body, most, 1)?;
     let mut bytes = BytesMut::new();
     while let Some(piece) = body.next().await? {
         bytes.extend_from_slice(&piece);

@@ -37,7 +37,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         let mut above = Above::new(&store);
         above.make_for(&to)?;
         let moved = store.rename(&from, &to, names_version(&headers).then_some(&version));
-        moved.map_err(|error| not_moved((&headers, &from), error))?;
+        moved.map_err(|error| not_moved(&headers, &from, error))?;
         above.keep();
         store.flush()?;
         Ok(tag(&again, &store.open(&to)?))
@@ -48,7 +48,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
 }
 
 /// Returns the answer to a move that failed.
-fn not_moved((headers, from): (&HeaderMap, &RelPath), error: StoreError) -> Problem {
+fn not_moved(headers: &HeaderMap, from: &RelPath, error: StoreError) -> Problem {
     match &error {
         StoreError::NotFound { .. } => not_committed(headers, error),
         StoreError::Conflict { path } if path == from => not_committed(headers, error),

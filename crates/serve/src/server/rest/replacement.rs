@@ -45,9 +45,9 @@ impl ReplaceTarget {
         file: RelPath,
         reveals: bool,
     ) -> Result<Self, Problem> {
-        let its = server.volume_for(Right::Write, (known, volume, &file))?;
+        let its = server.volume_for(Right::Write, known, volume, &file)?;
         if reveals {
-            server.volume_for(Right::Read, (known, volume, &file))?;
+            server.volume_for(Right::Read, known, volume, &file)?;
         }
         let (server, headers) = (Arc::clone(server), HeaderMap::new());
         Ok(Self { server, token: known.token, volume: its, file, headers })
@@ -188,7 +188,7 @@ impl ReplaceTarget {
     fn check_again(&self) -> Result<(), Problem> {
         let known = self.server.still(self.token)?;
         let volume = self.volume.name.to_string();
-        self.server.volume_for(Right::Write, (&known, &volume, &self.file)).map(drop)
+        self.server.volume_for(Right::Write, &known, &volume, &self.file).map(drop)
     }
 
     /// Returns the error of a failed commit: a failed condition, if the request had conditions.

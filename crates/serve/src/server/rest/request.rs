@@ -114,8 +114,8 @@ where
                     return Err(Problem::not_let_in());
                 }
                 let server = Arc::<Server>::from_ref(state);
-                let who = (&parts.headers, &parts.extensions);
-                server.redeem(who, (&ticket, &volume, &self::path(&path)?))?
+                let client = server.client(&parts.headers, &parts.extensions)?;
+                server.redeem(&client, &ticket, &volume, &self::path(&path)?)?
             }
         };
         let headers = parts.headers.clone();
@@ -136,7 +136,7 @@ impl At {
         right: Right,
         path: &RelPath,
     ) -> Result<Volume, Problem> {
-        server.volume_for(right, (&self.known, &self.volume, path))
+        server.volume_for(right, &self.known, &self.volume, path)
     }
 
     /// Returns the path in the volume.

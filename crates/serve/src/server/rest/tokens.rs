@@ -222,9 +222,9 @@ pub(super) async fn issue_ticket(
 ) -> Result<Response, Problem> {
     let File { volume, path: text } = parse(&headers, body).await?;
     let path: RelPath = path(&text)?;
-    server.volume_for(Right::Read, (&known, &volume, &path))?;
+    server.volume_for(Right::Read, &known, &volume, &path)?;
     let fields = json!({ "token": name(&known.token), "volume": volume, "path": path.to_string() });
-    let ticket = server.tickets.issue(known.token, (volume, path))?;
+    let ticket = server.tickets.issue(known.token, volume, path)?;
     server.journal.note("ticket", fields);
     let answer = json!({ "ticket": ticket.reveal(), "expires_in": TICKET_LIFE.as_secs() });
     Ok(no_store((StatusCode::CREATED, Json(answer))))

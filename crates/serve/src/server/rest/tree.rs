@@ -49,7 +49,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
-    let volume = server.volume_for(Right::Read, (&known, &volume, &dir))?;
+    let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
     let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
@@ -102,7 +102,7 @@ pub(super) async fn make(
     Address((volume, at)): Address<(String, String)>,
 ) -> Result<StatusCode, Problem> {
     let dir = path(&at)?;
-    let volume = server.volume_for(Right::Write, (&known, &volume, &dir))?;
+    let volume = server.volume_for(Right::Write, &known, &volume, &dir)?;
     on_disk(&server, move || {
         let store = volume.store()?;
         let mut above = Above::new(&store);
