@@ -53,7 +53,7 @@ impl DirQueue {
 
     /// Returns which directories are still to be listed: near directories, only far ones, or no directory.
     #[must_use]
-    pub fn unseen(&self) -> NotListed {
+    pub fn not_listed(&self) -> NotListed {
         match (self.near.is_empty(), self.far.is_empty()) {
             (false, _) => NotListed::Near,
             (true, false) => NotListed::Far,

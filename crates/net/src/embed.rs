@@ -33,7 +33,7 @@ use crate::host::{Agent, AnyHost, destination, place};
 use crate::patience;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
-use crate::session::{Session, SourceArgs, begin, dial};
+use crate::session::{Session, SourcePaths, begin, dial};
 use crate::task::Task;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 use deltic_worker::old_sums::OldSums;
@@ -204,7 +204,7 @@ pub async fn pull_into<S: Store>(
         let (session, options) = begin(Session::new(transport::over(transport), config), &plan);
         Box::pin(async move {
             let request = DestinationRequest { path, single: None, options };
-            let sources = SourceArgs { paths: &paths, names: plan.names };
+            let sources = SourcePaths { paths: &paths, names: plan.names };
             let pull = session.pull_into(sources, request, open, watch);
             tokio::select! {
                 result = pull => result,

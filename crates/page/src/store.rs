@@ -9,8 +9,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use deltic_store::{
-    Cause, Commit, Content, Going, Keep, Listing, Posix, Rebuild, Removed, Replaces, Resumable,
-    Snapshot, Store, StoreError, Tree, Version,
+    Cause, Commit, Content, Going, Keep, Listing, Posix, Rebuild, RemoveResult, Replaces,
+    Resumable, Snapshot, Store, StoreError, Tree, Version,
 };
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
@@ -134,7 +134,7 @@ impl<H: HostFiles> Store for PageStore<H> {
         Ok(())
     }
 
-    fn remove(&self, path: &RelPath, _: Going) -> Result<Removed, StoreError> {
+    fn remove(&self, path: &RelPath, _: Going) -> Result<RemoveResult, StoreError> {
         Err(StoreError::Unsupported { what: "removals", path: path.clone() })
     }
 }

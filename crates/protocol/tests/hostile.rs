@@ -2511,7 +2511,9 @@ fn a_version_that_cannot_be_read_is_held_until_nobody_reads_it() {
             .machine
             .answer(
                 id,
-                receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Indexed(Err(setback(0)))),
+                receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Indexed(Err(
+                    work_error(0),
+                ))),
             )
             .unwrap();
     }
@@ -2719,7 +2721,7 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
     prop_oneof![4 => about, 1 => frames::to_sender()]
 }
 
-fn setback(luck: u8) -> WorkError {
+fn work_error(luck: u8) -> WorkError {
     let then =
         [ErrorAction::Retry, ErrorAction::GiveUp, ErrorAction::GoOn, ErrorAction::WaitForRoom]
             [usize::from(luck % 4)];
@@ -2745,7 +2747,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
     let fails = luck.is_multiple_of(5);
     let work = match work {
         ReceiverWork::Old(OldVersionWork::Roll { .. }) if fails => {
-            return ReceiverAnswer::Old(OldVersionAnswer::Rolled(Err(setback(luck))));
+            return ReceiverAnswer::Old(OldVersionAnswer::Rolled(Err(work_error(luck))));
         }
         ReceiverWork::Old(OldVersionWork::Roll { search, .. }) => {
             let (mut searcher, mut found) = (search.searcher(None), Vec::new());
@@ -2761,7 +2763,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
         other => other,
     };
     let work = &work;
-    let done = |luck| if fails { Err(setback(luck)) } else { Ok(()) };
+    let done = |luck| if fails { Err(work_error(luck)) } else { Ok(()) };
     match work {
         ReceiverWork::Lookup(LookupWork::Look { paths, .. })
         | ReceiverWork::Lookup(LookupWork::LookMissing { paths, .. }) => {
@@ -2833,15 +2835,20 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
                 true => vec![trouble(TroubleKind::Failed); usize::from(luck % 4)],
                 false => vec![trouble(TroubleKind::Skipped); usize::from(luck > 200)],
             };
-            ReceiverAnswer::Removed(receiver::Removed { gone, troubles, goes_on: luck % 7 == 1 })
+            ReceiverAnswer::Removed(receiver::RemovedNames {
+                gone,
+                troubles,
+                goes_on: luck % 7 == 1,
+            })
         }
         ReceiverWork::Ask(_) => ReceiverAnswer::Asked(luck > 100),
         ReceiverWork::Lookup(LookupWork::Chart { names, .. }) => {
-            let unseen = [NotListed::Near, NotListed::Far, NotListed::Nothing][luck as usize % 3];
+            let not_listed =
+                [NotListed::Near, NotListed::Far, NotListed::Nothing][luck as usize % 3];
             let has_files = luck > 20;
             ReceiverAnswer::Lookup(LookupAnswer::Charted(MoveIndexExtent {
                 names: names * u64::from(luck),
-                unseen,
+                not_listed,
                 has_files,
             }))
         }
@@ -2849,13 +2856,13 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             ReceiverAnswer::Old(OldVersionAnswer::OpenedMore((!fails).then_some(3000)))
         }
         ReceiverWork::Old(OldVersionWork::View { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Viewed(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Viewed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::View { .. }) => {
             ReceiverAnswer::Old(OldVersionAnswer::Viewed(Ok(vec![1000; luck as usize % 3])))
         }
         ReceiverWork::Old(OldVersionWork::OpenOld { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Opened(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Opened(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::OpenOld { .. }) => {
             ReceiverAnswer::Old(OldVersionAnswer::Opened(Ok(Box::new(OldLens {
@@ -2867,7 +2874,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
                 similar: (luck / 6 % 2 == 1).then(|| receiver::SimilarFile {
                     path: path(["a", "d/b"][luck as usize / 12 % 2]),
                     len: 3000,
-                    kinship: [None, Some(FileRelation::Twin), Some(FileRelation::Kin)]
+                    relation: [None, Some(FileRelation::Twin), Some(FileRelation::Kin)]
                         [luck as usize / 24 % 3],
                 }),
                 leftovers: vec![3000; luck as usize % 2],
@@ -2877,7 +2884,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             }))))
         }
         ReceiverWork::Old(OldVersionWork::Index { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Indexed(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Indexed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::Index { spec, segment, .. }) => {
             let bytes = vec![luck % 2; segment.read_len()];
@@ -2888,13 +2895,13 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             ))))
         }
         ReceiverWork::Old(OldVersionWork::SumOld { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Summed(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Summed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::SumOld { summing, portion, .. }) => ReceiverAnswer::Old(
             OldVersionAnswer::Summed(Ok(summed_by_luck(*summing, portion, luck % 2))),
         ),
         ReceiverWork::Old(OldVersionWork::HashOld { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Hashed(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Hashed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::HashOld { strong, spans, .. }) => {
             ReceiverAnswer::Old(OldVersionAnswer::Hashed(Ok(vec![
@@ -2903,14 +2910,14 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             ])))
         }
         ReceiverWork::Old(OldVersionWork::Survey { .. }) if fails => {
-            ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Err(setback(luck))))
+            ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::Survey { gaps, .. }) => {
             let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
             ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Ok(vec![sums; gaps.len()])))
         }
         ReceiverWork::New(NewVersionWork::Mend { .. }) if fails => {
-            ReceiverAnswer::New(NewVersionAnswer::Mended(Err(setback(luck))))
+            ReceiverAnswer::New(NewVersionAnswer::Mended(Err(work_error(luck))))
         }
         ReceiverWork::New(NewVersionWork::Mend { gaps, .. }) => {
             let mend = |patch: &receiver::GapPatch| {
@@ -2981,9 +2988,9 @@ fn claims_of_length_buy_a_bounded_look_around() {
             receiver::ReceiverWork::Lookup(receiver::LookupWork::Chart { near, names }) => {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
-                let unseen = receiver::NotListed::Far;
+                let not_listed = receiver::NotListed::Far;
                 receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::Charted(
-                    receiver::MoveIndexExtent { names, unseen, has_files: true },
+                    receiver::MoveIndexExtent { names, not_listed, has_files: true },
                 ))
             }
             work => {

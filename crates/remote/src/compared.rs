@@ -8,8 +8,8 @@ use deltic_net::SyncError;
 use deltic_net::embed::OpenDestination;
 use deltic_protocol::options::Options;
 use deltic_store::{
-    Commit, Filter, Going, Keep, Listing, Posix, Rebuild, Removed, Resumable, Store, StoreError,
-    Tree, Version,
+    Commit, Filter, Going, Keep, Listing, Posix, Rebuild, RemoveResult, Resumable, Store,
+    StoreError, Tree, Version,
 };
 use deltic_tree::rule::FilterSide;
 use deltic_tree::{EntryType, Meta, Name, RelPath};
@@ -137,12 +137,12 @@ impl Store for ComparedTree {
         Err(unchangeable(path))
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
         if !going.dry_run {
             return Err(unchangeable(path));
         }
         let meta = self.look(path)?;
-        let mut removed = Removed::default();
+        let mut removed = RemoveResult::default();
         if let Some(meta) = meta {
             self.gather(path, EntryType::of(&meta.kind), &mut removed.gone)?;
         }

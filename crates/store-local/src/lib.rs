@@ -25,20 +25,20 @@ pub use cache::Cache;
 pub use commit::changes::{Became, Changes};
 pub use commit::inplace::UnderWay;
 pub use commit::rebuild::LocalRebuild;
-pub use commit::writing::{PartialDir, Writing};
+pub use commit::writing::{CommitOptions, PartialDir};
 pub use handles::borders::KeepLinks;
 pub use handles::dir::{
     History, KeepVersions, QuotaLimits, Trust, VolumeDir, own_dir, part_path, volume_path,
 };
-pub use keep::backup::Backup;
+pub use keep::backup::BackupPlace;
 pub use keep::versions::{OldVersion, OldVersions, VersionId};
 pub use kernel::clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use kernel::errno::reason;
 pub use read::snapshot::LocalSnapshot;
-pub use read::sources::{SourceArg, SourceArgs, SourceOptions, Sources};
+pub use read::sources::{SourceArg, SourceArgs, SourceOptions, SourceTree};
 pub use roots::context::StoreContext;
 pub use roots::creating::{create_above, create_root, remove_root};
 pub use roots::named::{NamedDir, NamedFile};
-pub use roots::quota::{Quota, Usage};
+pub use roots::quota::{SpaceQuota, SpaceUsage};
 pub use store::spelling::folds_names;
 pub use store::{LocalOptions, LocalStore};

@@ -30,7 +30,7 @@ use super::*;
 use crate::handles::dir::{Dir, Way};
 use deltic_store::conformance::KEEP_ALL;
 use deltic_store::{
-    Commit, Filter, Going, Keep, Posix, Rebuild, Removed, Replaces, Resumed, Snapshot, Store,
+    Commit, Filter, Going, Keep, Posix, Rebuild, RemoveResult, Replaces, Resumed, Snapshot, Store,
     StoreError, Tree, conformance,
 };
 
@@ -120,8 +120,9 @@ fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
         let root = tempfile::tempdir().unwrap();
         let dir = NamedDir::new(root.path(), Trust::Ours);
-        let backup = Backup { dir: Some(dir), suffix: Box::default(), below: None, mixed: false };
-        let writing = Writing { inplace, ..Writing::default() };
+        let backup =
+            BackupPlace { dir: Some(dir), suffix: Box::default(), below: None, mixed: false };
+        let writing = CommitOptions { inplace, ..CommitOptions::default() };
         let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
         let store = LocalStore::open(root.path(), options).unwrap();
         put(&store, "file", b"old").unwrap();
@@ -142,7 +143,7 @@ fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
     let root = tempfile::tempdir().unwrap();
     let dir = NamedDir::new(root.path().join("k"), Trust::Ours);
     let (suffix, below) = (Box::default(), Some(path("k")));
-    let backup = Some(Backup { dir: Some(dir), suffix, below, mixed: false });
+    let backup = Some(BackupPlace { dir: Some(dir), suffix, below, mixed: false });
     let options = LocalOptions { backup, ..LocalOptions::default() };
     let store = LocalStore::open(root.path(), options).unwrap();
     fs::create_dir(root.path().join("x")).unwrap();
@@ -354,7 +355,7 @@ fn what_is_removed_together_goes_as_it_would_alone() {
     let store = store_in(root.path(), Way::Kernel, rules);
     let names = ["a/1", "a/link", "b/4", "b/d", "a/2", "a/keep", "a/none", "a", "5"];
     let removed = store.remove_all(&names.map(|name| (path(name), Going::default())));
-    let told = |removed: Removed| (removed.gone.len(), removed.stayed.len());
+    let told = |removed: RemoveResult| (removed.gone.len(), removed.stayed.len());
     let told: Vec<_> = removed.into_iter().map(|removed| removed.map(told).map_err(drop)).collect();
     let kept = [Ok((0, 0)), Ok((1, 0)), Ok((0, 0)), Err(()), Ok((0, 1))];
     assert_eq!(told, [&[Ok((1, 0)); 3][..], &kept, &[Ok((1, 0))]].concat());
@@ -462,12 +463,12 @@ fn versions_are_told_without_opening_what_has_them() {
     }
     let args = || sources::packed([SourceArg::new(root.path().join("").as_os_str()).unwrap()]);
     let options = SourceOptions { recursive: true, ..SourceOptions::default() };
-    let sources = Sources::new(args(), options.clone());
+    let sources = SourceTree::new(args(), options.clone());
     check_versions(&store);
     check_versions(&sources);
     // With followed links, a version is only known once the file is open.
     let follow = Follow::All;
-    let sources = Sources::new(args(), SourceOptions { follow, ..options });
+    let sources = SourceTree::new(args(), SourceOptions { follow, ..options });
     assert_eq!(sources.versions(&[path("dir/a")]), [None]);
 }
 

@@ -14,7 +14,7 @@ use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
     Commit, Content, Extents, Going, Keep, Link, Listing, NamePair, OneName, Posix, Rebuild,
-    Removed, Respell, Resumable, Resumed, Snapshot, Store, StoreError, Tree, Version,
+    RemoveResult, Respell, Resumable, Resumed, Snapshot, Store, StoreError, Tree, Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -272,7 +272,7 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.one_name(dir, pair)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
         self.plan.enter(if going.dry_run { Call::List } else { Call::Remove }, path)?;
         self.inner.remove(path, going)
     }

@@ -11,8 +11,8 @@ use deltic_tree::{Entry, Kind, Meta, RelPath};
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
-    Cause, Extents, Filter, Going, Keep, Link, Listing, Posix, Removed, Resumed, Snapshot, Store,
-    StoreError, Tree, Version, check_path, lock,
+    Cause, Extents, Filter, Going, Keep, Link, Listing, Posix, RemoveResult, Resumed, Snapshot,
+    Store, StoreError, Tree, Version, check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
@@ -303,7 +303,7 @@ impl Store for MemoryStore {
         state.set_meta(path, meta, keep).at(SET_META, path)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
         check_path("remove", path)?;
         let mut state = lock(&self.state);
         match going.dry_run {

@@ -159,7 +159,7 @@ pub trait Store: Posix {
     }
 
     /// Removes `path` and all entries below it that the filter admits, or some of these. Follows no symlink. There
-    /// may be millions of names: while a result [goes on](Removed::goes_on), the caller repeats the call for the next
+    /// may be millions of names: while a result [goes on](RemoveResult::goes_on), the caller repeats the call for the next
     /// names.
     ///
     /// Names that are protected by the present rules files of directories stay. Names that were protected when the
@@ -168,7 +168,7 @@ pub trait Store: Posix {
     /// # Errors
     /// The reason why `path` itself cannot be removed. Each name below that cannot be removed stays for its own
     /// reason, and so does `path`; all others are removed.
-    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError>;
+    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError>;
 
     /// Counts the names that [`Store::remove`] would remove in all, if called now. With `gives_way`, `path` itself
     /// always counts.
@@ -191,7 +191,7 @@ pub trait Store: Posix {
     ///
     /// # Errors
     /// One result for each name, in order, with the errors of [`Store::remove`].
-    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<RemoveResult, StoreError>> {
         names.iter().map(|(path, going)| self.remove(path, *going)).collect()
     }
 
@@ -233,7 +233,7 @@ impl Default for Going {
 
 /// Result of a call of [`Store::remove`].
 #[derive(Debug, Default)]
-pub struct Removed {
+pub struct RemoveResult {
     /// Removed names and their types, some hundreds at most. A directory comes after all its entries.
     pub gone: Vec<(RelPath, EntryType)>,
     /// Reasons why other names stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and

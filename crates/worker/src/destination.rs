@@ -19,7 +19,7 @@ use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     self, CarriedMeta, EntryWork, LookupAnswer, LookupWork, NewVersion, NewVersionAnswer,
     NewVersionWork, OldVersionAnswer, OldVersionWork, Receiver, ReceiverAnswer, ReceiverWork,
-    Removed, SettleWork,
+    RemovedNames, SettleWork,
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -242,7 +242,7 @@ fn done(result: Result<(), StoreError>) -> ReceiverAnswer {
 
 /// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is no
 /// trouble.
-fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
+fn removed(result: Result<deltic_store::RemoveResult, StoreError>) -> RemovedNames {
     let trouble = |error: &StoreError| match error {
         // These messages are rsync's, which show the name as it is.
         StoreError::Protected { path } | StoreError::Refilled { path } => {
@@ -252,11 +252,11 @@ fn removed(result: Result<deltic_store::Removed, StoreError>) -> Removed {
         _ => failed(error),
     };
     match result {
-        Ok(deltic_store::Removed { gone, stayed, goes_on }) => {
-            Removed { gone, troubles: stayed.iter().map(trouble).collect(), goes_on }
+        Ok(deltic_store::RemoveResult { gone, stayed, goes_on }) => {
+            RemovedNames { gone, troubles: stayed.iter().map(trouble).collect(), goes_on }
         }
-        Err(StoreError::NotFound { .. }) => Removed::default(),
-        Err(error) => Removed { troubles: vec![trouble(&error)], ..Removed::default() },
+        Err(StoreError::NotFound { .. }) => RemovedNames::default(),
+        Err(error) => RemovedNames { troubles: vec![trouble(&error)], ..RemovedNames::default() },
     }
 }
 

@@ -357,7 +357,7 @@ mod tests {
     use super::*;
     use deltic_store_local::cache::LocalFacts;
     use deltic_store_local::{LocalOptions, LocalStore, SourceArg, SourceArgs};
-    use deltic_store_local::{SourceOptions, Sources};
+    use deltic_store_local::{SourceOptions, SourceTree};
     use std::fs;
     use std::path::Path;
 
@@ -424,7 +424,7 @@ mod tests {
         fs::write(at("a"), "content").unwrap();
         let mut args = SourceArgs::default();
         args.push(SourceArg::new(at("a").as_os_str()).unwrap()).unwrap();
-        let sources = Sources::new(args, SourceOptions::default());
+        let sources = SourceTree::new(args, SourceOptions::default());
         let file = sources.open(&RelPath::parse(b"a").unwrap()).unwrap();
         fs::hard_link(at("a"), at("b")).unwrap();
         assert!(file.check_settled().is_err());

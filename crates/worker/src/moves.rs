@@ -39,7 +39,7 @@ impl Moves {
                 if !lock(&self.files).add(&dir, found) {
                     return MoveIndexExtent {
                         names: seen,
-                        unseen: NotListed::Nothing,
+                        not_listed: NotListed::Nothing,
                         has_files: true,
                     };
                 }
@@ -50,7 +50,7 @@ impl Moves {
             }
         }
         let has_files = !lock(&self.files).is_empty();
-        MoveIndexExtent { names: seen, unseen: walk.unseen(), has_files }
+        MoveIndexExtent { names: seen, not_listed: walk.not_listed(), has_files }
     }
 
     /// Opens the file that is most likely the old version of `path`, given the new version. Also returns the relation
@@ -130,7 +130,7 @@ mod tests {
 
     fn charted(store: &MemoryStore) -> Moves {
         let chart = Moves::default();
-        while chart.draw(store, vec![RelPath::root()], 1).unseen != NotListed::Nothing {}
+        while chart.draw(store, vec![RelPath::root()], 1).not_listed != NotListed::Nothing {}
         chart
     }
 
@@ -202,9 +202,10 @@ mod tests {
         let chart = Moves::default();
         let mut seen = Vec::new();
         loop {
-            let MoveIndexExtent { names, unseen, .. } = chart.draw(&store, vec![path("near")], 1);
-            seen.push((names, unseen));
-            if unseen == NotListed::Nothing {
+            let MoveIndexExtent { names, not_listed, .. } =
+                chart.draw(&store, vec![path("near")], 1);
+            seen.push((names, not_listed));
+            if not_listed == NotListed::Nothing {
                 break;
             }
         }

@@ -15,7 +15,7 @@ use deltic_protocol::message::{How, NameLine, Payload};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Bears, Body, FileAnswer, FileWork, Listed, Opened, Sealed, Sealing, Sender, SenderAnswer,
+    Bears, Body, FileAnswer, FileSeal, FileWork, Listed, Opened, Sealing, Sender, SenderAnswer,
     SenderWork, Sums,
 };
 use deltic_protocol::work::Handle;
@@ -485,11 +485,11 @@ impl<T: Tree> SourceWorker<T> {
         }
         let digest = small_digest(&self.agreed().names, &bytes);
         let payload = self.packer().pack_as_asked(bytes, zstd);
-        Ok(Body { payload, sealed: Sealed { digest, restless } })
+        Ok(Body { payload, sealed: FileSeal { digest, restless } })
     }
 
     /// Returns the digest of the bytes read from a file, after a check that the bytes belong to one version.
-    fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<Sealed, StoreError> {
+    fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<FileSeal, StoreError> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
         let restless = is_restless(&**snapshot, bears, reads_again)?;
@@ -507,7 +507,7 @@ impl<T: Tree> SourceWorker<T> {
             self.kept.bases.sent(handle, &**snapshot, &digest);
             self.kept.digests.note_sent(handle, &**snapshot, taken);
         }
-        Ok(Sealed { digest, restless })
+        Ok(FileSeal { digest, restless })
     }
 
     /// Reads a file again. True if the bytes equal those of the first reading.

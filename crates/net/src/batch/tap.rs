@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use deltic_core::Digest;
 use deltic_protocol::batch::{MAGIC, Part, asked, is_told};
 use deltic_protocol::options::Options;
-use deltic_store_local::{Sources, reason};
+use deltic_store_local::{SourceTree, reason};
 use deltic_tree::Name;
 
 use crate::error::SyncError;
@@ -18,13 +18,13 @@ use deltic_worker::source::SourceWorker;
 
 /// Writes the list that a sender sends to a batch, at either end of the session.
 pub(crate) struct Tap {
-    to: Mutex<Writing>,
+    to: Mutex<BatchWriter>,
     pub(super) single: OnceLock<Option<Name>>,
     /// The worker that reads local sources.
-    pub(crate) sources: OnceLock<Arc<SourceWorker<Sources>>>,
+    pub(crate) sources: OnceLock<Arc<SourceWorker<SourceTree>>>,
 }
 
-struct Writing {
+struct BatchWriter {
     to: BufWriter<Arc<File>>,
     sum: blake3::Hasher,
     result: io::Result<()>,
@@ -33,7 +33,7 @@ struct Writing {
 impl Tap {
     pub(super) fn new(file: Arc<File>) -> Self {
         let to = BufWriter::new(file);
-        let to = Mutex::new(Writing { to, sum: blake3::Hasher::new(), result: Ok(()) });
+        let to = Mutex::new(BatchWriter { to, sum: blake3::Hasher::new(), result: Ok(()) });
         Self { to, single: OnceLock::new(), sources: OnceLock::new() }
     }
 
@@ -55,7 +55,7 @@ impl Tap {
 
     /// Writes `bytes`, unless an earlier write failed.
     pub(super) fn put(&self, bytes: &[u8]) {
-        let Writing { to, sum, result } = &mut *lock(&self.to);
+        let BatchWriter { to, sum, result } = &mut *lock(&self.to);
         sum.update(bytes);
         if result.is_ok() {
             *result = to.write_all(bytes);
@@ -69,7 +69,7 @@ impl Tap {
     pub(super) fn finish(&self, files: u64) -> Result<(), SyncError> {
         let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
         self.put(&Part::Over { files, digest }.encode());
-        let Writing { to, result, .. } = &mut *lock(&self.to);
+        let BatchWriter { to, result, .. } = &mut *lock(&self.to);
         let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
         written.map_err(|error| {
             SyncError::Files(format!("cannot write the batch: {}", reason(&error)))

@@ -130,7 +130,7 @@ pub struct Executor(Arc<Threads>);
 
 /// Numbers of sessions, threads and jobs at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ExecutorUsage {
     /// Sessions that were admitted and have not left.
     pub sessions: usize,
     /// Threads.
@@ -187,12 +187,12 @@ impl Executor {
 
     /// Counts sessions, threads and jobs.
     #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub fn usage(&self) -> ExecutorUsage {
         let state = lock(&self.0.state);
         let counts = state.groups.iter().map(|group| group.jobs.counts());
         let (waiting, running) = counts.fold((0, 0), |(w, r), (wait, run)| (w + wait, r + run));
         let threads = state.groups.iter().map(|group| group.started).sum();
-        Usage { sessions: state.sessions, threads, waiting, running }
+        ExecutorUsage { sessions: state.sessions, threads, waiting, running }
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
-    Backup, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir, Quota, StoreContext, Trust,
-    UnderWay, Writing, create_above, create_root,
+    BackupPlace, CommitOptions, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir,
+    SpaceQuota, StoreContext, Trust, UnderWay, create_above, create_root,
 };
 use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
@@ -36,7 +36,7 @@ pub(crate) fn make(
     lacking: &[&Path],
     options: &Options,
     context: &StoreContext,
-    quotas: &[Arc<Quota>],
+    quotas: &[Arc<SpaceQuota>],
     made: &mut Vec<NamedDir>,
 ) -> Result<(), StoreError> {
     let Some((root, above)) = lacking.split_last() else { return Ok(()) };
@@ -96,17 +96,17 @@ fn backup(
     kept: &options::Backup,
     options: &Options,
     context: &StoreContext,
-) -> Backup {
+) -> BackupPlace {
     let suffix = kept.suffix.clone();
     let Some(dir) = &kept.dir else {
-        return Backup { dir: None, suffix, below: Some(RelPath::root()), mixed: false };
+        return BackupPlace { dir: None, suffix, below: Some(RelPath::root()), mixed: false };
     };
     let dir = named(root, dir, options, context);
     let is_below = below(root, &dir.path, context);
     let mixed = below(&dir.path, root, context).is_some();
     // The root itself does not count as a separate backup directory.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
-    Backup { dir, suffix, below: is_below, mixed }
+    BackupPlace { dir, suffix, below: is_below, mixed }
 }
 
 /// Returns the path of `dir` relative to `root`, if `dir` is below `root` or equal to it. Links and bind mounts on
@@ -172,7 +172,11 @@ fn partial_beside(dir: &[u8], context: &StoreContext) -> Result<PartialDir, Sync
 }
 
 /// Returns the options of writing for the store below `root`.
-fn writing(root: &Path, options: &Options, context: &StoreContext) -> Result<Writing, SyncError> {
+fn writing(
+    root: &Path,
+    options: &Options,
+    context: &StoreContext,
+) -> Result<CommitOptions, SyncError> {
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options, context);
     let partial = |dir: &[u8]| match dir.first() {
@@ -183,7 +187,7 @@ fn writing(root: &Path, options: &Options, context: &StoreContext) -> Result<Wri
         }),
         _ => partial_beside(dir, context).map(Some),
     };
-    Ok(Writing {
+    Ok(CommitOptions {
         sparse: writing.sparse,
         preallocate: writing.preallocate,
         inplace: writing.inplace,

@@ -15,8 +15,8 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    Backup, Changes, LocalOptions, NamedDir, Quota, StoreContext, Trust, VolumeDir, part_path,
-    volume_path,
+    BackupPlace, Changes, LocalOptions, NamedDir, SpaceQuota, StoreContext, Trust, VolumeDir,
+    part_path, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -46,7 +46,7 @@ pub struct Restriction {
     /// Directory of the volume to which the session is confined; the root for the whole volume.
     part: RelPath,
     /// Quotas of the client, in addition to the quota of the volume.
-    quotas: Vec<Arc<Quota>>,
+    quotas: Vec<Arc<SpaceQuota>>,
     /// Receives the changes in the volume, by their paths in the volume.
     changes: Changes,
     /// State that the stores of the process share.
@@ -152,7 +152,7 @@ impl Restriction {
 
     /// Adds quotas.
     #[must_use]
-    pub fn with_quotas(self, quotas: Vec<Arc<Quota>>) -> Self {
+    pub fn with_quotas(self, quotas: Vec<Arc<SpaceQuota>>) -> Self {
         Self { quotas, ..self }
     }
 
@@ -321,7 +321,7 @@ impl Host for Restriction {
         // In a tree of backups alone, a whole directory gives way to an older version of a file.
         let keeps_all = self.no_delete || self.keeps_versions();
         let backup =
-            local.backup.map(|backup| Backup { mixed: backup.mixed || keeps_all, ..backup });
+            local.backup.map(|backup| BackupPlace { mixed: backup.mixed || keeps_all, ..backup });
         LocalOptions { quotas: self.quotas.clone(), changes, backup, ..local }
     }
 }

@@ -16,7 +16,7 @@ use deltic_protocol::receiver::Expect;
 use deltic_store::Filter;
 use deltic_store_local::reason;
 use deltic_store_local::{
-    NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, Sources, StoreContext, Trust,
+    NamedDir, NamedFile, SourceArg, SourceArgs, SourceOptions, SourceTree, StoreContext, Trust,
 };
 use deltic_tree::path::{BadPath, printable, shortened};
 use deltic_tree::rule::FilterSide;
@@ -34,7 +34,7 @@ pub(crate) fn open(
     names: Option<PackedStrings>,
     options: &Options,
     context: &StoreContext,
-) -> Result<Sources, SyncError> {
+) -> Result<SourceTree, SyncError> {
     match (names, paths) {
         (None, _) => {
             of(paths.iter().map(|path| argument(path, options, context)), options, context)
@@ -51,7 +51,7 @@ pub(crate) fn open(
                     Err(bad) => all.refuse(&name, bad),
                 }
             }
-            Ok(Sources::new(all, source_options(options, context)))
+            Ok(SourceTree::new(all, source_options(options, context)))
         }
         (Some(_), _) => {
             Err(SyncError::Options("--files-from takes one source and a destination".into()))
@@ -67,12 +67,12 @@ pub(crate) fn of(
     args: impl Iterator<Item = Result<SourceArg, SyncError>>,
     options: &Options,
     context: &StoreContext,
-) -> Result<Sources, SyncError> {
+) -> Result<SourceTree, SyncError> {
     let mut all = SourceArgs::default();
     for arg in args {
         all.push(arg?).map_err(crowded)?;
     }
-    Ok(Sources::new(all, source_options(options, context)))
+    Ok(SourceTree::new(all, source_options(options, context)))
 }
 
 /// Parses a source argument.

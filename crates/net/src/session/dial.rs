@@ -47,7 +47,7 @@ pub(crate) async fn dial(
     let (mut session, options) = begin(session, &plan);
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
-            let sources = SourceArgs { paths, names: plan.names };
+            let sources = SourcePaths { paths, names: plan.names };
             session.pull(sources, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(_), plan::Destination::Local(to))
@@ -57,11 +57,11 @@ pub(crate) async fn dial(
             session.push_batch(batch, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            let sources = SourceArgs { paths: &words(paths), names: plan.names };
+            let sources = SourcePaths { paths: &words(paths), names: plan.names };
             session.push(sources, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            let sources = SourceArgs { paths: &words(paths), names: plan.names };
+            let sources = SourcePaths { paths: &words(paths), names: plan.names };
             session.push(sources, path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
@@ -89,7 +89,7 @@ fn words(paths: &[PathBuf]) -> Vec<OsString> {
 }
 
 /// The sources of a session, as arguments name them.
-pub(crate) struct SourceArgs<'a, N = plan::Names> {
+pub(crate) struct SourcePaths<'a, N = plan::Names> {
     pub(crate) paths: &'a [OsString],
     /// Place of the names below the only source (`--files-from`).
     pub(crate) names: N,
@@ -117,7 +117,7 @@ impl Session {
     /// Requests these paths, and receives them into a directory.
     pub(crate) async fn pull(
         mut self,
-        sources: SourceArgs<'_>,
+        sources: SourcePaths<'_>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -142,7 +142,7 @@ impl Session {
     /// filled into `request` before.
     pub(crate) async fn pull_into<S: Store>(
         mut self,
-        sources: SourceArgs<'_>,
+        sources: SourcePaths<'_>,
         request: DestinationRequest,
         open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send,
         watch: Watch<'_>,
@@ -162,7 +162,7 @@ impl Session {
     /// Requests these paths from the other end, and reads its greeting.
     async fn ask_for(
         &mut self,
-        SourceArgs { paths, names }: SourceArgs<'_>,
+        SourcePaths { paths, names }: SourcePaths<'_>,
         options: &Options,
     ) -> Result<Sending, SyncError> {
         let sources = paths.iter().map(|path| path.as_bytes().into()).collect();
@@ -231,7 +231,7 @@ impl Session {
     /// Requests to send, and begins to send these paths before the other end has answered.
     pub(crate) async fn push(
         mut self,
-        SourceArgs { paths, names }: SourceArgs<'_>,
+        SourcePaths { paths, names }: SourcePaths<'_>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,
@@ -241,7 +241,7 @@ impl Session {
             plan::Names::Here(names) => Some(names),
             plan::Names::There { path, nul } => {
                 let names = NamesFrom::File { path: path.as_bytes().into(), nul };
-                let sources = SourceArgs { paths, names };
+                let sources = SourcePaths { paths, names };
                 return self.push_listed(sources, destination, options, watch).await;
             }
         };
@@ -263,7 +263,7 @@ impl Session {
     /// Pushes by a list on the other end, which first sends the names of the list.
     pub(super) async fn push_listed(
         mut self,
-        SourceArgs { paths, names }: SourceArgs<'_, NamesFrom>,
+        SourcePaths { paths, names }: SourcePaths<'_, NamesFrom>,
         destination: &OsStr,
         options: Options,
         watch: Watch<'_>,

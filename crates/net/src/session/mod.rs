@@ -38,7 +38,7 @@ use deltic_worker::Worker;
 
 pub use deltic_worker::receiving::OpenDestination;
 pub use destination::DestinationRequest;
-pub(crate) use dial::{SourceArgs, begin, dial};
+pub(crate) use dial::{SourcePaths, begin, dial};
 pub use serve::Served;
 
 /// Longest time for sending the last frames, and for further streams to end.

@@ -12,7 +12,7 @@ use deltic_protocol::receiver::Expect;
 use deltic_protocol::sender::Sender;
 use deltic_store::{Store, StoreError, Tree};
 use deltic_store_local::{
-    LocalOptions, LocalStore, NamedDir, Quota, Sources, StoreContext, remove_root,
+    LocalOptions, LocalStore, NamedDir, SourceTree, SpaceQuota, StoreContext, remove_root,
 };
 use deltic_tree::{Name, RelPath};
 
@@ -54,7 +54,7 @@ pub(super) struct ReceiveTerms {
 struct Made {
     dirs: Vec<NamedDir>,
     /// Quotas to which the directories count.
-    quotas: Vec<Arc<Quota>>,
+    quotas: Vec<Arc<SpaceQuota>>,
     store: Option<LocalStore>,
 }
 
@@ -94,7 +94,11 @@ impl Session {
     }
 
     /// Makes the worker that reads these sources.
-    pub(super) fn sending(&self, sources: Sources, options: &Options) -> SourceWorker<Sources> {
+    pub(super) fn sending(
+        &self,
+        sources: SourceTree,
+        options: &Options,
+    ) -> SourceWorker<SourceTree> {
         let (own, missing) = (sources.own(), missing(&sources, options));
         SourceWorker::new(sources, own, options, &self.ours)
             .with_missing(missing)
@@ -115,7 +119,7 @@ impl Session {
 
     pub(super) async fn send(
         &mut self,
-        sources: Sources,
+        sources: SourceTree,
         options: Options,
         Agreed { terms, joining, user_is_here }: Agreed,
         watch: Watch<'_>,
@@ -233,12 +237,12 @@ fn refused(root: &Path, error: StoreError, context: &StoreContext) -> SyncError 
 
 /// Returns the name of the only entry that is sent, if no missing source is to be deleted. An entry to be deleted
 /// keeps its own name at the destination.
-pub(super) fn single_entry(sources: &Sources, options: &Options) -> Option<Name> {
+pub(super) fn single_entry(sources: &SourceTree, options: &Options) -> Option<Name> {
     sources.single().filter(|_| missing(sources, options).is_empty())
 }
 
 /// Returns the missing sources, if the other end is to be told.
-fn missing(sources: &Sources, options: &Options) -> Vec<RelPath> {
+fn missing(sources: &SourceTree, options: &Options) -> Vec<RelPath> {
     match options.select.missing {
         Missing::Delete => sources.missing(),
         Missing::Fail | Missing::Ignore => Vec::new(),

@@ -103,7 +103,7 @@ struct Kernel {
     queue: OwnedFd,
     site: Site,
     /// Lists the watched directories. It is open only during a look, because open directories cannot be unmounted.
-    tree: Option<deltic_store_local::Sources>,
+    tree: Option<deltic_store_local::SourceTree>,
 }
 
 impl Kernel {
@@ -131,7 +131,7 @@ impl Kernel {
 }
 
 impl Site {
-    fn tree(&self) -> deltic_store_local::Sources {
+    fn tree(&self) -> deltic_store_local::SourceTree {
         let dirs = self.dirs.iter().cloned().map(Ok);
         let mut options = self.options.clone();
         options.metadata.hard_links = true;

@@ -23,8 +23,8 @@ use super::tree::new_files::NewFiles;
 
 pub use answer::{
     EqualDir, Extra, KnownChunks, LocalOwner, LookupAnswer, MappedOwners, Mended, MoveIndexExtent,
-    NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, ReceiverAnswer, Removed,
-    SimilarFile, UnlistedNames,
+    NewVersionAnswer, NotListed, OldLens, OldMatches, OldVersionAnswer, ReceiverAnswer,
+    RemovedNames, SimilarFile, UnlistedNames,
 };
 
 /// The share of the sender's metadata that directories get.

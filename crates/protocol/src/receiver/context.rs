@@ -113,8 +113,8 @@ impl Context {
 
     /// Takes the result of a step, and reports a failure.
     pub(super) fn closed(&mut self, done: Result<(), WorkError>) {
-        if let Err(setback) = done {
-            self.trouble(setback.trouble);
+        if let Err(error) = done {
+            self.trouble(error.trouble);
         }
     }
 

@@ -44,7 +44,7 @@ pub use ask::{
     FileStamp, GapPatch, GapSurvey, KeptChunk, KnownChunks, LocalOwner, LookupAnswer, LookupWork,
     MappedOwners, Mended, MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed,
     OldGap, OldLens, OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk,
-    ReceiverAnswer, ReceiverWork, Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
+    ReceiverAnswer, ReceiverWork, RemovedNames, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;

@@ -144,14 +144,14 @@ pub struct Bears {
 
 /// Proof of the bytes that were read of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct FileSeal {
     /// Digest of the content.
     pub digest: Digest,
     /// True if the file grew while it was read, or a program has the file open for writing.
     pub restless: bool,
 }
 
-impl From<Digest> for Sealed {
+impl From<Digest> for FileSeal {
     /// Proof for a file that did not change.
     fn from(digest: Digest) -> Self {
         Self { digest, restless: false }
@@ -192,7 +192,7 @@ pub enum FileAnswer {
     /// Chunks of a segment that could be read in full.
     Scanned(Result<SegmentChunks<Chunk>, Trouble>),
     /// Digest of the file, if the file is unchanged since its opening or changed in a tolerated way.
-    Sealed(Result<Sealed, Trouble>),
+    Sealed(Result<FileSeal, Trouble>),
     /// Payload, with the chunks' fingerprints if requested.
     Read(Result<(Payload, Vec<Chunk>), Trouble>),
     /// Deltas of the gaps.
@@ -275,7 +275,7 @@ pub struct Body {
     /// Content of the file.
     pub payload: Payload,
     /// Proof of the content.
-    pub sealed: Sealed,
+    pub sealed: FileSeal,
 }
 
 impl Listed {

@@ -47,7 +47,7 @@ use pending::SenderPending;
 use transfer::{AttemptStart, ReadChunks, ResumedTransfer};
 
 pub use ask::{
-    Bears, Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealed, Sealing, Searched,
+    Bears, Body, Deltas, FileAnswer, FileSeal, FileWork, Gap, Listed, Opened, Sealing, Searched,
     SenderAnswer, SenderWork, Sums,
 };
 

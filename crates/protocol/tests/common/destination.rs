@@ -20,7 +20,7 @@ use deltic_protocol::receiver::{
     KnownChunks, LocalOwner, LookupAnswer, LookupWork, MAX_BORROWED, MappedOwners, Mended,
     MoveIndexExtent, NewVersion, NewVersionAnswer, NewVersionWork, NotListed, OldGap, OldLens,
     OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk, ReceiverAnswer,
-    ReceiverWork, Removed, SettleWork, SimilarFile, SmallFile, UnlistedNames,
+    ReceiverWork, RemovedNames, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
 use deltic_protocol::report::{EntryType, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
@@ -159,7 +159,7 @@ fn recipe_of(bytes: &[u8], spec: ChunkerSpec) -> KnownChunks {
     KnownChunks { key: Key::from_bytes([9; 32]), spec, map: None, chunks }
 }
 
-fn setback(message: &str, retry: bool) -> WorkError {
+fn work_error(message: &str, retry: bool) -> WorkError {
     let kind = TroubleKind::Failed;
     let then = if retry { ErrorAction::Retry } else { ErrorAction::GiveUp };
     WorkError { trouble: Trouble::new(kind, message), then }
@@ -216,7 +216,7 @@ impl Destination {
 
     fn fails(&mut self, chance: u64) -> Done {
         if self.dice.percent(chance) {
-            Err(setback("bad luck", self.dice.percent(50)))
+            Err(work_error("bad luck", self.dice.percent(50)))
         } else {
             Ok(())
         }
@@ -247,12 +247,18 @@ impl Destination {
                     let below = self.tree.0.iter().filter(|(at, _)| at.starts_with(&path));
                     let gone = below.map(|(at, node)| (at.clone(), EntryType::of(&node.meta.kind)));
                     let gone = gone.collect();
-                    return ReceiverAnswer::Removed(Removed { gone, ..Removed::default() });
+                    return ReceiverAnswer::Removed(RemovedNames {
+                        gone,
+                        ..RemovedNames::default()
+                    });
                 }
                 self.visible();
-                if let Err(setback) = self.fails(self.faults.make) {
-                    let troubles = vec![setback.trouble];
-                    return ReceiverAnswer::Removed(Removed { troubles, ..Removed::default() });
+                if let Err(error) = self.fails(self.faults.make) {
+                    let troubles = vec![error.trouble];
+                    return ReceiverAnswer::Removed(RemovedNames {
+                        troubles,
+                        ..RemovedNames::default()
+                    });
                 }
                 // A step is one name, and what gives way goes with the last one in it.
                 let mut gone = Vec::new();
@@ -266,7 +272,7 @@ impl Destination {
                 let item = |(path, node): (RelPath, Node)| (path, EntryType::of(&node.meta.kind));
                 let gone = gone.into_iter().map(item).collect();
                 let goes_on = self.tree.count(&path) > 0;
-                ReceiverAnswer::Removed(Removed { gone, troubles: Vec::new(), goes_on })
+                ReceiverAnswer::Removed(RemovedNames { gone, troubles: Vec::new(), goes_on })
             }
             ReceiverWork::SetDirs { dirs, .. } => {
                 self.visible();
@@ -352,14 +358,14 @@ impl Destination {
             }
             EntryWork::MakeSymlink { path, target, meta } => {
                 if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
-                    return Err(setback("directory not empty", false));
+                    return Err(work_error("directory not empty", false));
                 }
                 let time = if self.options.times { meta.modified } else { NOW };
                 self.put(&path, Node::other(Kind::Symlink(target), time, 0o777));
             }
             EntryWork::MakeSpecial { path, meta } => {
                 if self.tree.is_dir(&path) && self.tree.count(&path) > 1 {
-                    return Err(setback("directory not empty", false));
+                    return Err(work_error("directory not empty", false));
                 }
                 let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
                 let time = if self.options.times { meta.modified } else { NOW };
@@ -391,7 +397,7 @@ impl Destination {
     }
 
     fn look(&mut self, path: &RelPath) -> Result<Option<Meta>, Trouble> {
-        self.fails(self.faults.look).map_err(|setback| setback.trouble)?;
+        self.fails(self.faults.look).map_err(|error| error.trouble)?;
         if path.is_root() {
             let modified = NOW;
             return Ok(Some(Meta::plain(Kind::Dir, 0, modified, 0o755)));
@@ -407,11 +413,11 @@ impl Destination {
         seen: Option<&Meta>,
     ) -> Done {
         let first = self.tree.0.get(leader).filter(|first| first.meta.kind == *kind).cloned();
-        let mut first = first.ok_or_else(|| setback("the leader changed", true))?;
+        let mut first = first.ok_or_else(|| work_error("the leader changed", true))?;
         let identity = first.meta.linked();
         let old = self.tree.0.get(path);
         if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
-            return Err(setback("directory not empty", false));
+            return Err(work_error("directory not empty", false));
         }
         if identity.is_some() && identity == old.and_then(|old| old.meta.linked()) {
             return Ok(());
@@ -495,8 +501,8 @@ impl Destination {
                 OldVersionAnswer::Viewed(luck.map(|()| self.slot(handle).view_as(&map)))
             }
             OldVersionWork::Index { handle, part, segment, spec } => {
-                if let Err(setback) = self.fails(self.faults.index) {
-                    return OldVersionAnswer::Indexed(Err(setback));
+                if let Err(error) = self.fails(self.faults.index) {
+                    return OldVersionAnswer::Indexed(Err(error));
                 }
                 let slot = self.slot(handle);
                 assert!(part > 0 || !slot.is_known, "what is known is not read");
@@ -504,11 +510,11 @@ impl Destination {
                 // What was asked for before the versions were viewed may lie behind their ends.
                 let read = old.get(segment.own.start as usize..segment.read_end as usize);
                 let cut = |read: &[u8]| segment.cut(&spec.build(), read, Chunk::of);
-                OldVersionAnswer::Indexed(read.map(cut).ok_or_else(|| setback("shorter", true)))
+                OldVersionAnswer::Indexed(read.map(cut).ok_or_else(|| work_error("shorter", true)))
             }
             OldVersionWork::SumOld { handle, part, portion, summing } => {
-                if let Err(setback) = self.fails(self.faults.index) {
-                    return OldVersionAnswer::Summed(Err(setback));
+                if let Err(error) = self.fails(self.faults.index) {
+                    return OldVersionAnswer::Summed(Err(error));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
                 let old = self.sums_of.clone().unwrap_or(old);
@@ -516,8 +522,8 @@ impl Destination {
                 OldVersionAnswer::Summed(Ok(summed.expect("old does not change").0))
             }
             OldVersionWork::HashOld { handle, strong, spans } => {
-                if let Err(setback) = self.fails(self.faults.survey) {
-                    return OldVersionAnswer::Hashed(Err(setback));
+                if let Err(error) = self.fails(self.faults.survey) {
+                    return OldVersionAnswer::Hashed(Err(error));
                 }
                 let old = Arc::clone(&self.slot(handle).joined);
                 let sum =
@@ -532,8 +538,8 @@ impl Destination {
                 OldVersionAnswer::Hashed(Ok(sums))
             }
             OldVersionWork::Roll { handle, part, start, search } => {
-                if let Err(setback) = self.fails(self.faults.index) {
-                    return OldVersionAnswer::Rolled(Err(setback));
+                if let Err(error) = self.fails(self.faults.index) {
+                    return OldVersionAnswer::Rolled(Err(error));
                 }
                 let old = Arc::clone(&self.slot(handle).old[part]);
                 let mut searcher = search.searcher(None);
@@ -546,8 +552,8 @@ impl Destination {
                 OldVersionAnswer::Rolled(Ok(OldMatches { found, consumed, at_end, searcher }))
             }
             OldVersionWork::Survey { handle, gaps } => {
-                if let Err(setback) = self.fails(self.faults.survey) {
-                    return OldVersionAnswer::Surveyed(Err(setback));
+                if let Err(error) = self.fails(self.faults.survey) {
+                    return OldVersionAnswer::Surveyed(Err(error));
                 }
                 let joined = Arc::clone(&self.slot(handle).joined);
                 let sums = |gap: &GapSurvey| {
@@ -565,8 +571,8 @@ impl Destination {
             NewVersionWork::Copy { handle, path, new, runs, chunks } => {
                 self.visible();
                 let luck = self.fails(self.faults.copy);
-                if let Err(setback) = luck.and_then(|()| self.check_unchanged(handle)) {
-                    return NewVersionAnswer::Copied(Err(setback));
+                if let Err(error) = luck.and_then(|()| self.check_unchanged(handle)) {
+                    return NewVersionAnswer::Copied(Err(error));
                 }
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
                 self.placed.extend(runs.iter().map(place));
@@ -592,8 +598,8 @@ impl Destination {
             }
             NewVersionWork::Repeat { handle, path, new, runs } => {
                 self.visible();
-                if let Err(setback) = self.fails(self.faults.copy) {
-                    return NewVersionAnswer::Copied(Err(setback));
+                if let Err(error) = self.fails(self.faults.copy) {
+                    return NewVersionAnswer::Copied(Err(error));
                 }
                 let place = |run: &CopyRun| (By::Copy, Span::new(run.new_start, run.old.len));
                 self.placed.extend(runs.iter().map(place));
@@ -629,8 +635,8 @@ impl Destination {
             }
             NewVersionWork::Mend { handle, path, new, gaps, bytes, payload } => {
                 self.visible();
-                if let Err(setback) = self.fails(self.faults.write) {
-                    return NewVersionAnswer::Mended(Err(setback));
+                if let Err(error) = self.fails(self.faults.write) {
+                    return NewVersionAnswer::Mended(Err(error));
                 }
                 let deltas = unpacked(payload);
                 assert_eq!(deltas.len(), bytes as usize);
@@ -660,7 +666,7 @@ impl Destination {
                     })?;
                     self.whole_passes += passes;
                     if !holds || deceived {
-                        return Err(setback("unproven", true));
+                        return Err(work_error("unproven", true));
                     }
                     // What is kept of it for the next session is true.
                     let staged = self.slot(handle).stage.as_ref();
@@ -682,7 +688,7 @@ impl Destination {
                     let chunks: Vec<_> =
                         (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
                     if digest_of(&chunks) != digest {
-                        return Err(setback("unproven", true));
+                        return Err(work_error("unproven", true));
                     }
                     self.install(&path, &meta, bytes)
                 })
@@ -692,7 +698,7 @@ impl Destination {
                 luck.and_then(|()| {
                     let old = Arc::clone(&self.slot(handle).old[0]);
                     if !proof.holds(|| Ok::<_, WorkError>(digest_of_bytes(&old)))? {
-                        return Err(setback("unproven", true));
+                        return Err(work_error("unproven", true));
                     }
                     self.slots.remove(&handle);
                     Ok(())
@@ -715,7 +721,7 @@ impl Destination {
     ) -> Result<Mended, WorkError> {
         let old = gathered(&self.slot(handle).joined, &patch.old);
         let new_len = patch.pieces.iter().map(|piece| piece.span.len as usize).sum();
-        let bad = || setback("not a delta", true);
+        let bad = || work_error("not a delta", true);
         let delta = GapDelta::decode(deltas).map_err(|_| bad())?;
         let mut bytes = Vec::new();
         apply(&old, &delta, new_len, &mut bytes).map_err(|_| bad())?;
@@ -731,7 +737,7 @@ impl Destination {
                 self.stage(handle, path, new.clone()).fill(std::slice::from_ref(piece), payload)
             });
             let fingerprint = match filled {
-                Some(Err(setback)) if patch.old.is_empty() => return Err(setback),
+                Some(Err(error)) if patch.old.is_empty() => return Err(error),
                 Some(Ok(filled)) => Some(filled[0]),
                 None | Some(Err(_)) => None,
             };
@@ -758,23 +764,23 @@ impl Destination {
         let more = self.tree.0.range((behind, Bound::Unbounded)).map(|(path, _)| path.clone());
         let most = self.dice.between(1, 8).min(names as usize);
         let more: Vec<_> = more.take(most).collect();
-        let unseen = match more.len() < most {
+        let not_listed = match more.len() < most {
             true => NotListed::Nothing,
             false if self.dice.percent(70) => NotListed::Near,
             false => NotListed::Far,
         };
         let names = more.len() as u64;
         self.charted.extend(more);
-        MoveIndexExtent { names, unseen, has_files: !self.charted.is_empty() }
+        MoveIndexExtent { names, not_listed, has_files: !self.charted.is_empty() }
     }
 
     /// A file that is like it, or any other: a guess may be wrong.
     fn similar(&mut self, path: &RelPath, elsewhere: &OtherPaths) -> Option<(SimilarFile, Node)> {
         if let Some(first) = &elsewhere.repeated {
             let node = self.tree.0.get(first).filter(|node| node.meta.is_file());
-            let kinship = Some(FileRelation::Repeat);
+            let relation = Some(FileRelation::Repeat);
             return node.map(|node| {
-                (SimilarFile { path: first.clone(), len: node.meta.len, kinship }, node.clone())
+                (SimilarFile { path: first.clone(), len: node.meta.len, relation }, node.clone())
             });
         }
         let most = elsewhere.moved?;
@@ -782,21 +788,21 @@ impl Destination {
         let wild = self.dice.percent(self.faults.guess);
         let others = self.charted.iter().filter_map(|path| self.tree.0.get_key_value(path));
         let files = others.filter(|(other, node)| *other != path && node.meta.is_file());
-        let kinship = |node: &Node| match FileStamp::of(&node.meta) == elsewhere.new {
+        let relation = |node: &Node| match FileStamp::of(&node.meta) == elsewhere.new {
             true => FileRelation::Twin,
             false => FileRelation::Kin,
         };
         let name = |path: &RelPath| path.split_last().map(|(_, name)| name);
         let like = |(other, node): &(&RelPath, &Node)| {
-            kinship(node) == FileRelation::Twin || name(other) == name(path) || wild
+            relation(node) == FileRelation::Twin || name(other) == name(path) || wild
         };
         let (found, node) = files
             .filter(like)
-            .filter(|(_, node)| kinship(node) <= most && node.meta.len > 0)
-            .min_by_key(|(_, node)| kinship(node))?;
+            .filter(|(_, node)| relation(node) <= most && node.meta.len > 0)
+            .min_by_key(|(_, node)| relation(node))?;
         assert!(!self.tree.0.contains_key(path) || !self.tree.0[path].meta.is_file(), "{path}");
-        let kinship = Some(kinship(node));
-        Some((SimilarFile { path: found.clone(), len: node.meta.len, kinship }, node.clone()))
+        let relation = Some(relation(node));
+        Some((SimilarFile { path: found.clone(), len: node.meta.len, relation }, node.clone()))
     }
 
     fn open(
@@ -881,7 +887,7 @@ impl Destination {
         let is_it = |now: &Node| Arc::ptr_eq(&now.bytes, &node.bytes);
         match self.tree.0.get(&path).is_some_and(is_it) {
             true => Ok(()),
-            false => Err(setback("it has changed", true)),
+            false => Err(work_error("it has changed", true)),
         }
     }
 
@@ -944,7 +950,7 @@ impl Destination {
     fn install(&mut self, path: &RelPath, meta: &Meta, bytes: Vec<u8>) -> Done {
         let old = self.tree.0.get(path);
         if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
-            return Err(setback("directory not empty", false));
+            return Err(work_error("directory not empty", false));
         }
         let kept = old.filter(|old| old.meta.is_file() && !self.options.modes);
         let mode = kept.map_or(meta.mode, |old| old.meta.mode);
@@ -1004,7 +1010,7 @@ impl Stage {
             let chunk = rest.split_off(..piece.span.len as usize).expect("as long as its chunks");
             let fingerprint = Fingerprint::of(chunk);
             if piece.brief.is_some_and(|brief| !brief.is_prefix_of(&fingerprint)) {
-                return Err(setback("not what was announced", true));
+                return Err(work_error("not what was announced", true));
             }
             chunks.push((piece.span.start, chunk, fingerprint));
         }

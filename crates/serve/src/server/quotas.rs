@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use deltic_store::StoreError;
-use deltic_store_local::{Quota, QuotaLimits, StoreContext};
+use deltic_store_local::{QuotaLimits, SpaceQuota, StoreContext};
 use deltic_tree::{Name, RelPath};
 
 use crate::lock;
@@ -40,7 +40,7 @@ pub(crate) struct TokenQuota {
 pub(crate) struct TokenQuotas(Mutex<HashMap<(TokenHash, String), Slot>>);
 
 /// The count of a quota, or `None` until the first request counts the files.
-type Slot = Arc<Mutex<Option<Arc<Quota>>>>;
+type Slot = Arc<Mutex<Option<Arc<SpaceQuota>>>>;
 
 impl TokenQuotas {
     /// Returns the quotas in a volume, one for each element of `quotas`, with all files counted. Blocks on the disk.
@@ -52,12 +52,12 @@ impl TokenQuotas {
         quotas: &[TokenQuota],
         volume: &Name,
         context: &StoreContext,
-    ) -> Result<Vec<Arc<Quota>>, StoreError> {
+    ) -> Result<Vec<Arc<SpaceQuota>>, StoreError> {
         let hold = |TokenQuota { token, part, limits }: &TokenQuota| {
             let slot = self.slot(*token, volume);
             let mut slot = in_time(&slot).ok_or_else(|| being_counted(part))?;
             let is_it =
-                |quota: &&Arc<Quota>| quota.limits() == *limits && quota.is_of(volume, part);
+                |quota: &&Arc<SpaceQuota>| quota.limits() == *limits && quota.is_of(volume, part);
             if let Some(quota) = slot.as_ref().filter(is_it).cloned() {
                 drop(slot);
                 quota.recount_after(RECOUNT_AFTER);
@@ -76,7 +76,7 @@ impl TokenQuotas {
         if all.len() >= SWEEP && !all.contains_key(&key) {
             // No other thread has the slot, so locking the slot does not block.
             all.retain(|_, slot| {
-                let is_used = |quota: &Arc<Quota>| Arc::strong_count(quota) > 1;
+                let is_used = |quota: &Arc<SpaceQuota>| Arc::strong_count(quota) > 1;
                 Arc::strong_count(slot) > 1 || lock(slot).as_ref().is_some_and(is_used)
             });
         }

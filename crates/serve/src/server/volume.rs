@@ -7,7 +7,7 @@ use deltic_net::embed::{Bases, Facts, LocalFacts, RecipeCache};
 use deltic_net::restrict::Access;
 use deltic_store::{Durability, StoreError};
 use deltic_store_local::{
-    LocalOptions, LocalStore, NamedDir, OldVersions, Quota, StoreContext, Trust, volume_path,
+    LocalOptions, LocalStore, NamedDir, OldVersions, SpaceQuota, StoreContext, Trust, volume_path,
 };
 use deltic_tree::{MetaMask, Name, RelPath};
 
@@ -103,7 +103,7 @@ impl Volume {
     }
 
     /// Returns the quota of the volume, if the volume has limits.
-    pub(crate) fn quota(&self) -> Option<Arc<Quota>> {
+    pub(crate) fn quota(&self) -> Option<Arc<SpaceQuota>> {
         self.context.volume_quota(&self.name)
     }
 
@@ -111,7 +111,7 @@ impl Volume {
     ///
     /// # Errors
     /// If the part of the volume that a quota covers is missing or is still being counted.
-    pub(crate) fn quotas(&self) -> Result<Vec<Arc<Quota>>, StoreError> {
+    pub(crate) fn quotas(&self) -> Result<Vec<Arc<SpaceQuota>>, StoreError> {
         let Some((quotas, all)) = &self.quotas else { return Ok(Vec::new()) };
         all.hold(quotas, &self.name, &self.context)
     }

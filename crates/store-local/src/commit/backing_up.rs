@@ -18,7 +18,7 @@ use crate::commit::state::StoreState;
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, Turn};
 use crate::handles::stat::{Stamp, file_type, inode_of};
-use crate::keep::backup::{BACK_UP, Backup, BackupSpot, Goes, KeptNames, TakenPaths};
+use crate::keep::backup::{BACK_UP, BackupPlace, BackupSpot, Goes, KeptNames, TakenPaths};
 use crate::kernel::errno::{At, store_error};
 use crate::staging::stage::new_name;
 
@@ -267,7 +267,7 @@ impl<'a> OldVersion<'a> {
     /// new versions that is removed. Returns the backup's place if the old version was moved there.
     fn keep(
         &self,
-        backup: &Backup,
+        backup: &BackupPlace,
         taken: &TakenPaths<'_>,
     ) -> Result<Option<BackupSpot<'a>>, StoreError> {
         let is_one = || backup.is_beside() && backup.has(&self.place.path);

@@ -19,7 +19,7 @@ use rustix::fs::{self, OFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::writing::Writing;
+use super::writing::CommitOptions;
 use crate::attributes::attrs::{AT_ANY_TIME, set_mode};
 use crate::bytes::copy::{BLOCK_BYTES, Copier, End, read_through};
 use crate::bytes::holes::{Under, clear, dig, each_data, write_sparse};
@@ -231,7 +231,7 @@ impl Writer<'_> {
         &self,
         from: End<'_>,
         len: u64,
-        writing: &Writing,
+        writing: &CommitOptions,
         copier: &Copier,
     ) -> Result<(), Errno> {
         let to = End { file: self.file().as_fd(), device: self.of.version.device() };

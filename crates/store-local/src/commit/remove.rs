@@ -20,7 +20,7 @@ use crate::keep::backup::Goes;
 use crate::kernel::errno::{At, store_error};
 use crate::kernel::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
-use deltic_store::{Going, Removed, StoreError};
+use deltic_store::{Going, RemoveResult, StoreError};
 
 /// Unfinished removals, and the rules for names to remove.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ struct Removal {
     /// The reason why `path` stays, or `No`.
     stays: Stays,
     /// Results of the present call.
-    done: Removed,
+    done: RemoveResult,
 }
 
 /// A directory that is being emptied.
@@ -158,7 +158,7 @@ pub(crate) fn remove_after(
     path: &RelPath,
     going: Going,
     last: &mut Option<RemovalSite>,
-) -> Result<Removed, StoreError> {
+) -> Result<RemoveResult, StoreError> {
     let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
     let under_way = lock(&store.removals.under_way).remove(path).filter(is_its);
     let mut removal = match under_way {
@@ -195,7 +195,7 @@ impl Removal {
     fn begin(store: &StoreState, site: &mut RemovalSite, going: Going) -> Result<Self, StoreError> {
         let RemovalSite { place, scope, judges, is_led_to } = site;
         let Place { path, dir, name, .. } = place;
-        let (frames, stays, done) = (Vec::new(), Stays::No, Removed::default());
+        let (frames, stays, done) = (Vec::new(), Stays::No, RemoveResult::default());
         let mut removal = Self { going, path: path.clone(), frames, stays, done };
         let item = item_of(file_type(&dir.stat(name).at(REMOVE, path)?));
         if going.gives_way && item == EntryType::Dir && store.borders.is_mount(dir, name) {

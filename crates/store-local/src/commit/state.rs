@@ -16,7 +16,7 @@ use crate::commit::changes::Changes;
 use crate::commit::finished::Delayed;
 use crate::commit::inplace::{LeftFiles, UnderWay};
 use crate::commit::remove::Removals;
-use crate::commit::writing::Writing;
+use crate::commit::writing::CommitOptions;
 use crate::handles::borders::TreeBorders;
 use crate::handles::dir::Dir;
 use crate::handles::place::Place;
@@ -39,7 +39,7 @@ pub(crate) struct StoreState {
     pub(crate) stages: Stages,
     /// Staging directories for new files under `--temp-dir`.
     pub(crate) temp: Option<Stages>,
-    pub(crate) writing: Writing,
+    pub(crate) writing: CommitOptions,
     pub(crate) removals: Removals,
     pub(crate) commits: CommitState,
     pub(crate) copier: Copier,
@@ -85,7 +85,7 @@ impl StoreState {
 
     /// True if new versions get in place in the usual way.
     pub(crate) fn puts_plainly(&self) -> bool {
-        self.temp.is_none() && self.writing == Writing::default() && !self.see.fake_super
+        self.temp.is_none() && self.writing == CommitOptions::default() && !self.see.fake_super
     }
 
     /// Returns the staging directories for new files.

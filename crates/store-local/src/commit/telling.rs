@@ -1,6 +1,6 @@
 //! Steps of a store that report changed paths.
 
-use deltic_store::{Removed, StoreError};
+use deltic_store::{RemoveResult, StoreError};
 use deltic_tree::RelPath;
 
 use crate::commit::changes::Became;
@@ -18,7 +18,7 @@ impl StoreState {
     }
 
     /// Reports the removed entries.
-    pub(crate) fn tell_removed(&self, removed: &Removed) {
+    pub(crate) fn tell_removed(&self, removed: &RemoveResult) {
         removed.gone.iter().for_each(|(path, _)| self.commits.changes.tell(path, Became::Gone));
     }
 

@@ -7,7 +7,7 @@ use crate::roots::named::NamedDir;
 /// Options for putting new versions in place. By default a new version grows in a staging directory of the
 /// destination and is renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Writing {
+pub struct CommitOptions {
     /// Writes zeros as holes (`--sparse`).
     pub sparse: bool,
     /// Allocates all blocks of a new version before writing (`--preallocate`).

@@ -29,7 +29,7 @@ use deltic_store::StoreError;
 
 /// The place where old versions are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Backup {
+pub struct BackupPlace {
     /// A separate tree for old versions, which is not the root, and is created if missing; `None` for backups beside
     /// the new versions.
     pub dir: Option<NamedDir>,
@@ -63,7 +63,7 @@ pub(crate) struct TakenPaths<'a> {
 impl ListedPaths {
     /// Notes each of `paths` at which `backup` could keep an old version; called before the paths are looked at. An
     /// old version that is on its way there was put there first.
-    pub(crate) fn note(&self, backup: &Backup, paths: &[RelPath]) {
+    pub(crate) fn note(&self, backup: &BackupPlace, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
             let mut listed = self.names.write().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ pub(crate) enum KeptNames {
     Alone,
 }
 
-impl Backup {
+impl BackupPlace {
     /// Returns the first free spot for the old version at `place`.
     pub(crate) fn spot<'a>(
         &self,
@@ -436,7 +436,7 @@ mod tests {
             let dir = NamedDir::new("/dst/old/kept", crate::handles::dir::Trust::Ours);
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
-            let backup = Backup { dir, suffix, below, mixed: false };
+            let backup = BackupPlace { dir, suffix, below, mixed: false };
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));

@@ -2,7 +2,7 @@
 
 use deltic_tree::{Name, RelPath};
 
-use super::backup::{Backup, ListedPaths};
+use super::backup::{BackupPlace, ListedPaths};
 use super::versions::OldVersions;
 use crate::handles::dir::Dir;
 use crate::handles::stat::file_type;
@@ -10,7 +10,7 @@ use crate::handles::stat::file_type;
 /// Places where old versions are kept.
 #[derive(Debug)]
 pub(crate) struct OldCopies {
-    pub(crate) backup: Option<Backup>,
+    pub(crate) backup: Option<BackupPlace>,
     pub(crate) listed: ListedPaths,
     /// Old versions of the volume, if the store's volume keeps any.
     pub(crate) versions: Option<OldVersions>,
@@ -24,7 +24,7 @@ impl OldCopies {
 
     /// True if the old version at `path`, when removed, is kept in the same directory.
     pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(Backup::is_beside) && !self.is_backup(path)
+        self.backup.as_ref().is_some_and(BackupPlace::is_beside) && !self.is_backup(path)
     }
 
     /// True if `path` belongs to a backup.

@@ -35,7 +35,7 @@ use crate::kernel::errno::At;
 use crate::kernel::lock;
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::context::StoreContext;
-use crate::roots::quota::Quota;
+use crate::roots::quota::SpaceQuota;
 
 /// Name of a version of a file: the time of the replacement or removal, in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ pub struct OldVersions {
     /// Path of the store's root in the volume.
     below: RelPath,
     pub(crate) touched: Touched,
-    quota: Option<Arc<Quota>>,
+    quota: Option<Arc<SpaceQuota>>,
 }
 
 /// A former version of a file.

@@ -89,7 +89,7 @@ impl SourceOptions {
 
 /// The tree of a sender's arguments.
 #[derive(Debug)]
-pub struct Sources {
+pub struct SourceTree {
     args: PackedStrings,
     bases: Vec<Base>,
     /// Index of the base that is itself an entry on the way to an argument.
@@ -107,7 +107,7 @@ pub struct Sources {
     options: SourceOptions,
 }
 
-impl Sources {
+impl SourceTree {
     /// Opens the directories of `args`. Errors, also for missing directories, are reported in the root's listing.
     #[must_use]
     pub fn new(args: SourceArgs, options: SourceOptions) -> Self {
@@ -433,7 +433,7 @@ fn is_in(path: &[u8], dir: &RelPath) -> bool {
     dir.is_root() || rest.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
 }
 
-impl Tree for Sources {
+impl Tree for SourceTree {
     type Snapshot = LocalSnapshot;
 
     fn full_path(&self, path: &RelPath) -> Option<PathBuf> {

@@ -12,7 +12,7 @@ use crate::handles::dir::{
     PathBounds, QuotaLimits, VolumeDir, kept_volume, leads_out, volume_path,
 };
 use crate::handles::shared::SharedState;
-use crate::roots::quota::{Quota, SpaceLedger};
+use crate::roots::quota::{SpaceLedger, SpaceQuota};
 
 /// State that several local stores share: the directories that paths may lead to, the quotas of volumes, and flushes of
 /// a file system that are done together. Clones share the state; two contexts share only the client of the facts
@@ -55,7 +55,7 @@ impl StoreContext {
 
     /// Returns the quota of the volume `name`, if the volume has limits.
     #[must_use]
-    pub fn volume_quota(&self, name: &Name) -> Option<Arc<Quota>> {
+    pub fn volume_quota(&self, name: &Name) -> Option<Arc<SpaceQuota>> {
         self.quota_at(&volume_path(name))
     }
 
@@ -69,12 +69,12 @@ impl StoreContext {
         name: &Name,
         part: &RelPath,
         limits: QuotaLimits,
-    ) -> Result<Arc<Quota>, StoreError> {
-        Quota::of_token(name, part, limits, &self.shared)
+    ) -> Result<Arc<SpaceQuota>, StoreError> {
+        SpaceQuota::of_token(name, part, limits, &self.shared)
     }
 
     /// Returns the quota of the volume that contains `path`, the root of a store.
-    pub(crate) fn quota_at(&self, path: &Path) -> Option<Arc<Quota>> {
+    pub(crate) fn quota_at(&self, path: &Path) -> Option<Arc<SpaceQuota>> {
         self.space.quota_at(path, &self.shared.bounds)
     }
 

@@ -9,7 +9,7 @@ use rustix::fs::Mode;
 
 use crate::kernel::errno::At;
 use crate::roots::named::NamedDir;
-use crate::roots::quota::{Quota, Reserved};
+use crate::roots::quota::{Reserved, SpaceQuota};
 
 /// Creates the directory `dir`, accessible by its owner only, unless it exists; the parent must exist. Returns true
 /// if the directory was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts
@@ -20,7 +20,7 @@ use crate::roots::quota::{Quota, Reserved};
 pub fn create_root(
     dir: &NamedDir,
     durability: Durability,
-    quotas: &[Arc<Quota>],
+    quotas: &[Arc<SpaceQuota>],
 ) -> Result<bool, StoreError> {
     create(dir, Mode::RWXU, durability, quotas)
 }
@@ -33,7 +33,7 @@ pub fn create_root(
 pub fn create_above(
     dir: &NamedDir,
     durability: Durability,
-    quotas: &[Arc<Quota>],
+    quotas: &[Arc<SpaceQuota>],
 ) -> Result<bool, StoreError> {
     create(dir, Mode::from_raw_mode(0o777), durability, quotas)
 }
@@ -42,7 +42,7 @@ fn create(
     dir: &NamedDir,
     mode: Mode,
     durability: Durability,
-    quotas: &[Arc<Quota>],
+    quotas: &[Arc<SpaceQuota>],
 ) -> Result<bool, StoreError> {
     // Another session may have created the directory meanwhile.
     let reserved = match dir.open() {
@@ -64,8 +64,8 @@ fn create(
 ///
 /// # Errors
 /// The directory cannot be removed, for example because it is not empty.
-pub fn remove_root(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<(), StoreError> {
+pub fn remove_root(dir: &NamedDir, quotas: &[Arc<SpaceQuota>]) -> Result<(), StoreError> {
     dir.remove().at("remove", &RelPath::root())?;
-    Quota::dir_gone(dir, quotas);
+    SpaceQuota::dir_gone(dir, quotas);
     Ok(())
 }

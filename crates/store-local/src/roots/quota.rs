@@ -7,7 +7,7 @@
 //! attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
 //! name.
 //!
-//! Only [`Quota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
+//! Only [`SpaceQuota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
 //! quotas.
 
 mod space;
@@ -39,7 +39,7 @@ pub(crate) use space::StoreSpace;
 
 /// Used space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct SpaceUsage {
     /// Bytes of files, by their lengths.
     pub bytes: u64,
     /// Names of files, directories and links.
@@ -55,25 +55,25 @@ struct Balance {
 }
 
 impl Balance {
-    fn add(&mut self, more: Usage) {
+    fn add(&mut self, more: SpaceUsage) {
         self.bytes = self.bytes.saturating_add_unsigned(more.bytes);
         self.files = self.files.saturating_add_unsigned(more.files);
     }
 
-    fn remove(&mut self, less: Usage) {
+    fn remove(&mut self, less: SpaceUsage) {
         self.bytes = self.bytes.saturating_sub_unsigned(less.bytes);
         self.files = self.files.saturating_sub_unsigned(less.files);
     }
 
-    fn usage(self) -> Usage {
+    fn usage(self) -> SpaceUsage {
         let clamp = |count: i64| u64::try_from(count).unwrap_or_default();
-        Usage { bytes: clamp(self.bytes), files: clamp(self.files) }
+        SpaceUsage { bytes: clamp(self.bytes), files: clamp(self.files) }
     }
 }
 
 /// The quota of a volume, or of a part of a volume.
 #[derive(Debug)]
-pub struct Quota {
+pub struct SpaceQuota {
     root: Dir,
     whose: QuotaOwner,
     /// Time of the last full count.
@@ -110,7 +110,7 @@ struct Used {
 }
 
 impl Used {
-    fn all(self) -> Usage {
+    fn all(self) -> SpaceUsage {
         let Self { settled, pending } = self;
         let (bytes, files) = (settled.bytes + pending.bytes, settled.files + pending.files);
         Balance { bytes, files }.usage()
@@ -124,7 +124,7 @@ type Disk = Mutex<u64>;
 #[derive(Debug, Default)]
 pub(crate) struct SpaceLedger {
     /// Quotas of the volumes, by path.
-    volumes: Vec<(PathBuf, Arc<Quota>)>,
+    volumes: Vec<(PathBuf, Arc<SpaceQuota>)>,
     /// Disks by device.
     disks: Mutex<HashMap<u64, Arc<Disk>>>,
     /// Unfinished files without a writer, by device and inode, with reservations.
@@ -151,10 +151,10 @@ impl SpaceLedger {
     ///
     /// Only here unfinished files without a writer are found: a run that resumes such a file reserves space in the
     /// token's quota too.
-    fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<Quota>, Errno> {
+    fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<SpaceQuota>, Errno> {
         let device = fs::fstat(&root)?.st_dev;
         let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
-        let (quota, unfinished) = Quota::new(root, limits, QuotaOwner::Volume, disk);
+        let (quota, unfinished) = SpaceQuota::new(root, limits, QuotaOwner::Volume, disk);
         for (inode, bytes) in unfinished {
             lock(&quota.used).pending.add(one(bytes));
             self.leave(inode, one(bytes), Arc::clone(&quota));
@@ -163,7 +163,7 @@ impl SpaceLedger {
     }
 
     /// Returns the quota of the volume that contains `path`, the root of a store.
-    pub(crate) fn quota_at(&self, path: &Path, bounds: &PathBounds) -> Option<Arc<Quota>> {
+    pub(crate) fn quota_at(&self, path: &Path, bounds: &PathBounds) -> Option<Arc<SpaceQuota>> {
         let mut volumes = self.volumes.iter();
         volumes
             .find(|(volume, _)| bounds.is_in_volume(path, volume))
@@ -171,7 +171,7 @@ impl SpaceLedger {
     }
 
     /// Notes the reservation of `usage` for the unfinished file `inode`.
-    fn leave(&self, inode: Inode, usage: Usage, quota: Arc<Quota>) {
+    fn leave(&self, inode: Inode, usage: SpaceUsage, quota: Arc<SpaceQuota>) {
         let mut all = lock(&self.left);
         let left = all.entry(inode).or_default();
         (left.bytes, left.names) = (usage.bytes, usage.files);
@@ -209,7 +209,7 @@ fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Di
 
 #[derive(Debug, Default)]
 struct LeftSpace {
-    quotas: Vec<Arc<Quota>>,
+    quotas: Vec<Arc<SpaceQuota>>,
     bytes: u64,
     names: u64,
 }
@@ -239,7 +239,7 @@ impl FileSize {
     }
 }
 
-impl Quota {
+impl SpaceQuota {
     /// Returns the quota of `root`, after a count of the files, and the lengths of unfinished files by device and
     /// inode.
     fn new(
@@ -307,7 +307,7 @@ impl Quota {
 
     /// Returns the used and reserved space, if a limit requires counting.
     #[must_use]
-    pub fn usage(&self) -> Option<Usage> {
+    pub fn usage(&self) -> Option<SpaceUsage> {
         self.counts().then(|| lock(&self.used).all())
     }
 
@@ -375,7 +375,7 @@ impl Quota {
             return Err(full(path, io::ErrorKind::StorageFull, why));
         }
         *unwritten = unwritten.saturating_add(data);
-        used.pending.add(Usage { bytes, files: names });
+        used.pending.add(SpaceUsage { bytes, files: names });
         Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
     }
 
@@ -385,7 +385,7 @@ impl Quota {
     }
 
     /// Counts all entries in place. Returns their space, and the lengths of unfinished files by device and inode.
-    fn count(&self) -> (Usage, HashMap<Inode, u64>) {
+    fn count(&self) -> (SpaceUsage, HashMap<Inode, u64>) {
         let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
         let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
         while let Some((path, within)) = dirs.pop() {
@@ -435,12 +435,12 @@ enum Within {
 }
 
 /// Returns the space of one name.
-const fn one(bytes: u64) -> Usage {
-    Usage { bytes, files: 1 }
+const fn one(bytes: u64) -> SpaceUsage {
+    SpaceUsage { bytes, files: 1 }
 }
 
 /// Returns the space that is freed when this entry loses a name.
-fn taken_by(stat: &Stat) -> Usage {
+fn taken_by(stat: &Stat) -> SpaceUsage {
     let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
     one(if is_last { stat.st_size as u64 } else { 0 })
 }
@@ -456,7 +456,7 @@ pub(crate) struct Reserved(Vec<QuotaShare>);
 
 #[derive(Debug)]
 struct QuotaShare {
-    quota: Arc<Quota>,
+    quota: Arc<SpaceQuota>,
     bytes: u64,
     /// Reserved names: 1, or 0 while the file is to replace an entry.
     names: u64,
@@ -465,8 +465,8 @@ struct QuotaShare {
 }
 
 impl QuotaShare {
-    const fn usage(&self) -> Usage {
-        Usage { bytes: self.bytes, files: self.names }
+    const fn usage(&self) -> SpaceUsage {
+        SpaceUsage { bytes: self.bytes, files: self.names }
     }
 }
 
@@ -500,7 +500,7 @@ impl Reserved {
             if is_new {
                 share.quota.check_names(*used, path, 1)?;
             }
-            used.pending.add(Usage { bytes: 0, files: 1 });
+            used.pending.add(SpaceUsage { bytes: 0, files: 1 });
             share.names = 1;
         }
         Ok(())

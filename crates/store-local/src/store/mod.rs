@@ -27,16 +27,16 @@ use super::commit::rebuild::LocalRebuild;
 use super::commit::remove::{Removals, remove_after, remove_version};
 use super::commit::state::{CommitState, StoreState};
 use super::commit::whole::{BegunFile, begin, finish_all};
-use super::commit::writing::{PartialDir, Writing};
+use super::commit::writing::{CommitOptions, PartialDir};
 use super::handles::borders::{KeepLinks, TreeBorders};
 use super::handles::place::{COMMIT, Place};
 use super::handles::touched::Touched;
-use super::keep::backup::{Backup, ListedPaths};
+use super::keep::backup::{BackupPlace, ListedPaths};
 use super::keep::old_copies::OldCopies;
 use super::read::above::scopes;
 use super::read::snapshot::LocalSnapshot;
 use super::roots::named::NamedDir;
-use super::roots::quota::{FileSize, Quota, StoreSpace};
+use super::roots::quota::{FileSize, SpaceQuota, StoreSpace};
 use super::staging::stage::{StageOwner, Stages};
 use crate::kernel::lock;
 use setting::{making, node_of};
@@ -46,8 +46,8 @@ use crate::keep::versions::OldVersions;
 use crate::kernel::errno::{At, store_error};
 use deltic_store::filter::Start;
 use deltic_store::{
-    Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, Removed, Respell,
-    Resumed, Store, StoreError, Version, Whole,
+    Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, RemoveResult,
+    Respell, Resumed, Store, StoreError, Version, Whole,
 };
 
 /// A local directory as a destination.
@@ -65,7 +65,7 @@ pub struct LocalOptions {
     /// Metadata to look at, and extended attributes that may be changed.
     pub see: MetaMask,
     /// The place for old versions, if old versions are kept.
-    pub backup: Option<Backup>,
+    pub backup: Option<BackupPlace>,
     /// True if mount points below the root are left alone when a directory is removed.
     pub one_file_system: bool,
     /// Symlinks that may be [treated as directories](deltic_store::Posix::keep_dirlink).
@@ -73,11 +73,11 @@ pub struct LocalOptions {
     /// True if no later run resumes unfinished versions, which are removed then.
     pub one_shot: bool,
     /// Options for putting new versions in place.
-    pub writing: Writing,
+    pub writing: CommitOptions,
     /// Notes the files that are being changed in place.
     pub under_way: UnderWay,
     /// Quotas of the client, besides the volume's quota.
-    pub quotas: Vec<Arc<Quota>>,
+    pub quotas: Vec<Arc<SpaceQuota>>,
     /// Callback for changes.
     pub changes: Changes,
 }
@@ -411,11 +411,11 @@ impl Store for LocalStore {
         self.list_except(dir, keep)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<Removed, StoreError> {
+    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
         remove_after(&self.0, path, going, &mut None)
     }
 
-    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<Removed, StoreError>> {
+    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<RemoveResult, StoreError>> {
         let mut last = None;
         names.iter().map(|(path, going)| remove_after(&self.0, path, *going, &mut last)).collect()
     }

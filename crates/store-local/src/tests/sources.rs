@@ -10,10 +10,10 @@ use deltic_tree::rule::{Action, FilterSide, Rule, Rules};
 use super::*;
 use crate::read::list::PART_NAMES;
 
-fn sources(args: &[&str], rules: Filter) -> Sources {
+fn sources(args: &[&str], rules: Filter) -> SourceTree {
     let arg = |text: &&str| SourceArg::new(OsStr::new(text)).unwrap();
     let options = SourceOptions { rules, recursive: true, ..SourceOptions::default() };
-    Sources::new(packed(args.iter().map(arg)), options)
+    SourceTree::new(packed(args.iter().map(arg)), options)
 }
 
 pub(super) fn packed(args: impl IntoIterator<Item = SourceArg>) -> SourceArgs {
@@ -35,12 +35,12 @@ fn tree() -> (TempDir, String) {
     (root, text)
 }
 
-fn names(sources: &Sources, dir: &str) -> Vec<String> {
+fn names(sources: &SourceTree, dir: &str) -> Vec<String> {
     let listing = sources.list(&path(dir)).unwrap();
     listing.entries.iter().map(|entry| entry.name.to_string()).collect()
 }
 
-fn bytes(sources: &Sources, at: &str) -> String {
+fn bytes(sources: &SourceTree, at: &str) -> String {
     let file = sources.open(&path(at)).unwrap();
     let mut bytes = vec![0; file.meta().len as usize];
     file.read_at(0, &mut bytes).unwrap();
@@ -82,7 +82,7 @@ fn long_attributes_end_a_part_however_directories_are_named() {
     for args in [named, vec![format!("{many}/"), format!("{other}/")]] {
         let args = packed(args.iter().map(|arg| SourceArg::new(OsStr::new(arg)).unwrap()));
         let options = SourceOptions { see, recursive: true, ..SourceOptions::default() };
-        let sources = Sources::new(args, options);
+        let sources = SourceTree::new(args, options);
         let first = sources.list_some(&RelPath::root(), None).unwrap();
         assert!(first.entries.len() < 150 && first.rest.is_some(), "{}", first.entries.len());
         assert_eq!(by_parts(&sources, &RelPath::root()).len(), 200);
@@ -114,7 +114,7 @@ fn a_huge_directory_is_listed_by_parts() {
         ["name-00500-dir/no", "name-00500-dir", "name-00007"].map(|name| format!("{top}/./{name}")),
     );
     let args = args.iter().map(|arg| SourceArg::relative(OsStr::new(arg)).unwrap());
-    let listed = Sources::new(packed(args), SourceOptions::default());
+    let listed = SourceTree::new(packed(args), SourceOptions::default());
     let whole = listed.list(&RelPath::root()).unwrap().entries;
     assert_eq!(whole.len(), PART_NAMES + 21);
     assert!(whole.is_sorted_by(|one, next| one.name < next.name));
@@ -212,7 +212,7 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
     let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
     let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
-    assert!(Sources::new(packed([no]), forgiven).single().is_some());
+    assert!(SourceTree::new(packed([no]), forgiven).single().is_some());
     let no = format!("{top}/no");
     assert_eq!(single(&[&format!("{no}/"), &dir]), None);
     for args in [

@@ -5,12 +5,12 @@ use std::ops::Range;
 
 use super::*;
 
-fn store_with(root: &Path, writing: Writing) -> LocalStore {
+fn store_with(root: &Path, writing: CommitOptions) -> LocalStore {
     LocalStore::open(root, LocalOptions { writing, ..LocalOptions::default() }).unwrap()
 }
 
 /// Runs the conformance tests on stores with this `writing`, which get a directory of their own in `aside`.
-fn keep_every_law(aside: &str, writing: impl Fn(&Path) -> Writing) {
+fn keep_every_law(aside: &str, writing: impl Fn(&Path) -> CommitOptions) {
     let dirs = RefCell::new(Vec::new());
     conformance::run(|| {
         let root = tempfile::tempdir().unwrap();
@@ -24,13 +24,17 @@ fn keep_every_law(aside: &str, writing: impl Fn(&Path) -> Writing) {
 #[test]
 fn stores_that_write_otherwise_keep_every_law() {
     for (sparse, preallocate) in [(true, false), (false, true), (true, true)] {
-        keep_every_law("/tmp", |_| Writing { sparse, preallocate, ..Writing::default() });
+        keep_every_law("/tmp", |_| CommitOptions {
+            sparse,
+            preallocate,
+            ..CommitOptions::default()
+        });
     }
     // `/dev/shm` is most likely another file system.
     for aside in ["/tmp", "/dev/shm"].into_iter().filter(|aside| Path::new(aside).exists()) {
-        keep_every_law(aside, |aside| Writing {
+        keep_every_law(aside, |aside| CommitOptions {
             temp_dir: Some(NamedDir::new(aside, Trust::Ours)),
-            ..Writing::default()
+            ..CommitOptions::default()
         });
     }
 }
@@ -103,7 +107,8 @@ fn a_change_in_place_that_was_interrupted_goes_on() {
     for seed in 0..40 {
         let dice = &mut Dice(seed);
         let root = tempfile::tempdir().unwrap();
-        let store = || store_with(root.path(), Writing { inplace: true, ..Writing::default() });
+        let store =
+            || store_with(root.path(), CommitOptions { inplace: true, ..CommitOptions::default() });
         let (old_len, len) = (1 + dice.below(1 << 20), 1 + dice.below(1 << 20));
         let old = old_version(old_len);
         fs::write(root.path().join("file"), &old).unwrap();
@@ -160,7 +165,7 @@ fn whatever_moves_in_place_comes_from_the_old_version() {
         let dice = &mut Dice(seed);
         let root = tempfile::tempdir().unwrap();
         let sparse = dice.below(2) == 0;
-        let writing = Writing { sparse, inplace: true, ..Writing::default() };
+        let writing = CommitOptions { sparse, inplace: true, ..CommitOptions::default() };
         let store = store_with(root.path(), writing);
         let (old_len, len) = (1 + dice.below(1 << 20), dice.below(1 << 20));
         let old = old_version(old_len);
@@ -189,7 +194,8 @@ fn whatever_moves_in_place_comes_from_the_old_version() {
 #[test]
 fn what_changed_meanwhile_is_not_written_over_in_place() {
     let root = tempfile::tempdir().unwrap();
-    let store = store_with(root.path(), Writing { inplace: true, ..Writing::default() });
+    let store =
+        store_with(root.path(), CommitOptions { inplace: true, ..CommitOptions::default() });
     fs::write(root.path().join("file"), "old").unwrap();
     let seen = store.look(&path("file")).unwrap().unwrap();
     let rebuild = store.create(&path("file"), 3).unwrap();
@@ -204,7 +210,7 @@ fn what_changed_meanwhile_is_not_written_over_in_place() {
 #[test]
 fn what_waits_gets_its_name_when_it_is_told_to_and_not_over_what_came_meanwhile() {
     let root = tempfile::tempdir().unwrap();
-    let store = store_with(root.path(), Writing { delay: true, ..Writing::default() });
+    let store = store_with(root.path(), CommitOptions { delay: true, ..CommitOptions::default() });
     fs::write(root.path().join("one"), "old").unwrap();
     for name in ["one", "two", "three"] {
         put(&store, name, b"new").unwrap();
@@ -233,7 +239,7 @@ fn what_is_not_complete_is_shown_until_it_is() {
             true => PartialDir::Beside(path(".part")),
             false => PartialDir::Outside(NamedDir::new(kept.path().join("made"), Trust::Ours)),
         };
-        let writing = Writing { partial_dir: Some(partial), ..Writing::default() };
+        let writing = CommitOptions { partial_dir: Some(partial), ..CommitOptions::default() };
         let store = store_with(root.path(), writing);
         fs::create_dir(root.path().join("dir")).unwrap();
         let dir = match beside {

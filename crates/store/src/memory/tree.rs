@@ -9,7 +9,7 @@ use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
 use crate::error::At;
 use crate::facts::{Extents, Is};
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
-use crate::{Cause, Going, Keep, Removed, StoreError, Version, VersionToken};
+use crate::{Cause, Going, Keep, RemoveResult, StoreError, Version, VersionToken};
 
 /// Directories with their entries, and the staged files.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) enum Holder {
 struct Removal<'a> {
     scopes: &'a Scopes,
     going: Going,
-    done: Removed,
+    done: RemoveResult,
 }
 
 impl Default for TreeState {
@@ -220,12 +220,12 @@ impl TreeState {
         path: &RelPath,
         going: Going,
         scopes: &Scopes,
-    ) -> Result<Removed, StoreError> {
+    ) -> Result<RemoveResult, StoreError> {
         let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
         let scope = scopes.fresh(&dir, self)?;
         let is_dir = self.get(path).at("remove", path)?.meta.is_dir();
         let mut judge = scopes.judge_in(Arc::clone(&scope), &dir);
-        let mut removal = Removal { scopes, going, done: Removed::default() };
+        let mut removal = Removal { scopes, going, done: RemoveResult::default() };
         if going.gives_way || judge.admits(&name, is_dir) {
             self.take(&mut removal, &scope, path)?;
             let removed = &mut removal.done;

@@ -173,21 +173,21 @@ impl<S: Store> DestinationWorker<S> {
     fn elsewhere(&self, path: &RelPath, elsewhere: &OtherPaths) -> (Option<S::Snapshot>, Other<S>) {
         let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
         if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
-            let (len, kinship) = (snapshot.meta().len, Some(FileRelation::Repeat));
-            return (None, Some((SimilarFile { path, len, kinship }, snapshot)));
+            let (len, relation) = (snapshot.meta().len, Some(FileRelation::Repeat));
+            return (None, Some((SimilarFile { path, len, relation }, snapshot)));
         }
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
         // With a similar file at hand, only a twin is better.
         let most =
             elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| FileRelation::Twin));
         let find = |most| self.moves.find(&self.store, path, elsewhere.new, most);
-        let (path, snapshot, kinship) = match (most.and_then(find), similar) {
-            (Some((path, snapshot, kinship)), _) => (path, snapshot, Some(kinship)),
+        let (path, snapshot, relation) = match (most.and_then(find), similar) {
+            (Some((path, snapshot, relation)), _) => (path, snapshot, Some(relation)),
             (None, Some((path, snapshot))) => (path, snapshot, None),
             (None, None) => return (beside, None),
         };
         let len = snapshot.meta().len;
-        (beside, Some((SimilarFile { path, len, kinship }, snapshot)))
+        (beside, Some((SimilarFile { path, len, relation }, snapshot)))
     }
 
     /// Returns the interrupted transfer of this exact version, if there is one with a readable journal.

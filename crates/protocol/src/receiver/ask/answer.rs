@@ -25,7 +25,7 @@ pub enum ReceiverAnswer {
     /// The directories that could not be set, with the reasons.
     SetDirs(Vec<Trouble>),
     /// The names that were removed; an error if no name was.
-    Removed(Removed),
+    Removed(RemovedNames),
     /// True if the user said yes.
     Asked(bool),
     /// The answer to [`ReceiverWork::Old`](super::ReceiverWork::Old).
@@ -183,7 +183,7 @@ pub struct MoveIndexExtent {
     /// Number of names.
     pub names: u64,
     /// The place of the names that were not looked at.
-    pub unseen: NotListed,
+    pub not_listed: NotListed,
     /// True once the chart holds a file that another file may be matched against.
     pub has_files: bool,
 }
@@ -201,7 +201,7 @@ pub enum NotListed {
 
 /// The result of removing a name with all below it.
 #[derive(Debug, Default)]
-pub struct Removed {
+pub struct RemovedNames {
     /// Names removed, and the types of the removed entries; a few hundred at most.
     pub gone: Vec<(RelPath, EntryType)>,
     /// The reasons why other names were not removed; each name once.
@@ -246,7 +246,7 @@ pub struct SimilarFile {
     /// Length in bytes.
     pub len: u64,
     /// The reason to take the file, if the chart found the file.
-    pub kinship: Option<FileRelation>,
+    pub relation: Option<FileRelation>,
 }
 
 /// Chunks known from an earlier session, with the key and chunker that this file uses again.

@@ -80,7 +80,7 @@ impl WantedFiles {
         let Options { strategy, compare, writing, .. } = &cx.setting.options;
         let FileCandidate { meta, old, beside, may_have_moved, .. } = candidate;
         let is_sought = compare.fuzzy != Fuzzy::Never
-            || *may_have_moved && self.moved.weakest_kinship().is_some();
+            || *may_have_moved && self.moved.weakest_relation().is_some();
         let alone = old.is_none() && beside.is_none() && !is_sought;
         let leaves = writing.partial_dir.is_some() || writing.delay;
         strategy.conversation == Conversation::Recipe
@@ -114,7 +114,7 @@ impl WantedFiles {
         }
         let path = incoming.candidate.path.clone();
         let elsewhere =
-            incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.weakest_kinship());
+            incoming.elsewhere(cx.setting.options.compare.fuzzy, self.moved.weakest_relation());
         let most = match incoming.how {
             How::Recipe | How::Strategy | How::Stronger => most_leftover(&incoming.candidate),
             How::Whole | How::Tail | How::Changes => 0,
@@ -148,7 +148,7 @@ impl WantedFiles {
             Ok(lens) => *lens,
             // The file is sent whole, whatever old versions there are.
             Err(_) if incoming.how == How::Whole => OldLens::default(),
-            Err(setback) => return self.fail(cx, handle, setback),
+            Err(error) => return self.fail(cx, handle, error),
         };
         let how = incoming.how;
         let recipe = known_recipe(cx, how, &mut lens);
@@ -257,8 +257,8 @@ impl WantedFiles {
     }
 
     /// Fails an attempt. Another attempt may follow, once the work is undone.
-    pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, setback: WorkError) {
-        self.abandon(cx, handle, Some(setback));
+    pub(super) fn fail(&mut self, cx: &mut Context, handle: Handle, error: WorkError) {
+        self.abandon(cx, handle, Some(error));
     }
 
     /// Ends an attempt and undoes its work; `why` is `None` for a comparison that found a difference.
@@ -295,14 +295,14 @@ impl WantedFiles {
         };
         let may_try = incoming.tries.count < MAX_ATTEMPTS;
         match why {
-            Some(setback) if setback.then == ErrorAction::Retry && may_try => {
-                incoming.choose_how(&cx.setting.options, &setback);
+            Some(error) if error.then == ErrorAction::Retry && may_try => {
+                incoming.choose_how(&cx.setting.options, &error);
                 incoming.try_again();
                 self.begin(cx, file);
             }
             // Other files under way may take the room for a while: try once more without them.
-            Some(setback)
-                if setback.then == ErrorAction::WaitForRoom
+            Some(error)
+                if error.then == ErrorAction::WaitForRoom
                     && !incoming.tries.found_no_room
                     && may_try
                     && self.queue.wait_for_room(&incoming.candidate) =>
@@ -311,16 +311,16 @@ impl WantedFiles {
                 incoming.try_again();
             }
             // Deletions at the end may make room.
-            Some(setback)
-                if setback.then == ErrorAction::WaitForRoom
+            Some(error)
+                if error.then == ErrorAction::WaitForRoom
                     && was_asked
                     && !cx.is_closing
                     && cx.setting.options.deletes_for_room()
                     && self.queue.park(&incoming.candidate) =>
             {
-                incoming.stage = AttemptStage::Over { was_asked, why: Some(setback) };
+                incoming.stage = AttemptStage::Over { was_asked, why: Some(error) };
             }
-            Some(setback) => self.give_up(cx, file, setback),
+            Some(error) => self.give_up(cx, file, error),
             // A comparison that found a difference.
             None => {
                 let action = Action::Updated;
@@ -395,8 +395,8 @@ impl WantedFiles {
         self.queue_repeats(cx);
         cx.sources.end(file, matched);
         if let Done::Replaced { literal, matched, .. } = &done {
-            if let Some(kinship) = similar.as_ref().and_then(|similar| similar.kinship) {
-                self.moved.learn(kinship, *matched, meta.len);
+            if let Some(relation) = similar.as_ref().and_then(|similar| similar.relation) {
+                self.moved.learn(relation, *matched, meta.len);
             }
             cx.totals.literal += literal;
             cx.totals.matched += matched;
@@ -480,8 +480,8 @@ impl IncomingFile {
     /// Chooses how the next attempt transfers the file. The matched data may have caused the failure, so the next
     /// attempt goes without it (law 9). A source that changed is matched again until the last attempt, and a
     /// comparison stays a comparison.
-    fn choose_how(&mut self, options: &Options, setback: &WorkError) {
-        let changed = setback.trouble.kind == TroubleKind::Vanished;
+    fn choose_how(&mut self, options: &Options, error: &WorkError) {
+        let changed = error.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;
         if !options.dry_run && !again {
             let doubted = self.how == How::Strategy && !changed;

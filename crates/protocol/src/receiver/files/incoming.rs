@@ -168,7 +168,7 @@ impl IncomingFile {
     /// True if the file is matched against another file's path. Then it never waits for its own path, as two files
     /// could wait for each other.
     pub(super) fn is_guest(&self) -> bool {
-        self.similar.as_ref().is_some_and(|similar| similar.kinship.is_some())
+        self.similar.as_ref().is_some_and(|similar| similar.relation.is_some())
     }
 
     /// Returns the version to resume an interrupted transfer of, if any. A file to be sent whole anyway resumes only

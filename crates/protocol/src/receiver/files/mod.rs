@@ -208,7 +208,7 @@ impl WantedFiles {
     /// Acts on the outcome of a step: ends the transfer, or puts its result in place.
     fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<TransferOutcome>) {
         match outcome {
-            Some(TransferOutcome::Failed(setback)) => self.fail(cx, handle, setback),
+            Some(TransferOutcome::Failed(error)) => self.fail(cx, handle, error),
             Some(TransferOutcome::Differs) => self.abandon(cx, handle, None),
             Some(TransferOutcome::Proved) => self.proved(cx, handle),
             Some(TransferOutcome::Committed) => self.committed(cx, handle),

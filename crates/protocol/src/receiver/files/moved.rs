@@ -83,7 +83,7 @@ impl MovedFiles {
     }
 
     /// Returns the weakest relation by which a file may still be guessed.
-    pub(super) fn weakest_kinship(&self) -> Option<FileRelation> {
+    pub(super) fn weakest_relation(&self) -> Option<FileRelation> {
         match () {
             () if self.twins.is_out() => None,
             () if self.kin.is_out() => Some(FileRelation::Twin),
@@ -91,9 +91,9 @@ impl MovedFiles {
         }
     }
 
-    /// Counts a guess by `kinship` as right or wrong, by the `matched` bytes of a file of `len` bytes.
-    pub(super) fn learn(&mut self, kinship: FileRelation, matched: u64, len: u64) {
-        let counts = match kinship {
+    /// Counts a guess by `relation` as right or wrong, by the `matched` bytes of a file of `len` bytes.
+    pub(super) fn learn(&mut self, relation: FileRelation, matched: u64, len: u64) {
+        let counts = match relation {
             FileRelation::Repeat => return,
             FileRelation::Twin => &mut self.twins,
             FileRelation::Kin => &mut self.kin,
@@ -127,7 +127,7 @@ impl MovedFiles {
             && !options.whole_file
             && !options.dry_run
             && options.strategy.conversation == Conversation::Recipe
-            && self.weakest_kinship().is_some()
+            && self.weakest_relation().is_some()
     }
 
     /// Continues the chart while it may help waiting files; then returns these files. The list has `known` names, and
@@ -170,10 +170,10 @@ impl MovedFiles {
     /// Takes the names that were looked at.
     pub(super) fn charted(
         &mut self,
-        MoveIndexExtent { names, unseen, has_files }: MoveIndexExtent,
+        MoveIndexExtent { names, not_listed, has_files }: MoveIndexExtent,
     ) {
         self.names = self.names.saturating_add(names);
-        self.chart = ChartState::Left(unseen);
+        self.chart = ChartState::Left(not_listed);
         self.has_files = has_files;
     }
 }
@@ -186,15 +186,15 @@ mod tests {
     fn wrong_guesses_end_guessing_and_right_ones_go_on() {
         let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
-            assert_eq!(moved.weakest_kinship(), Some(FileRelation::Kin));
+            assert_eq!(moved.weakest_relation(), Some(FileRelation::Kin));
             moved.learn(FileRelation::Kin, 0, 100);
         }
-        assert_eq!(moved.weakest_kinship(), Some(FileRelation::Twin));
+        assert_eq!(moved.weakest_relation(), Some(FileRelation::Twin));
         moved.learn(FileRelation::Kin, 90, 100);
-        assert_eq!(moved.weakest_kinship(), Some(FileRelation::Kin));
+        assert_eq!(moved.weakest_relation(), Some(FileRelation::Kin));
         for _ in 0..=MISSES_BORNE {
             moved.learn(FileRelation::Twin, 0, 100);
         }
-        assert_eq!(moved.weakest_kinship(), None);
+        assert_eq!(moved.weakest_relation(), None);
     }
 }

@@ -40,8 +40,8 @@ impl WantedFiles {
         handle: Handle,
         done: Result<(), WorkError>,
     ) {
-        if let Err(setback) = done {
-            return self.fail(cx, handle, setback);
+        if let Err(error) = done {
+            return self.fail(cx, handle, error);
         }
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let differs = incoming.candidate.differs;
@@ -105,9 +105,9 @@ impl WantedFiles {
                 }
                 self.proved_beside(cx, handle);
             }
-            Err(setback) => {
+            Err(error) => {
                 candidate.beside = None;
-                self.fail(cx, handle, WorkError { then: ErrorAction::Retry, ..setback });
+                self.fail(cx, handle, WorkError { then: ErrorAction::Retry, ..error });
             }
         }
     }

@@ -103,7 +103,7 @@ pub(super) struct LentPaths {
 impl LentPaths {
     /// Lends the path of the old file `similar` to a file with another name.
     pub(super) fn lend(&mut self, similar: &SimilarFile) {
-        if similar.kinship.is_some() {
+        if similar.relation.is_some() {
             *self.places.entry(similar.path.clone()).or_default() += 1;
         }
     }
@@ -120,7 +120,7 @@ impl LentPaths {
 
     /// Ends the loan of a path. Returns the waiting files that may continue.
     pub(super) fn take_back(&mut self, similar: Option<SimilarFile>) -> BTreeSet<Handle> {
-        let Some(SimilarFile { path, kinship: Some(_), .. }) = similar else {
+        let Some(SimilarFile { path, relation: Some(_), .. }) = similar else {
             return BTreeSet::new();
         };
         let Some(count) = self.places.get_mut(&path) else { return BTreeSet::new() };

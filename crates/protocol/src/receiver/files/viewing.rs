@@ -68,7 +68,7 @@ impl WantedFiles {
     ) {
         let lens = match lens {
             Ok(lens) => lens,
-            Err(setback) => return self.fail(cx, handle, setback),
+            Err(error) => return self.fail(cx, handle, error),
         };
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let Some(file_len) = incoming.transfer().map(|transfer| transfer.meta().len) else {

@@ -73,13 +73,13 @@ impl<'a> FileContext<'a> {
     }
 
     /// Ends the transfer because work failed.
-    pub(super) fn fail(&mut self, setback: WorkError) {
-        self.end(TransferOutcome::Failed(setback));
+    pub(super) fn fail(&mut self, error: WorkError) {
+        self.end(TransferOutcome::Failed(error));
     }
 
     /// Returns the result of work that succeeded; ends the transfer otherwise.
     pub(super) fn or_fail<T>(&mut self, result: Result<T, WorkError>) -> Option<T> {
-        result.map_err(|setback| self.fail(setback)).ok()
+        result.map_err(|error| self.fail(error)).ok()
     }
 
     /// True once the transfer has ended. The receiver then asks and sends nothing more for the transfer.

@@ -491,14 +491,14 @@ impl IncomingTransfer {
                 ReceiverAnswer::New(NewVersionAnswer::Copied(copied)),
             ) => match copied {
                 Ok(()) => self.copied(&spans),
-                Err(setback) => fx.fail(setback),
+                Err(error) => fx.fail(error),
             },
             (
                 FilePending::Write { chunks, spans, .. },
                 ReceiverAnswer::New(NewVersionAnswer::Written(written)),
             ) => match written {
                 Ok(fingerprints) => self.written(fx, &chunks, &spans, fingerprints),
-                Err(setback) => fx.fail(setback),
+                Err(error) => fx.fail(error),
             },
             (FilePending::Commit(_) | FilePending::Replace { .. }, ReceiverAnswer::Done(done)) => {
                 fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Committed));

@@ -108,10 +108,10 @@ impl EntryArrivals {
         self.flushing = false;
         match flushed {
             Ok(()) => self.send(cx, files, upto),
-            Err(setback) => {
+            Err(error) => {
                 self.is_lost = true;
                 self.send(cx, Vec::new(), upto);
-                cx.trouble(setback.trouble);
+                cx.trouble(error.trouble);
             }
         }
     }

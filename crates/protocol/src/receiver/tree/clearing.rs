@@ -6,7 +6,7 @@ use deltic_tree::{Meta, RelPath};
 use crate::limits::GUARDED_DELETES;
 use crate::message::FileNo;
 use crate::options::Delete;
-use crate::receiver::ask::{LookupWork, ReceiverWork, Removed};
+use crate::receiver::ask::{LookupWork, ReceiverWork, RemovedNames};
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Change, Trouble, TroubleKind};
@@ -94,7 +94,7 @@ impl UnsettledEntries {
         tx: &mut TreeContext<'_>,
         file: FileNo,
         mut removal: NameRemoval,
-        removed: Removed,
+        removed: RemovedNames,
     ) {
         removal.take(&removed);
         report_gone(tx.cx, &removal, removed.gone);

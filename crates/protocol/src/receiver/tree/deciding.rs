@@ -206,9 +206,9 @@ impl UnsettledEntries {
                 arrived.into_iter().for_each(|file| self.arrive(tx.cx, file));
                 tx.cx.changed(change);
             }
-            Err(setback) => {
+            Err(error) => {
                 arrived.into_iter().for_each(|file| self.note_failure(file));
-                tx.cx.trouble(setback.trouble);
+                tx.cx.trouble(error.trouble);
             }
         }
     }

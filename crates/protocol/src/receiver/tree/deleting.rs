@@ -9,7 +9,7 @@ use crate::error::PeerError;
 use crate::limits::MAX_ASKED;
 use crate::message::ToSender;
 use crate::options::{Delete, Guard, Options};
-use crate::receiver::ask::{Extra, LookupWork, ReceiverWork, Removed, UnlistedNames};
+use crate::receiver::ask::{Extra, LookupWork, ReceiverWork, RemovedNames, UnlistedNames};
 use crate::receiver::context::Context;
 use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
@@ -416,7 +416,12 @@ impl PendingDeletions {
         self.hold_back(cx);
     }
 
-    pub(super) fn removed(&mut self, cx: &mut Context, mut removal: NameRemoval, removed: Removed) {
+    pub(super) fn removed(
+        &mut self,
+        cx: &mut Context,
+        mut removal: NameRemoval,
+        removed: RemovedNames,
+    ) {
         removal.take(&removed);
         let counted = cx.totals.deleted;
         report_gone(cx, &removal, removed.gone);

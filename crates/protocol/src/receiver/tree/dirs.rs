@@ -253,9 +253,9 @@ impl ListedDirs {
     ) {
         match made {
             Ok(()) => self.release(cx, path),
-            Err(setback) => {
+            Err(error) => {
                 self.last.remove(path);
-                cx.trouble(setback.trouble);
+                cx.trouble(error.trouble);
                 self.lose_dir(cx, path.clone(), LossReason::Failed);
             }
         }

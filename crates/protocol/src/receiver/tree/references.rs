@@ -15,7 +15,7 @@ use deltic_tree::{Kind, Meta};
 
 use crate::message::FileNo;
 use crate::options::AlternateUse;
-use crate::receiver::ask::{EntryWork, LookupWork, ReceiverWork, Removed};
+use crate::receiver::ask::{EntryWork, LookupWork, ReceiverWork, RemovedNames};
 use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::WorkError;
@@ -128,7 +128,7 @@ impl UnsettledEntries {
         }
     }
 
-    pub(super) fn left_out(&mut self, tx: &mut TreeContext<'_>, removed: Removed) {
+    pub(super) fn left_out(&mut self, tx: &mut TreeContext<'_>, removed: RemovedNames) {
         removed.troubles.into_iter().for_each(|trouble| tx.cx.trouble(trouble));
     }
 

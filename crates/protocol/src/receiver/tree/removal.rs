@@ -2,7 +2,7 @@
 
 use deltic_tree::RelPath;
 
-use crate::receiver::ask::{ReceiverWork, Removed};
+use crate::receiver::ask::{ReceiverWork, RemovedNames};
 use crate::report::{Trouble, TroubleKind};
 
 /// No limit of deletions (`--force-delete`).
@@ -29,7 +29,7 @@ impl NameRemoval {
     }
 
     /// Subtracts names that were removed.
-    pub(super) fn take(&mut self, removed: &Removed) {
+    pub(super) fn take(&mut self, removed: &RemovedNames) {
         let gone = removed.gone.iter().filter(|(path, _)| !self.gives_way || *path != self.path);
         self.names = self.names.saturating_sub(gone.count() as u64);
     }

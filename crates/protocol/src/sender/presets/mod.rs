@@ -20,7 +20,7 @@ use crate::report::Trouble;
 use crate::summing::{FileSummation, Portion, SumStep, Summed};
 use crate::sums::{StrategySums, Sum, SumEncoder, SumLine, Summing};
 
-use super::ask::{FileWork, Sealed, Sealing, SenderWork};
+use super::ask::{FileSeal, FileWork, Sealing, SenderWork};
 use super::context::Context;
 use super::pending::SenderPending;
 use super::transfer::{CHANGED, ChunkTable, NeededChunks, SendAttempt};
@@ -274,7 +274,7 @@ impl PresetSender {
         self.table.extend([Chunk { len: sum.len, fingerprint: fingerprint_of(&sum.strong) }]);
     }
 
-    pub(super) fn sealed(&mut self, attempt: &SendAttempt, cx: &mut Context, sealed: Sealed) {
+    pub(super) fn sealed(&mut self, attempt: &SendAttempt, cx: &mut Context, sealed: FileSeal) {
         self.has_ended = true;
         attempt.end(cx, sealed);
         self.read_needs(attempt, cx);

@@ -7,7 +7,7 @@ use crate::message::{FileNo, How, ToReceiver};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::super::ask::{Bears, FileWork, Sealed, Sealing, SenderWork};
+use super::super::ask::{Bears, FileSeal, FileWork, Sealing, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 
@@ -66,8 +66,8 @@ impl SendAttempt {
     }
 
     /// Sends the end of the file.
-    pub(crate) fn end(&self, cx: &mut Context, sealed: Sealed) {
-        let (file, Sealed { digest, restless }) = (self.file, sealed);
+    pub(crate) fn end(&self, cx: &mut Context, sealed: FileSeal) {
+        let (file, FileSeal { digest, restless }) = (self.file, sealed);
         if restless {
             cx.send(ToReceiver::Restless { file });
         }

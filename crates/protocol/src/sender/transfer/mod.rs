@@ -24,7 +24,7 @@ use crate::message::{DataLine, Extent, FileNo, GapLine, How, Payload, SumLine, T
 use crate::report::Trouble;
 use crate::summing::{SumStep, Summed};
 
-use super::ask::{Deltas, Opened, Sealed, Searched};
+use super::ask::{Deltas, FileSeal, Opened, Searched};
 use super::context::Context;
 use super::presets::PresetSender;
 
@@ -220,7 +220,7 @@ impl OutgoingTransfer {
         }
     }
 
-    pub(super) fn sealed(&mut self, cx: &mut Context, sealed: Sealed) -> Result<(), Trouble> {
+    pub(super) fn sealed(&mut self, cx: &mut Context, sealed: FileSeal) -> Result<(), Trouble> {
         match &mut self.way {
             SendMethod::Recipe(recipe) => recipe.sealed(&mut self.attempt, cx, sealed),
             SendMethod::Blocks(_) | SendMethod::Changes(_) => self.attempt.end(cx, sealed),

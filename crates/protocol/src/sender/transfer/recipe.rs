@@ -15,7 +15,7 @@ use crate::known::{Known, KnownRecipe};
 use crate::limits::{GROUP_WINDOW, Limits, MAX_GROUPS, OFFERED_GROUPS, TOLD_BY_CHUNK_BYTES};
 use crate::message::{ChunkLine, ChunkLines, FileNo, GapLine, GroupLine, ToReceiver};
 use crate::report::Trouble;
-use crate::sender::ask::{FileWork, Gap, Sealed, Sealing, SenderWork};
+use crate::sender::ask::{FileSeal, FileWork, Gap, Sealing, SenderWork};
 use crate::sender::context::Context;
 use crate::sender::pending::SenderPending;
 use crate::work::WorkTurn;
@@ -61,7 +61,7 @@ enum RecipeStage {
     /// The recipe is complete, and the proof was requested.
     Sealing,
     /// The proof is here, and the last groups are not sent yet.
-    Sealed(Sealed),
+    Sealed(FileSeal),
     /// The end was sent.
     Ended,
 }
@@ -200,7 +200,7 @@ impl RecipeSender {
         Ok(())
     }
 
-    pub(super) fn sealed(&mut self, attempt: &mut SendAttempt, cx: &mut Context, sealed: Sealed) {
+    pub(super) fn sealed(&mut self, attempt: &mut SendAttempt, cx: &mut Context, sealed: FileSeal) {
         self.stage = RecipeStage::Sealed(sealed);
         self.send(attempt, cx);
     }

@@ -24,7 +24,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, post};
-use deltic_store_local::{QuotaLimits, Usage};
+use deltic_store_local::{QuotaLimits, SpaceUsage};
 use serde_json::json;
 
 pub(super) use self::conditions::names_tag;
@@ -64,7 +64,7 @@ async fn describe(_: Known) -> impl IntoResponse {
 async fn quotas(
     server: &Arc<Server>,
     known: &Known,
-) -> Result<BTreeMap<String, (Usage, QuotaLimits)>, Problem> {
+) -> Result<BTreeMap<String, (SpaceUsage, QuotaLimits)>, Problem> {
     let own = known.quotas.first().filter(|quota| quota.token == known.token).cloned();
     // A token that may not write needs no count of its usage.
     let Some(own) = own.filter(|_| known.grant.write) else { return Ok(BTreeMap::new()) };
@@ -96,13 +96,13 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
             }
             let volume = &server.volumes[name];
             if let Some(quota) = volume.quota()
-                && let Some(Usage { bytes, files }) = quota.usage()
+                && let Some(SpaceUsage { bytes, files }) = quota.usage()
             {
                 let limits = quota.limits();
                 shown["bytes"] = json!({ "used": bytes, "quota": limits.bytes });
                 shown["files"] = json!({ "used": files, "quota": limits.files });
             }
-            if let Some((Usage { bytes, files }, limits)) = held.remove(name) {
+            if let Some((SpaceUsage { bytes, files }, limits)) = held.remove(name) {
                 let bytes = json!({ "used": bytes, "quota": limits.bytes });
                 let files = json!({ "used": files, "quota": limits.files });
                 shown["token"] = json!({ "bytes": bytes, "files": files });

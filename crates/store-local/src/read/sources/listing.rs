@@ -10,7 +10,7 @@ use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Mounts, Name, Names, RelPath};
 
 use super::source::device_of;
-use super::{SourceOptions, Sources, names_of, path_in};
+use super::{SourceOptions, SourceTree, names_of, path_in};
 use crate::handles::dir::{Dir, Use};
 use crate::kernel::errno::At as _;
 use crate::kernel::lock;
@@ -30,7 +30,7 @@ struct NamedEntries {
     missing: Vec<(RelPath, StoreError)>,
 }
 
-impl Sources {
+impl SourceTree {
     /// Lists a directory that several arguments share, or that some lead through. Of entries with the same name the
     /// first argument's counts. But directories win over other entries, and are merged into one directory.
     fn list_shared(

@@ -6,7 +6,7 @@ use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::Stat;
 
-use super::{FileSize, Quota, QuotaOwner, Reserved, SpaceLedger, one};
+use super::{FileSize, QuotaOwner, Reserved, SpaceLedger, SpaceQuota, one};
 use crate::bytes::holes::bytes_on_disk;
 use crate::handles::stat::inode_of;
 use crate::kernel::lock;
@@ -16,13 +16,13 @@ use crate::roots::named::NamedDir;
 #[derive(Debug)]
 pub(crate) struct StoreSpace {
     /// Space limits of the volume and of the client.
-    quotas: Vec<Arc<Quota>>,
+    quotas: Vec<Arc<SpaceQuota>>,
     /// Reservations of unfinished files.
     pub(crate) ledger: Arc<SpaceLedger>,
 }
 
 impl StoreSpace {
-    pub(crate) const fn new(quotas: Vec<Arc<Quota>>, ledger: Arc<SpaceLedger>) -> Self {
+    pub(crate) const fn new(quotas: Vec<Arc<SpaceQuota>>, ledger: Arc<SpaceLedger>) -> Self {
         Self { quotas, ledger }
     }
 
@@ -37,7 +37,7 @@ impl StoreSpace {
     }
 
     /// Returns the quotas that count removed names.
-    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<Quota>> {
+    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<SpaceQuota>> {
         self.quotas.iter().filter(|quota| quota.counts())
     }
 
@@ -95,14 +95,14 @@ impl Reserved {
     ///
     /// # Errors
     /// [`StoreError::Full`] if a quota has no room.
-    pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<Quota>]) -> Result<Self, StoreError> {
-        let all: Vec<_> = Quota::of_dir(dir, quotas).collect();
+    pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<SpaceQuota>]) -> Result<Self, StoreError> {
+        let all: Vec<_> = SpaceQuota::of_dir(dir, quotas).collect();
         Self::in_all(&all, &RelPath::root(), FileSize::full(0), 1)
     }
 
     /// Reserves room for a file and for `names` further names in each of these quotas.
     fn in_all(
-        quotas: &[Arc<Quota>],
+        quotas: &[Arc<SpaceQuota>],
         path: &RelPath,
         size: FileSize,
         names: u64,
@@ -115,7 +115,7 @@ impl Reserved {
     }
 }
 
-impl Quota {
+impl SpaceQuota {
     /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
     pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
         Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
