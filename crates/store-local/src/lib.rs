@@ -34,6 +34,7 @@ pub use keep::backup::BackupPlace;
 pub use keep::versions::{OldVersion, OldVersions, VersionId};
 pub use kernel::clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use kernel::errno::reason;
+pub use kernel::tight::is_memory_tight;
 pub use read::snapshot::LocalSnapshot;
 pub use read::sources::{SourceArg, SourceArgs, SourceOptions, SourceTree};
 pub use roots::context::StoreContext;

@@ -27,13 +27,8 @@ pub trait FactStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the present time of the clock that sets the times in a [`Version`].
     fn now(&self) -> Moment;
 
-    /// True if this process should use little memory, so buffers should be small.
-    fn is_memory_tight(&self) -> bool {
-        false
-    }
-
-    /// Announces that facts about `versions` will be queried next, for example for the files of a directory. A local
-    /// cache checks whether another process changed the cache.
+    /// Announces that facts about `versions` will be queried next, such as the files of a directory. A local cache
+    /// checks whether another process changed the cache.
     fn prefetch(&self, versions: &[Version]) {
         let _ = versions;
     }

@@ -40,6 +40,9 @@ use crate::{WorkCost, Worker};
 use found::Found;
 use slot::{AttemptFiles, Slot, Sought};
 
+/// Bytes of literals of incomplete blocks that a new version buffers, unless the session has another limit.
+pub const BUFFERED_BYTES: usize = 4 << 20;
+
 /// The terms, options and accounts of a receiver's session.
 pub(crate) struct Asked<'a> {
     pub(crate) terms: Terms,
@@ -62,14 +65,13 @@ pub struct DestinationWorker<S: Store> {
     tallied: (DirDigestKey, ComparedAttributes),
     found: Found,
     agreed: Agreed,
-    /// True if notes of an interrupted transfer are kept, so that the transfer can be resumed. The published
-    /// strategies start anew.
-    keeps_notes: bool,
     user: User,
     slots: Mutex<HashMap<Handle, Arc<Slot<S>>>>,
     buffers: Buffers,
     kept: KeptFacts,
     drops: Arc<dyn DropLater>,
+    /// Most bytes of literals that a new version buffers.
+    buffered_bytes: usize,
 }
 
 impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
@@ -280,12 +282,12 @@ impl<S: Store> DestinationWorker<S> {
             tallied: (DirDigestKey::of(&theirs), options.tallied().unwrap_or_default()),
             found: Found::default(),
             agreed: Agreed::new(terms, &options.strategy),
-            keeps_notes: options.strategy.conversation == Conversation::Recipe,
             user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
             kept: KeptFacts::default(),
             drops: Arc::new(DropNow),
+            buffered_bytes: BUFFERED_BYTES,
         })
     }
 
@@ -299,9 +301,21 @@ impl<S: Store> DestinationWorker<S> {
         Self { drops, ..self }
     }
 
+    /// Returns this worker with room for `bytes` of literals of incomplete blocks in each new version. Further literals
+    /// are written in small pieces.
+    pub fn with_buffered_bytes(self, bytes: usize) -> Self {
+        Self { buffered_bytes: bytes, ..self }
+    }
+
     /// Returns this worker with `user`, the user that answers questions.
     pub fn with_user(self, user: User) -> Self {
         Self { user, ..self }
+    }
+
+    /// True if notes of an interrupted transfer are kept, so that the transfer can be resumed. The published
+    /// strategies start anew.
+    fn keeps_notes(&self) -> bool {
+        self.options.strategy.conversation == Conversation::Recipe
     }
 
     /// Looks at names and contents.

@@ -65,11 +65,6 @@ impl KeptFacts {
         self.facts.now()
     }
 
-    /// True if this process may use so little memory that buffers should be small.
-    pub(super) fn is_memory_tight(&self) -> bool {
-        self.facts.is_memory_tight()
-    }
-
     /// Writes facts that are still in memory, at the end of the session.
     pub(super) fn flush(&self) {
         self.facts.flush();

@@ -4,6 +4,8 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use deltic_protocol::limits::{MAX_FRAME_BYTES, MAX_THREADS};
+use deltic_store_local::is_memory_tight;
+use deltic_worker::destination::BUFFERED_BYTES;
 
 use super::{COPIERS, Cost, DROPPERS, FLUSHERS};
 
@@ -13,6 +15,9 @@ const MAX_FOR_EACH: usize = 4;
 pub(super) const QUEUED: usize = 2;
 /// Pieces of work of each kind (except heavy work) that are accepted and not done.
 const LIGHT_WORK: usize = 256;
+
+/// Bytes of literals that each new version buffers if memory is tight.
+const TIGHT_BUFFERED_BYTES: usize = 1 << 20;
 
 /// Limits of a session. The default is for a session that has the machine to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +32,8 @@ pub struct Budget {
     pub open_files: Option<usize>,
     /// Bytes of work after which the session gives way to sessions with less work; never if `None`.
     pub prompt_bytes: Option<u64>,
+    /// Most bytes of literals of incomplete blocks that each new version buffers.
+    pub buffered_bytes: usize,
     /// Longest accepted frame in bytes, at least 64 KiB, if the other end supports limits.
     pub frame_bytes: usize,
     /// Most literal bytes on their way to this end, if the other end supports credit; unlimited if `None`.
@@ -44,6 +51,7 @@ impl Default for Budget {
             light_work: LIGHT_WORK,
             open_files: None,
             prompt_bytes: None,
+            buffered_bytes: if is_memory_tight() { TIGHT_BUFFERED_BYTES } else { BUFFERED_BYTES },
             frame_bytes: MAX_FRAME_BYTES,
             credit: None,
             credit_patience: None,

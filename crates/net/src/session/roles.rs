@@ -210,6 +210,7 @@ impl Session {
         let ReceiverEnd { mut machine, worker, at_end: _at_end } = end;
         let worker = worker
             .with_drops(Arc::new(DeferredDrop::new(share.clone())))
+            .with_buffered_bytes(self.config.budget.buffered_bytes)
             .with_user(self.config.user.clone());
         std::mem::take(&mut self.untold).into_iter().for_each(|trouble| machine.found(trouble));
         let run = RunConfig { joining, greeting: None, share };

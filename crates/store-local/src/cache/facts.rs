@@ -11,7 +11,6 @@ use super::now;
 use super::recent::RecipeCache;
 use super::recipes::Recipes;
 use super::run::RunCache;
-use crate::kernel::tight::is_memory_tight;
 
 /// Greatest length in bytes of files without a recipe on disk: chunking the file again takes no longer than reading
 /// the recipe.
@@ -84,10 +83,6 @@ impl LocalFacts {
 impl FactStore for LocalFacts {
     fn now(&self) -> Moment {
         now()
-    }
-
-    fn is_memory_tight(&self) -> bool {
-        is_memory_tight()
     }
 
     fn prefetch(&self, _: &[Version]) {

@@ -15,8 +15,9 @@ const TIGHT_BYTES: u64 = 64 << 20;
 /// Smallest file in bytes that is worth the call.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// True if the memory limit of this process's cgroup is at most 64 MiB.
-pub(crate) fn is_memory_tight() -> bool {
+/// True if the memory limit of this process's cgroup is at most 64 MiB. The limit is read once.
+#[must_use]
+pub fn is_memory_tight() -> bool {
     static IS_TIGHT: OnceLock<bool> = OnceLock::new();
     *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
 }

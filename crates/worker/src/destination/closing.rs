@@ -79,7 +79,7 @@ impl<S: Store> DestinationWorker<S> {
         if let Some(version) = settled.filter(|_| self.holds_bases()) {
             self.kept.bases.hold(&version, proof.digest());
         }
-        if committed.is_ok() && self.keeps_notes {
+        if committed.is_ok() && self.keeps_notes() {
             in_place.inspect(|old| self.kept.recipes.forget(*old));
             // A commit that is not flushed may be lost while its recipe survives.
             if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
@@ -143,7 +143,7 @@ impl<S: Store> DestinationWorker<S> {
 
     /// True if bytes are hashed during writing, because no proof needs a digest of the bytes.
     pub(super) fn hashes_written(&self) -> bool {
-        self.keeps_notes && self.keeps_digests()
+        self.keeps_notes() && self.keeps_digests()
     }
 
     /// Commits whole small files at once. A file is staged only after all of its bytes are proven.
@@ -192,7 +192,7 @@ impl<S: Store> DestinationWorker<S> {
     /// True if bases of committed versions are noted.
     fn holds_bases(&self) -> bool {
         let Options { durable, writing, .. } = &self.options;
-        self.keeps_notes && *durable && !writing.inplace && self.agreed.terms.bases
+        self.keeps_notes() && *durable && !writing.inplace && self.agreed.terms.bases
     }
 
     /// Sets the metadata of an entry. A file that was just confirmed as a base stays noted as that base.

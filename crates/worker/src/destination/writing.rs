@@ -25,10 +25,6 @@ use crate::stage::{Stage, within};
 use crate::steps::perform;
 use crate::work_error;
 
-/// Bytes of buffered literals for incomplete blocks; beyond this, literals are written in small pieces.
-const KEPT_BYTES: usize = 4 << 20;
-/// Bytes of buffered literals if memory is tight.
-const TIGHT_KEPT_BYTES: usize = 1 << 20;
 /// Bytes of the new version that are copied at a time.
 const REPEATED_BYTES: usize = 512 << 10;
 
@@ -49,16 +45,15 @@ impl<S: Store> DestinationWorker<S> {
         // Another session cannot tell if the bytes before a tail are the same. Changed blocks are few, and are sent
         // again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
-        if self.keeps_notes && is_told && journal::is_kept(new.len) {
+        if self.keeps_notes() && is_told && journal::is_kept(new.len) {
             let version = journal::version(&new, &self.key_of(&slot), self.agreed.terms);
             let mut notes = std::iter::once(version).chain(journal::data(&new));
             let noted = notes.try_for_each(|note| rebuild.note(&note));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // The first block of a tail would wait for the bytes before it, so a tail is not buffered.
-        let most_kept = if self.kept.is_memory_tight() { TIGHT_KEPT_BYTES } else { KEPT_BYTES };
-        let buffer =
-            (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most_kept)));
+        let most = self.buffered_bytes;
+        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most)));
         let is_read = new.from == 0 && new.map.is_none();
         let digest = (is_read && self.hashes_written()).then(Mutex::default);
         let made = Arc::new(Growing { rebuild, new, buffer, digest });
