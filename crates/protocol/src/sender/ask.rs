@@ -168,6 +168,20 @@ pub enum Sums {
 }
 
 /// Answer of the driver. An error ends the attempt at one file, never the session.
+///
+/// Work on an open file has answers of its own (docs/decisions/0075):
+///
+/// ```
+/// use deltic_protocol::sender::{FileAnswer, SenderAnswer};
+/// let _ = SenderAnswer::File(FileAnswer::Hashed(Ok(Vec::new())));
+/// ```
+///
+/// Such an answer to other work does not compile:
+///
+/// ```compile_fail,E0308
+/// use deltic_protocol::sender::{FileAnswer, SenderAnswer};
+/// let _ = SenderAnswer::Digested(FileAnswer::Hashed(Ok(Vec::new())));
+/// ```
 #[derive(Debug)]
 pub enum SenderAnswer {
     /// Entries of a directory.

@@ -17,7 +17,19 @@ use crate::work::WorkError;
 use super::super::tree::new_files::NewFiles;
 use super::FileRelation;
 
-/// Answers of the driver.
+/// Answers of the driver. Each group of work has answers of its own (docs/decisions/0075):
+///
+/// ```
+/// use deltic_protocol::receiver::{LookupAnswer, ReceiverAnswer};
+/// let _ = ReceiverAnswer::Lookup(LookupAnswer::Counted(0));
+/// ```
+///
+/// An answer of another group does not compile:
+///
+/// ```compile_fail,E0308
+/// use deltic_protocol::receiver::{LookupAnswer, ReceiverAnswer};
+/// let _ = ReceiverAnswer::Old(LookupAnswer::Counted(0));
+/// ```
 #[derive(Debug)]
 pub enum ReceiverAnswer {
     /// The answer to [`ReceiverWork::Lookup`](super::ReceiverWork::Lookup).
