@@ -19,7 +19,7 @@ from pathlib import Path
 
 AIM = (2.0, 3.0, 3.0)
 # Ceilings of the workspace: functions that take a tuple, one-word types in percent, types that several files define in percent.
-TUPLES, ONE_WORD, SEVERAL = 77, 33, 7
+TUPLES, ONE_WORD, SEVERAL = 7, 32, 6
 
 RIDDLE = set(
     "What Whether Where Who Whose Of That Which How Those Nothing Nobody As So One Not In To At If It They But More Such None All".split()
