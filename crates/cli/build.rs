@@ -18,14 +18,14 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// The commit of the checkout at `root`, marked where files differ from it; nothing where that is no checkout of its
-/// own.
+/// Returns the commit of the checkout at `root`, with a mark if files differ from the commit. `None` if `root` is no
+/// checkout, or a directory inside of a checkout.
 fn commit(root: &Path) -> Option<String> {
     let top = PathBuf::from(git(root, &["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != root.canonicalize().ok()? {
         return None;
     }
-    // A commit or a checkout writes the one, an edit changes one of the others.
+    // A commit or a checkout writes to the log; an edit changes a source file.
     let log = git(root, &["rev-parse", "--git-path", "logs/HEAD"])?;
     println!("cargo::rerun-if-changed={}", root.join(log).display());
     for entry in root.join("crates").read_dir().ok()?.flatten() {

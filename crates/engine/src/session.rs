@@ -196,8 +196,9 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         }
     }
 
-    /// Sets the link to the other end, as measured or as the user allows. The caller may call this at any time and as
-    /// often as the link changes; the machine decides by the last link. Without a call, the link counts as unknown.
+    /// Sets the present model of the link to the other end: measured figures, or the limits of the user. The caller may
+    /// set the link at any time, as often as the link changes; the machine uses the last model. Without a model, the
+    /// link counts as unknown.
     pub fn set_link(&mut self, link: LinkModel) {
         self.machine.set_link(link);
     }

@@ -188,7 +188,7 @@ impl<H: HostFiles> Connection<H> {
             }
             FromServer::GoAway => self.events.push_back(Event::GoAway),
             FromServer::Busy { secs } => self.events.push_back(Event::Busy { secs }),
-            // Not asked for.
+            // The page requests neither.
             FromServer::Renewed { .. } | FromServer::Changed { .. } => {}
         }
     }

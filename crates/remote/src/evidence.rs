@@ -19,7 +19,7 @@ pub struct ComparedContents {
     pub read: u64,
 }
 
-/// The way in which two contents were compared.
+/// Method by which two contents were compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ComparedBy {
     /// By checksums stored at both ends.

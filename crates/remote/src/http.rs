@@ -82,7 +82,7 @@ pub(crate) struct HttpAnswer {
     pub(crate) body: Vec<u8>,
 }
 
-/// Handling of redirects.
+/// Treatment of redirects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectPolicy {
     /// Follow redirects to `http` URLs. Loopback and link-local targets are followed only if the first host has such an

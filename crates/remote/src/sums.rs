@@ -101,8 +101,8 @@ impl SumAlgorithm {
         !matches!(self, Self::Name | Self::Blake2b | Self::Fletcher4 | Self::MultiSha1)
     }
 
-    /// How far equal checksums prove equal contents (docs/storage.md). MD5 and SHA-1 only rule out accidents, since
-    /// collisions can be made.
+    /// Strength of equal checksums as a proof of equal contents (docs/storage.md). MD5 and SHA-1 only rule out
+    /// accidents, since collisions can be made.
     #[must_use]
     pub const fn strength(self) -> SumStrength {
         match self {

@@ -76,7 +76,7 @@ impl From<Abort> for InlineError {
 pub enum Progress {
     /// The session waits for bytes of the other end, or for the caller to take the unsent frames.
     Waits,
-    /// More work can be done at once.
+    /// Further work can be performed immediately.
     GoesOn,
     /// The session is over.
     Over,

@@ -94,7 +94,7 @@ pub(crate) fn cat(args: &CatArgs) -> Result<Exit> {
     let mut take = |bytes: &[u8]| out.write_all(bytes);
     let written = content(args, &mut take)?.and_then(|()| out.flush());
     match written {
-        // The reader has what it wants.
+        // The reader of the output needs no more bytes.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Success),
         Err(error) => {
             output::complain_unwritten(&error);

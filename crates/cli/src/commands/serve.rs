@@ -185,7 +185,7 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     Ok(volumes)
 }
 
-/// Returns the announcement of the server: its address for clients, its pin and its volumes.
+/// Returns the announcement of the server: address for clients, certificate pin and volumes.
 fn announcement(prepared: &Prepared, config: &Config) -> Announcement {
     let scheme = if matches!(config.tls, Tls::Off) { "http" } else { "https" };
     let port = prepared.address.port();

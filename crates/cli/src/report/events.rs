@@ -50,7 +50,7 @@ pub(crate) enum JsonEvent<'a> {
         modified_secs: i64,
         modified_nanos: u32,
     },
-    /// Numbers of files, directories and bytes that `deltic size` counted.
+    /// The sizes that `deltic size` counted.
     Size {
         files: u64,
         dirs: u64,

@@ -83,7 +83,7 @@ pub(crate) fn lines(
     }
 }
 
-/// Returns all counts in one line, in bytes, whatever the style of other figures.
+/// Returns all counts in one line. Sizes are in bytes, regardless of the style of other figures.
 fn line(outcome: &Outcome, exit: Exit) -> String {
     let Outcome { totals, traffic, elapsed } = outcome;
     let counts = [

@@ -108,7 +108,7 @@ pub enum LookupWork {
     Chart { near: Vec<RelPath>, names: u64 },
 }
 
-/// Work on one entry: its name or its metadata. The answer is [`ReceiverAnswer::Done`].
+/// Work on the name or the metadata of one entry. The answer is [`ReceiverAnswer::Done`].
 #[expect(missing_docs, reason = "each variant's line names its fields")]
 #[derive(Debug)]
 pub enum EntryWork {

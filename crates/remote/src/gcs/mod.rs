@@ -212,7 +212,7 @@ impl StorageSystem for GcsBucket {
         let wanted = RangeRequest { range: range.clone(), of: object.len, version };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| match self.refused(&answer) {
-            // That generation was deleted.
+            // The generation was deleted.
             RemoteError::NotFound => RemoteError::Changed,
             error => error,
         })

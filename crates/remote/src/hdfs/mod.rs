@@ -176,7 +176,7 @@ impl StorageSystem for HdfsCluster {
     }
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
-        // Such checksums are of the stored bytes. `check` verifies the version.
+        // Checksums of an encrypted or erasure-coded file cover the stored bytes. `check` verifies the version.
         if object.len == 0 || object.token.ends_with(CODED) {
             return Ok(ObjectSums::default());
         }

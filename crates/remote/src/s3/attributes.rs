@@ -18,9 +18,9 @@ pub(super) const SUMS: [(&str, SumAlgorithm); 5] = [
     ("CRC32", SumAlgorithm::Crc32),
 ];
 
-/// True if the checksum of an object is one of the checksums of its parts, not of its bytes. Without `kind`, the object
-/// counts as composite if its entity tag ends with a number of parts, as after an upload in parts: the checksum itself
-/// may lack that number.
+/// True if the checksum of an object covers the checksums of the parts instead of the bytes. A server may omit the kind
+/// of the checksum, and the number of parts too. Then an entity tag that ends with a number of parts shows that the
+/// object was uploaded in parts.
 pub(super) fn is_composite(kind: Option<&str>, etag: &str) -> bool {
     match kind {
         Some(kind) => kind != "FULL_OBJECT",
@@ -40,7 +40,7 @@ pub(super) struct ObjectAttributes {
     pub(super) etag: Option<String>,
     /// The checksum of all bytes.
     pub(super) whole: Option<ContentSum>,
-    /// True if the checksum of the object is one of the checksums of its parts.
+    /// True if the checksum of the object covers the checksums of the parts instead of the bytes.
     pub(super) is_composite: bool,
     pub(super) parts: Vec<SummedUnit>,
     pub(super) next: Option<usize>,

@@ -34,7 +34,7 @@ pub(crate) trait TestPlace {
     }
 }
 
-/// Whether a place returns right or wrong checksums.
+/// Choice between right and wrong checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SumHonesty {
     Truth,

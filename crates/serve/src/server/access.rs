@@ -102,7 +102,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) enum Refusal {
     /// The client's own token has ended.
     Ended,
-    /// The largest number of tokens of this kind exists already.
+    /// The number of tokens of this kind has reached its limit.
     TooMany,
     /// The token file cannot be read or replaced.
     Io(io::Error),

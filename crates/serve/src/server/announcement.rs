@@ -1,4 +1,4 @@
-//! Address, pin and volumes of a running server, for other programs of the server's operator.
+//! The announcement of a running server to other programs of the operator: address, certificate pin and volumes.
 //!
 //! The server writes `server.json` to the state directory at each start. `deltic token add` and `deltic serve --show`
 //! read the file.

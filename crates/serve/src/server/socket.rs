@@ -202,7 +202,7 @@ impl Connected {
         timeout(stall, self.mux.say(answer)).await.map_err(late)?
     }
 
-    /// Executes a control message. Returns the answer, if there is one.
+    /// Handles a control message. Returns the answer, if the message has one.
     fn act(&self, message: &[u8]) -> io::Result<Option<Bytes>> {
         let heard = lock(&self.said).hear(message).map_err(invalid)?;
         match heard {

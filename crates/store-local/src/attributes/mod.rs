@@ -1,4 +1,4 @@
-//! Metadata of entries: reads it, sets it, and hands it down from a directory to its new entries.
+//! Metadata of entries: reading, setting, and inheritance by the new entries of a directory.
 
 pub(crate) mod attrs;
 pub(crate) mod heritage;

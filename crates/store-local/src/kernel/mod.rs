@@ -1,4 +1,4 @@
-//! What the kernel and the machine tell: kinds of file systems, errors, the clock, the boot, limits of memory.
+//! Facts from the kernel and the machine: kinds of file systems, errors, the clock, the boot, limits of memory.
 
 pub(crate) mod boot;
 pub(crate) mod clock;

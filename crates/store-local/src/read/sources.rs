@@ -313,8 +313,8 @@ impl SourceTree {
         let shows = |at: &&StringSlot| self.source(**at).shows(path);
         let first = match &*candidates {
             [only] => Some(only),
-            // Of several arguments, the first that has the path; if every argument lacks the path, the error of the
-            // last argument is reported.
+            // The first argument that has the path counts. If every argument lacks the path, the error of the last
+            // argument is reported.
             several => several.iter().find(shows).or_else(|| several.last()),
         };
         first.map(|at| self.source(*at)).ok_or_else(not_found)

@@ -14,7 +14,7 @@ pub struct Layout {
     pub about: Vec<String>,
     /// Identifies this version among others of the same name.
     pub token: String,
-    /// How far equal storage places prove equal bytes.
+    /// Strength of equal storage places as a proof of equal bytes.
     pub identities: SumStrength,
     /// The history of storage within which places are unique.
     pub(super) history: [u8; 32],
@@ -53,7 +53,7 @@ pub enum PartContent {
     Encoded(String, ContentSum),
     /// All bytes are zero.
     Zero,
-    /// Nothing; the part must be read.
+    /// Unknown content: the part must be read.
     Unknown,
 }
 
