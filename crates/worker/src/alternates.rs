@@ -1,5 +1,5 @@
-//! The alternate trees of the receiver. Files in these trees are compared, copied or linked into the destination, and
-//! searched for old versions with similar names.
+//! The alternate trees of the receiver (`--link-dest` and similar options). Files of alternate trees are compared with
+//! the source, copied or linked into the destination, and searched for old versions with similar names.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +25,7 @@ type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 pub(super) struct Beside<'a> {
     pub(super) path: &'a RelPath,
     pub(super) alternate: usize,
-    /// Metadata of the file in the alternate, as seen earlier. The copy fails if the file differs by now.
+    /// Metadata of the file in the alternate, as seen earlier. The copy fails if the file has changed since.
     pub(super) is: &'a Meta,
     /// The metadata that the copy gets.
     pub(super) meta: &'a Meta,
@@ -68,8 +68,8 @@ impl<S: Store> Alternates<S> {
         rebuild.commit(Commit { meta, keep, replaces: Replaces::seen(seen) }).map(drop)
     }
 
-    /// Opens old versions of `path` outside its own place: the version in the alternate, or else a file with a
-    /// similar name, together with the path of that file.
+    /// Opens old versions for `path` that are not at `path` in `store`: the version in the alternate, or else a file
+    /// with a similar name. Also returns the path of the similar file.
     pub(super) fn open(
         &self,
         store: &S,

@@ -1,9 +1,9 @@
-//! Sums of the blocks of bases. With these sums the sender finds, without reading a file, which of its changed blocks
-//! the base holds at another offset (docs/decisions/0060).
+//! Sums of the blocks of bases (docs/decisions/0060). With these sums the sender finds moved blocks without reading a
+//! file: changed blocks that the base holds at another offset.
 //!
-//! A table holds the sums of the blocks of one version. Later bases that were made from this version refer to the
-//! same table; the note of each base lists the ranges that differ from the table. So a sync that changes little
-//! writes no table. Once too much differs, a new table is made.
+//! A table holds the sums of the blocks of one version. Later bases that were made from this version refer to the same
+//! table; the note of each base lists the ranges that differ from the table. So a sync that changes little writes no
+//! table. Once too many ranges differ, a new table is made.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,20 +18,20 @@ use deltic_store::{BaseNote, Extents, FactStore, Snapshot};
 
 use super::RandomBytes;
 
-/// Divisor: moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has a size
-/// of about this share of the file, so reading the table would not pay for less.
+/// Moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has about that many
+/// bytes, so reading the table would not pay for less.
 const FEW_SHARE: u64 = 1024;
-/// Divisor: a table is made anew if more than `len / OLD_SHARE` bytes of the file differ from the table's version.
+/// A table is made anew if more than `len / OLD_SHARE` bytes of the file differ from the version of the table.
 const OLD_SHARE: u64 = 16;
 /// Most ranges that a note may list as different from the table.
 const MAX_OTHERS: usize = 1 << 14;
 /// Bytes of a file for which sums are requested at once; SHA-256 sums of a window take eight megabytes.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// Most bytes of memory for the tables of all sessions of this process together: room for two of the longest files
+/// Most bytes of memory for the tables of all sessions of this process together. Enough for two of the longest files
 /// and their index.
 const MAX_BYTES: u64 = 160 << 20;
-/// Bytes of a block in a table in memory.
+/// Bytes of a block's entry in a table in memory.
 const ROW_BYTES: u64 = 16;
 /// Bytes of an index of a table.
 const INDEX_BYTES: u64 = 8 << 20;
@@ -82,12 +82,12 @@ impl SumsNote {
     }
 }
 
-/// Decides which kinds of stored sums prove that blocks are equal.
+/// Chooses the stored sums that prove blocks equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deciding {
-    /// True if the user trusts the sums of both stores.
+    /// True if the user trusts the sums of both stores (`--trust-sums`).
     pub(super) trusts: bool,
-    /// Names new tables, and makes their keys.
+    /// Supplies names and keys of new tables.
     pub(super) random: RandomBytes,
 }
 
@@ -101,8 +101,8 @@ pub(super) struct Base<'a> {
 }
 
 impl Deciding {
-    /// Returns the kind of the sums that prove equality for this version: hashes always, and sums of 64 bits if the
-    /// user trusts both stores.
+    /// Returns the kind of sums of this file, if equal sums prove equal blocks. Hashes always do; sums of 64 bits do if
+    /// the user trusts both stores.
     pub(super) fn kind(self, snapshot: &impl Snapshot) -> Option<SumKind> {
         snapshot.sum_kind().filter(|kind| match kind.strength() {
             SumStrength::Proof => true,
@@ -133,8 +133,8 @@ impl Deciding {
     }
 
     /// Returns the parts of `ranges` that match no block of the base, and the runs of blocks that the base holds at
-    /// another offset. Bytes outside of `ranges` are equal to the base. Errors: the reason why the moved blocks are
-    /// not known.
+    /// another offset. Bytes outside of `ranges` are equal to the base. Errors: the reason why moved blocks cannot be
+    /// found.
     pub(super) fn moved(
         self,
         snapshot: &impl Snapshot,
@@ -159,7 +159,7 @@ impl Deciding {
         told(ranges, &runs, of_base.block_bytes()).ok_or("too many pieces of it moved")
     }
 
-    /// Returns the reason why the sums of this version do not prove equality.
+    /// Returns the reason why the sums of this file do not prove equality.
     fn lack(self, snapshot: &impl Snapshot) -> &'static str {
         match snapshot.sum_kind().map(SumKind::strength) {
             None => "its file system keeps no sums of blocks",
@@ -169,8 +169,8 @@ impl Deciding {
     }
 }
 
-/// Returns the table of a base without the ranges that differ from the base. Returns `None` if the table is longer
-/// than `room`, is missing, or holds another kind of sums.
+/// Returns the table of a base, without the ranges in which the base differs from the table. Returns `None` if the
+/// table is longer than `room`, is missing, or holds another kind of sums.
 fn table(kept: &dyn FactStore, note: &SumsNote, kind: SumKind, room: &Room) -> Option<KeptSums> {
     let encoded = kept.base_note(BaseNote::Sums, &note.table)?;
     if encoded.len() as u64 > room.0 {
@@ -248,8 +248,8 @@ pub(super) fn carried(note: SumsNote, ranges: &[Range<u64>], len: u64) -> Option
     is_good.then(|| SumsNote { others: encode(&others), ..note })
 }
 
-/// Returns the sums of a version that was read after `extents` were taken. Ranges that changed their place on the
-/// disk since then are left out: their sums may be those of older or of newer bytes.
+/// Returns the sums of a version that was read after `extents` were taken. Ranges that moved on the disk since then are
+/// left out: their sums may be those of older or of newer bytes.
 fn made(
     snapshot: &impl Snapshot,
     kind: SumKind,

@@ -18,21 +18,21 @@ use crate::lock::lock;
 use crate::old_sums::OldSums;
 use crate::reasons::{Reason, Reasons};
 
-/// Divisor: only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger
-/// change, a recipe may find that bytes only moved.
+/// Only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger change, a
+/// recipe may find that bytes only moved.
 const LEAST_SHARE: u64 = 4;
 
 /// The known bases, and the files that are being sent or confirmed.
 #[derive(Debug)]
 pub(super) struct Bases {
     facts: Arc<dyn FactStore>,
-    /// Receives the reason why each sent file is read whole or not.
+    /// Receives the reason why each sent file is read whole or in part.
     reasons: Option<Reasons>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
-    /// Files with the content of the new version; their metadata is set next.
+    /// Files that were found equal to a base. Their metadata is set next.
     confirmed: Mutex<HashMap<RelPath, (Version, Digest)>>,
-    /// Source of bases that no earlier run noted.
+    /// Supplies a base for an old version that no earlier run noted as a base.
     old_sums: Option<Arc<dyn OldSums>>,
     /// Decides which sums of blocks prove equality.
     deciding: Deciding,
@@ -60,11 +60,11 @@ struct Since {
     base: Digest,
     /// The base that preceded `base`.
     before: Option<Digest>,
-    /// The notes that name the tables with sums: of the base, and of the version that is sent.
+    /// Notes that name tables of sums: of the base, and of the version that is sent.
     sums: [Option<SumsNote>; 2],
 }
 
-/// The stored note of a sender about a base.
+/// The note that a sender keeps about a base.
 struct Noted {
     /// The extents of the base.
     extents: Extents,
@@ -89,7 +89,7 @@ impl Noted {
 const NO_BASE: Digest = Digest::from_bytes([0; 32]);
 
 impl Bases {
-    /// Returns bases that are stored in `facts`; `old_sums` supplies further bases.
+    /// Returns the bases that are noted in `facts`; `old_sums` supplies further bases.
     pub(super) fn new(
         facts: Arc<dyn FactStore>,
         options: &Options,
@@ -110,22 +110,22 @@ impl Bases {
         Self { deciding: Deciding { random, ..self.deciding }, ..self }
     }
 
-    /// Reports to `reasons` why each file is read whole or not.
+    /// Reports to `reasons` why each file is read whole or in part.
     pub(super) fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { reasons, ..self }
     }
 
-    /// True if old versions that no run left can be summed as the other end sums its files.
+    /// True if sums can supply a base for an old version that no earlier run noted.
     pub(super) fn sums_old(&self) -> bool {
         self.old_sums.is_some()
     }
 
-    /// True if the store keeps bases (of files longer than [`LARGE_FILE_BYTES`]).
+    /// True if the store may keep bases. Only files longer than [`LARGE_FILE_BYTES`] have bases.
     pub(super) fn may_be_kept(&self) -> bool {
         self.facts.keeps_bases()
     }
 
-    /// Returns the facts, if bases of files of `len` bytes are kept.
+    /// Returns the store of facts, if bases of files of `len` bytes are kept.
     fn kept(&self, len: u64) -> Option<&dyn FactStore> {
         (len > LARGE_FILE_BYTES && self.facts.keeps_bases()).then_some(&*self.facts)
     }
@@ -208,7 +208,7 @@ impl Bases {
         }
     }
 
-    /// Returns the extents of a base, and the base before it.
+    /// Returns the noted extents of a base, and the base that it was made from.
     fn noted(
         &self,
         kept: Option<&dyn FactStore>,
@@ -221,7 +221,7 @@ impl Bases {
         Some((extents, before))
     }
 
-    /// Notes that the sent file is `base` from now on.
+    /// Notes that the sent file equals `base` from now on.
     pub(super) fn sent(&self, handle: Handle, snapshot: &impl Snapshot, base: &Digest) {
         let sending = lock(&self.sending).remove(&handle);
         let kept = self.kept(snapshot.meta().len);
@@ -255,26 +255,26 @@ impl Bases {
         lock(&self.sending).remove(&handle);
     }
 
-    /// Returns the base that is identical to the old version at `path`.
+    /// Returns the base that equals the old version at `path`.
     pub(super) fn held(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
         let kept = self.kept(old.meta().len);
         let held = kept.and_then(|kept| kept.base(&old.identity()?));
         let Some(sums) = &self.old_sums else { return held };
-        // Both ends keep notes in the same place, so the sender's note can be checked here.
+        // Both ends keep their notes in the same place here, so the note of the sender can be checked.
         let is_noted = |base: &Digest| {
             kept.is_some_and(|kept| kept.base_note(BaseNote::Extents, base).is_some())
         };
         held.filter(is_noted).or_else(|| sums.base(path, old))
     }
 
-    /// Notes that the committed version is `base`.
+    /// Notes that the committed version equals `base`.
     pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
         if let Some(kept) = self.kept(version.version().len) {
             kept.note_base(version, base);
         }
     }
 
-    /// Notes that the file at `path` is `base`; the times of the file may still change.
+    /// Notes that the file at `path` equals `base`, while the times of the file may still change.
     pub(super) fn confirm(&self, path: &RelPath, old: &impl Snapshot, base: &Digest) {
         if let (Some(kept), Some(version)) = (self.kept(old.meta().len), old.identity()) {
             let settled = SettledVersion::written(version, kept.now());

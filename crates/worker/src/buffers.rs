@@ -4,8 +4,8 @@ use std::sync::Mutex;
 
 use crate::lock::lock;
 
-/// Buffers that are reused, so that segments are not allocated anew each time. The number of kept buffers is the most
-/// that were ever in use at once, which the pool bounds.
+/// Buffers that are reused for every segment. The pool of threads bounds the number of buffers in use, and so the
+/// number that is kept.
 #[derive(Debug, Default)]
 pub(super) struct Buffers(Mutex<Vec<Vec<u8>>>);
 

@@ -43,11 +43,11 @@ use slot::{AttemptFiles, Slot, Sought};
 /// Bytes of literals of incomplete blocks that a new version buffers, unless the session has another limit.
 pub const BUFFERED_BYTES: usize = 4 << 20;
 
-/// The terms, options and accounts of a receiver's session.
+/// Terms, options and accounts of a receiver's session.
 pub(crate) struct Asked<'a> {
     pub(crate) terms: Terms,
     pub(crate) options: &'a Options,
-    /// The sender's part of the key.
+    /// The sender's part of the session key.
     pub(crate) theirs: Key,
     /// Users and groups of this machine.
     pub(crate) accounts: Accounts,
@@ -84,7 +84,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 
     fn describe(&self, change: &mut Change) {
-        // In a dry run, or until delayed updates are put in place, the destination holds another version.
+        // The destination holds another version in a dry run, or until delayed updates are put in place.
         if !self.options.dry_run && !self.options.writing.delay {
             self.kept.digests.describe(&self.store, change, &self.buffers);
         }
@@ -97,7 +97,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn cost(&self, work: &ReceiverWork) -> WorkCost {
         match work {
             ReceiverWork::Lookup(LookupWork::Digest { .. }) => WorkCost::Heavy,
-            // Listing this many names takes long.
+            // Listing as many names as `Chart` wants takes long.
             ReceiverWork::Lookup(LookupWork::Chart { .. }) => WorkCost::Heavy,
             ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => WorkCost::Copy,
             ReceiverWork::Old(OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. }) => {
@@ -177,7 +177,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 alone => answers.push(self.perform(alone)),
             }
         }
-        // Works that may join are of the same kind, so all but one of these lists are empty.
+        // Pieces of work that may join are of the same kind, so all but one of these lists are empty.
         answers.extend(self.replace_all(&small).into_iter().map(ReceiverAnswer::Done));
         let gone = self.store.remove_all(&names).into_iter();
         answers.extend(gone.map(|gone| ReceiverAnswer::Removed(removed(gone))));
@@ -212,7 +212,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 }
 
-/// Returns the stage to which work on old versions is charged.
+/// Returns the stage that pays for work on old versions.
 const fn stage_of_old(work: &OldVersionWork) -> Stage {
     match work {
         OldVersionWork::Index { .. } | OldVersionWork::SumOld { .. } => Stage::Scan,
@@ -224,7 +224,7 @@ const fn stage_of_old(work: &OldVersionWork) -> Stage {
     }
 }
 
-/// Returns the metadata that the options tell the store to keep.
+/// Returns the attributes that the store sets, as the options say.
 const fn kept(options: &Options) -> Keep {
     let Options { modes, times, metadata, .. } = options;
     Keep {
@@ -246,7 +246,7 @@ fn done(result: Result<(), StoreError>) -> ReceiverAnswer {
 /// trouble.
 fn removed(result: Result<deltic_store::RemoveResult, StoreError>) -> RemovedNames {
     let trouble = |error: &StoreError| match error {
-        // These messages are rsync's, which show the name as it is.
+        // These messages are those of rsync, which shows names without quotes.
         StoreError::Protected { path } | StoreError::Refilled { path } => {
             Trouble::about(TroubleKind::Skipped, path, error.to_string())
         }
@@ -291,12 +291,12 @@ impl<S: Store> DestinationWorker<S> {
         })
     }
 
-    /// Returns this worker with the facts that earlier runs kept about files.
+    /// Returns this worker with facts about files from earlier runs.
     pub fn with_kept(self, kept: KeptFacts) -> Self {
         Self { kept, ..self }
     }
 
-    /// Returns this worker with `drops`, which frees old versions.
+    /// Returns this worker with `drops`, which frees old versions in the background.
     pub fn with_drops(self, drops: Arc<dyn DropLater>) -> Self {
         Self { drops, ..self }
     }
@@ -484,15 +484,15 @@ impl<S: Store> DestinationWorker<S> {
             Ok(Some(link)) if link.is_symlink() && dirs.contains(path) => {
                 self.store.keep_dirlink(path).map(|behind| behind.or(Some(link)))
             }
-            // A symlink on the path leads outside. A dry run does not replace this link by a directory, so the entry
-            // counts as missing; any other run fails there.
+            // The path leads through a symlink. A dry run does not replace the link by a directory, so the entry counts
+            // as missing; any other run fails there.
             Err(StoreError::OutsideRoot { .. }) => Ok(None),
             found => found,
         });
         found.map(|found| found.map_err(|error| failed(&error))).collect()
     }
 
-    /// Makes `path` a hard link to `leader`, if `leader` still has the kind that was committed.
+    /// Makes `path` a hard link to `leader`, if `leader` still has the type that was committed.
     fn link(
         &self,
         path: &RelPath,
@@ -508,7 +508,7 @@ impl<S: Store> DestinationWorker<S> {
         self.store.link(path, Link { from: &self.store, at: leader, is: &is, seen })
     }
 
-    /// Turns a conflict into success if another run has meanwhile done the same, as `is_done` tells.
+    /// Ignores a conflict if another run has meanwhile made the same change, as `is_done` tells.
     fn unless<T: Default>(
         &self,
         result: Result<T, StoreError>,
@@ -532,7 +532,7 @@ impl<S: Store> DestinationWorker<S> {
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 
-    /// Returns the metadata that entries keep when they carry as much as `carries` says.
+    /// Returns the attributes to set on entries whose metadata is sent as `carries` says.
     fn kept(&self, carries: CarriedMeta) -> Keep {
         match carries {
             CarriedMeta::Nothing => Keep::default(),

@@ -1,11 +1,11 @@
-//! The end that dials, without threads: bytes of the wire in, work on the caller's thread, bytes of the wire out.
+//! The connecting end, without threads: bytes from the wire go in, bytes for the wire come out, the caller works.
 //!
 //! ```text
 //!  other end ─► receive ─► StreamEnd ─► Greeting, then InlineSession ─► work
 //!  other end ◄─────────────StreamEnd ◄─ turn
 //! ```
 //!
-//! A push works while the greeting is under way, as in `net`. A pull begins once the other end has answered.
+//! A push begins its work during the greeting, as in `net`. A pull begins once the other end has answered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,11 +36,11 @@ use crate::source::SourceWorker;
 pub struct PushRequest {
     /// Destination path at the other end.
     pub destination: Box<[u8]>,
-    /// Name of the only entry that is pushed. The destination may then be its new name.
+    /// Name of the pushed entry, if only one entry is pushed. The destination may then be a new name of the entry.
     pub single: Option<Name>,
     /// Metadata of the root, if the root is part of the transfer.
     pub own: Option<Meta>,
-    /// Files are read before the other end requests them, if an answer takes long.
+    /// True if files are offered before the other end requests them, because an answer takes long.
     pub offers: bool,
     /// Options of the run.
     pub options: Options,
@@ -60,7 +60,7 @@ pub struct PullRequest {
 /// Makes the session of a pull from the result of the greeting.
 type Begin<M, W> = Box<dyn FnOnce(Terms, Reply) -> Result<InlineSession<M, W>, InlineError> + Send>;
 
-/// An end that dialled, over a stream of bytes with checks.
+/// The end that connected, over a byte stream with checksums.
 pub struct DiallingEnd<M: Machine, W> {
     stream: StreamEnd,
     /// The hello and the request, until they are sent.
@@ -69,7 +69,7 @@ pub struct DiallingEnd<M: Machine, W> {
 }
 
 enum Phase<M: Machine, W> {
-    /// The greeting, and the way to begin once the greeting has ended.
+    /// During the greeting, with the function that begins the session afterwards.
     Greets(Greeting, Option<Begin<M, W>>),
     Runs(InlineSession<M, W>),
 }
@@ -80,7 +80,7 @@ pub type PushEnd<T> = DiallingEnd<Sender, SourceWorker<T>>;
 pub type PullEnd<S> = DiallingEnd<Receiver, DestinationWorker<S>>;
 
 impl<T: Tree> PushEnd<T> {
-    /// Begins to push `tree`. `ours` is the hello of this end.
+    /// Starts to push `tree`. `ours` is the hello of this end.
     ///
     /// # Errors
     /// [`PeerError::Limit`] if the request is too long for a frame.
@@ -107,8 +107,8 @@ impl<T: Tree> PushEnd<T> {
 }
 
 impl<S: Store> PullEnd<S> {
-    /// Requests a source, to be received into `destination`. `ours` is the hello of this end. The `rename` of the
-    /// destination applies if the source is a single expected entry.
+    /// Starts to pull a source into `destination`. `ours` is the hello of this end. The `rename` of the destination
+    /// applies if the source is a single expected entry.
     ///
     /// # Errors
     /// [`PeerError::Limit`] if the request is too long for a frame.
@@ -137,7 +137,7 @@ impl<S: Store> PullEnd<S> {
     }
 }
 
-/// Returns the first frames of a dialling end.
+/// Returns the first frames of a connecting end.
 fn opening(ours: &Hello, request: &Request) -> Result<Vec<u8>, PeerError> {
     let fits = request.fits();
     let frames = || [ours.encode(), request.encode()].concat();
@@ -145,7 +145,7 @@ fn opening(ours: &Hello, request: &Request) -> Result<Vec<u8>, PeerError> {
 }
 
 impl<M: Machine, W: Worker<M>> DiallingEnd<M, W> {
-    /// Takes bytes of the other end, cut anywhere.
+    /// Takes bytes from the other end, in pieces of any length.
     ///
     /// # Errors
     /// [`InlineError`] if the session cannot go on.
@@ -156,7 +156,7 @@ impl<M: Machine, W: Worker<M>> DiallingEnd<M, W> {
         };
         let mut frames = Vec::new();
         let received = self.stream.receive(bytes, &limits, &mut frames);
-        // A reason that the other end gave comes before the damage that follows.
+        // A reason that the other end gave is reported before the damage after it.
         self.take(&frames)?;
         Ok(received?)
     }

@@ -29,25 +29,25 @@ use crate::old_sums::OldSums;
 /// Longest file in bytes that is read only to show its digest; the run waits meanwhile.
 const MAX_SHOWN_BYTES: u64 = 64 << 20;
 
-/// Computes digests of files, and keeps digests for later runs.
+/// Digests of the files of a session, and of earlier sessions.
 #[derive(Debug)]
 pub(super) struct Digests {
     facts: Arc<dyn FactStore>,
-    /// Digests noted longer ago than this count as unknown.
+    /// Digests that were noted earlier than this count as unknown.
     max_age: Option<Duration>,
-    /// True if contents are compared: the next run then asks for the digest of each sent file.
+    /// True if contents are compared (`--checksum`): the next run then asks for the digest of each sent file.
     compares: bool,
     /// True if each change is reported with the digest of its file.
     tells: bool,
     /// Files that the sender is sending.
     sending: Mutex<HashMap<Handle, Arc<Sending>>>,
-    /// Kind of stored sums that name contents instead of digests. These names are not kept.
+    /// Kind of the stored sums that replace digests (`--trust-sums`). Names made of sums are not kept.
     trusted: Option<TrustedSums>,
-    /// Supplies names of contents by sums. Both ends ask for such a name before they read a file.
+    /// Supplies names of contents by sums. Both ends ask for such a name before reading a file.
     by_sums: Option<Arc<dyn OldSums>>,
 }
 
-/// Tells if an answer needs all digests, or is of use with any.
+/// Number of digests that make an answer useful: all, or any.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
@@ -76,7 +76,7 @@ pub(super) fn list<T: Tree>(
 }
 
 impl Digests {
-    /// Returns digests that are kept in `facts`, unless sums name contents.
+    /// Returns the digests in `facts`. If the options trust sums of blocks, no digests are used.
     pub(super) fn new(facts: Arc<dyn FactStore>, options: &Options) -> Self {
         let trusted = options.compare.trusted.filter(|_| options.checksum);
         let facts = if trusted.is_some() { Arc::new(NoFacts) } else { facts };
@@ -91,7 +91,7 @@ impl Digests {
         }
     }
 
-    /// Returns these digests, with `by_sums` naming the contents of files that have sums.
+    /// Returns these digests, with names by sums from `by_sums` for files that have sums.
     pub(super) fn with_sums(self, by_sums: Option<Arc<dyn OldSums>>) -> Self {
         Self { by_sums, ..self }
     }
@@ -106,7 +106,8 @@ impl Digests {
         self.compares || self.tells
     }
 
-    /// Begins the digest of a file that is sent, unless the digest is known or the next run has no use for it.
+    /// Starts to compute the digest of a file that is sent, unless the digest is known, or the next run will not use
+    /// it.
     pub(super) fn begin(&self, handle: Handle, how: How, snapshot: &impl Snapshot) {
         let is_taken = match how {
             How::Whole => self.hashes_sent(),
@@ -119,7 +120,7 @@ impl Digests {
         }
     }
 
-    /// Adds a block of a file that is sent to its digest.
+    /// Adds a block of a sent file to the digest of the file.
     pub(super) fn push(
         &self,
         handle: Handle,
@@ -135,7 +136,8 @@ impl Digests {
         sending.map_or(Ok(()), |sending| lock(&sending.digest).push(start, bytes, read))
     }
 
-    /// Notes the digest of a file that was sent and did not change: `taken` if given, else the digest of its blocks.
+    /// Notes the digest of a file that was sent and did not change. The digest is `taken` if given, else that of the
+    /// added blocks.
     pub(super) fn note_sent(
         &self,
         handle: Handle,
@@ -149,14 +151,14 @@ impl Digests {
         }
     }
 
-    /// Notes the digest of a small file that was read since `begun`, if sent files are hashed.
+    /// Notes the digest of a small file that was read since `begun`, if digests of sent files are computed.
     pub(super) fn note_small(&self, snapshot: &impl Snapshot, begun: Moment, bytes: &[u8]) {
         if self.hashes_sent() && !bytes.is_empty() && self.is_unknown(snapshot) {
             self.note(snapshot, begun, &FileDigest::of(bytes));
         }
     }
 
-    /// Forgets a file that was not sent completely.
+    /// Drops the unfinished digest of a file that was not sent completely.
     pub(super) fn drop_sending(&self, handle: Handle) {
         lock(&self.sending).remove(&handle);
     }
@@ -195,8 +197,8 @@ impl Digests {
         self.facts.note_digests(notes);
     }
 
-    /// Returns for each path the digest of its file, or the name that sums give the content. Returns `None` for files
-    /// that cannot be read or changed meanwhile.
+    /// Returns for each path the digest of its file, or a name made of sums. Returns `None` for a file that cannot be
+    /// read, or that changed meanwhile.
     pub(super) fn of<T: Tree>(
         &self,
         tree: &T,
@@ -225,7 +227,7 @@ impl Digests {
         digests
     }
 
-    /// Returns the name that `sums` gives to the content of a file, else its digest.
+    /// Returns the name of the file's content that `sums` supplies, else the digest of the file.
     fn content(
         &self,
         sums: &dyn OldSums,
@@ -238,7 +240,7 @@ impl Digests {
                 let again = || Ok(sums.content(path, file)? == Some(content));
                 is_restless(file, Bears::default(), again).map(|_| content)
             }
-            // A file without sums of a store is named by its digest.
+            // Without sums from a store, the digest is the name.
             None => self.digest(file, None, buffers),
         }
     }
@@ -262,8 +264,8 @@ impl Digests {
         };
     }
 
-    /// Returns the content digests that a directory digest covers: an empty list if contents are not compared, else
-    /// an item for each entry. Returns `None` if a digest is unknown.
+    /// Returns the content digests that a directory digest covers: one for each entry, or an empty list if contents are
+    /// not compared. Returns `None` if a digest is unknown.
     pub(super) fn compared(
         &self,
         listing: &Listing,
@@ -272,8 +274,8 @@ impl Digests {
         if compared.contents { self.known(listing) } else { Some(Vec::new()) }
     }
 
-    /// Returns for each entry of a listing with versions its digest, if the entry is a file that is not empty.
-    /// Returns `None` if any digest is unknown.
+    /// Returns the digest of each entry of a listing with versions; `None` for entries that are empty files, or no
+    /// files. Returns `None` as a whole if any digest is unknown.
     fn known(&self, listing: &Listing) -> Option<Vec<Option<Digest>>> {
         let has_content = |entry: &Entry| entry.meta.is_file() && entry.meta.len > 0;
         let mut versions = Vec::with_capacity(listing.entries.len());
@@ -314,15 +316,14 @@ impl Digests {
         DigestQuery { versions, max_age: self.max_age, needs_all: matches!(needs, Needs::All) }
     }
 
-    /// Returns the digest of a file. An earlier look-up found no digest for the version `sought`, so that version is
-    /// not looked up again.
+    /// Computes the digest of a file. The version `sought` was looked up before in vain, and is not looked up again.
     fn digest(
         &self,
         file: &impl Snapshot,
         sought: Option<Version>,
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
-        // If the file still is the version that was looked up, this version identifies the file.
+        // `None` if the file is no longer the version that was looked up.
         let sought = sought.filter(|sought| file.is(*sought));
         let known = sought.or_else(|| self.version_of(file));
         let unsought = known.filter(|version| Some(*version) != sought);

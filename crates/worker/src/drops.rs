@@ -1,8 +1,8 @@
 //! Old versions that take long to free.
 //!
-//! Freeing the pages of 1 GiB takes the kernel 80 ms, and the run need not wait for that. But on a nearly full disk
-//! the next file may need the room. So work that finds no room waits until all pending drops have ended, and is tried
-//! again if any ended meanwhile.
+//! Freeing the pages of 1 GiB takes the kernel 80 ms, and the run need not wait for that. But on a nearly full disk the
+//! next file may need the room. So work that finds no room waits until all pending drops have ended. If any drop ended
+//! meanwhile, the work is tried again.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use deltic_store::StoreError;
 
 /// Drops values that are slow to free.
 pub trait DropLater: fmt::Debug + Send + Sync {
-    /// Drops `what`, now or later.
+    /// Drops `what`, at once or on another thread.
     fn let_go(&self, what: Box<dyn Send>);
 
-    /// Returns the number of drops that have ended.
+    /// Returns the number of drops that have ended so far.
     fn ended(&self) -> u64;
 
-    /// Returns the number of drops that have ended, once no drop is pending.
+    /// Waits until no drop is pending. Returns the number of drops that have ended so far.
     fn settle(&self) -> u64;
 }
 
 impl dyn DropLater {
-    /// Does `work`. Repeats `work` if it found no room and drops ended meanwhile.
+    /// Does `work`. If `work` finds no room, waits for pending drops, and repeats `work` if any drop ended.
     pub fn with_room<T>(
         &self,
         mut work: impl FnMut() -> Result<T, StoreError>,

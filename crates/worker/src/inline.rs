@@ -1,5 +1,5 @@
-//! Sessions whose work is performed on the caller's thread: bytes in, bytes out. A page runs its sessions so, in a Web
-//! Worker (docs/decisions/0074).
+//! Sessions without threads: the caller's thread performs the work, bytes go in and bytes come out. A web page runs its
+//! sessions like this, in a Web Worker (docs/decisions/0074).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use deltic_protocol::report::{Notice, Trouble};
 use crate::Worker;
 use crate::owners::UnknownAccount;
 
-/// Bytes of frames after which a session waits until the caller has taken them.
+/// Most bytes of unsent frames. Beyond this, the session waits until the caller has taken the frames.
 const MAX_UNSENT_BYTES: usize = 1 << 20;
 
 /// The reason why a session cannot go on.
@@ -82,30 +82,30 @@ pub enum Progress {
     Over,
 }
 
-/// A session with a worker that performs its work between frames.
+/// A session that performs its work between frames.
 ///
-/// The caller passes bytes of the other end to [`hear`](Self::hear), then calls [`step`](Self::step) until it makes no
-/// more bytes.
+/// The caller passes bytes from the other end to [`hear`](Self::hear), then calls [`step`](Self::step) until `step`
+/// appends no more bytes.
 pub struct InlineSession<M: Machine, W> {
     session: Session<M, InlineError>,
     worker: Arc<W>,
-    /// Bytes of the other end that were not fed yet.
+    /// Bytes from the other end that the session has not processed yet.
     heard: Vec<u8>,
 }
 
 impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
-    /// Begins the session of a machine that knows the terms.
+    /// Starts a session whose greeting has ended, so `machine` knows the terms.
     pub fn new(machine: M, worker: W) -> Self {
         Self { session: Session::new(machine, None), worker: Arc::new(worker), heard: Vec::new() }
     }
 
-    /// Begins the session of a machine that works before the greeting has ended. `greeting` takes the frames of the
+    /// Starts a session during the greeting, while `machine` works already. `greeting` takes the frames of the
     /// greeting.
     pub fn greeting(machine: M, worker: Arc<W>, greeting: Greeting<InlineError>) -> Self {
         Self { session: Session::new(machine, Some(greeting)), worker, heard: Vec::new() }
     }
 
-    /// Returns the limits of frames that the other end may send now.
+    /// Returns the limits of the frames that the other end may send now.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.session.limits()
@@ -119,13 +119,13 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         self.session.wake(now).map_err(|NoGreeting| InlineError::NoAnswerInTime)
     }
 
-    /// Takes bytes of the other end: frames, cut anywhere.
+    /// Takes bytes from the other end: frames, in pieces of any length.
     pub fn hear(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
-    /// Takes the steps that are possible now: feeds frames, performs work, appends frames for the other end to
-    /// `unsent`, and reports events to `watch`. Returns true once the session is over.
+    /// Does all that is possible now: processes frames, performs work, appends frames for the other end to `unsent`,
+    /// and reports events to `watch`. Returns true once the session is over.
     ///
     /// # Errors
     /// [`InlineError`] if the session cannot go on.
@@ -137,8 +137,8 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         Ok(self.turn(usize::MAX, unsent, watch)? == Progress::Over)
     }
 
-    /// Takes steps as [`step`](Self::step) does, but performs at most `most_work` pieces of work. So the caller can
-    /// send frames and receive others while much work is left.
+    /// Does what [`step`](Self::step) does, but performs at most `most_work` pieces of work. So the caller can send and
+    /// receive frames while much work is left.
     ///
     /// # Errors
     /// [`InlineError`] if the session cannot go on.
@@ -175,7 +175,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         }
     }
 
-    /// Feeds the complete frames that arrived, as long as the session takes frames.
+    /// Passes complete frames to the session, as long as the session takes frames.
     fn feed(&mut self) -> Result<(), InlineError> {
         if self.session.takes_frames() && !self.session.is_finished() {
             let fed = self.session.feed_bytes(&self.heard)?;
@@ -184,7 +184,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         Ok(())
     }
 
-    /// Adds to an event the facts of this end.
+    /// Adds facts of this end to an event: the place of a trouble, the content of a changed file.
     fn located(&self, mut notice: Notice) -> Notice {
         match &mut notice {
             Notice::Trouble(trouble) => self.worker.locate(trouble),
@@ -195,7 +195,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     }
 }
 
-/// The surroundings of a session, for a step.
+/// State that a step of the session can ask about.
 struct Around<'a, W> {
     worker: &'a W,
     has_room: bool,

@@ -1,4 +1,4 @@
-//! Facts about files that earlier runs kept, so far as the options allow their use.
+//! Facts about files from earlier runs, as far as the options allow their use.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Default for KeptFacts {
 }
 
 impl KeptFacts {
-    /// Uses `facts` if the options allow that; `old_sums` supplies further bases.
+    /// Returns the facts in `facts`, if the options allow their use; `old_sums` supplies further bases.
     pub fn new(
         facts: Arc<dyn FactStore>,
         options: &Options,
@@ -50,17 +50,17 @@ impl KeptFacts {
         Self { bases: self.bases.with_random(random), ..self }
     }
 
-    /// Reports to `reasons` why each file is read whole or not.
+    /// Reports to `reasons` why each file is read whole or in part.
     pub fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { bases: self.bases.explaining(reasons), ..self }
     }
 
-    /// True if old versions that no run left can be summed as the other end sums its files.
+    /// True if sums can supply a base for an old version that no earlier run noted.
     pub(crate) fn sums_old(&self) -> bool {
         self.bases.sums_old()
     }
 
-    /// Returns the present time by the clock of the facts.
+    /// Returns the present time of the facts' clock.
     pub(super) fn now(&self) -> Moment {
         self.facts.now()
     }

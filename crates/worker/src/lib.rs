@@ -1,4 +1,5 @@
-//! Performs the work that the machines request: reads from a store, lets the engine compute, writes to a store.
+//! Performs the work that the protocol's machines request: reads from a store, lets the engine compute, writes to a
+//! store.
 //!
 //! Calls block while the store reads or writes. A worker has no thread, clock or source of random bytes: the caller
 //! chooses the thread, and hands in functions for the rest (docs/decisions/0074).
@@ -70,10 +71,10 @@ pub enum WorkCost {
 pub trait Worker<M: Machine>: Send + Sync + 'static {
     /// Returns the kind of thread that `work` needs.
     fn cost(&self, work: &M::Work) -> WorkCost;
-    /// Returns the bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while the work
-    /// is under way.
+    /// Returns the number of bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while
+    /// the work is under way.
     fn bytes(work: &M::Work) -> usize;
-    /// Returns the stage to which the processor time of `work` is charged, except parts that name another stage.
+    /// Returns the stage that pays for the processor time of `work`, except for parts that name another stage.
     fn stage(work: &M::Work) -> Stage;
     /// Performs `work`: reads, lets the engine compute, writes.
     fn perform(&self, work: M::Work) -> M::Answer;
@@ -88,18 +89,18 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
         None
     }
 
-    /// Sets the present model of the link to the other end; later choices use this model.
+    /// Sets the present model of the link to the other end, for later choices of compression.
     fn set_link(&self, _link: LinkModel) {}
 
-    /// Adds to a trouble at this end the place where it happened.
+    /// Adds the place to a trouble at this end.
     fn locate(&self, trouble: &mut Trouble) {
         trouble.locate(M::SIDE, |path| {
             Some(self.full_path(path)?.as_os_str().as_encoded_bytes().into())
         });
     }
 
-    /// Adds the place to a trouble that is sent to the other end. Removes the place unless the terms include reports
-    /// of troubles.
+    /// Adds the place to a trouble for the other end, if the terms include reports of troubles. Otherwise removes the
+    /// place.
     fn locate_there(&self, trouble: &mut Trouble) {
         self.locate(trouble);
         if !self.terms().is_some_and(|terms| terms.reports.troubles) {
@@ -107,18 +108,18 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
         }
     }
 
-    /// Adds to a change the facts that this end knows about the file's content.
+    /// Adds to a change the facts about the file's content that this end knows.
     fn describe(&self, _change: &mut Change) {}
 
-    /// Writes facts that are kept for later runs, at the end of the session.
+    /// Writes facts for later runs, at the end of the session.
     fn ended(&self) {}
 
-    /// True if `work` and the following `next` are cheaper when performed together.
+    /// True if performing `work` and the following `next` together is cheaper.
     fn may_join(_work: &M::Work, _next: &M::Work) -> bool {
         false
     }
 
-    /// Performs works that may be joined. Answers are in the order of the works.
+    /// Performs pieces of work that may be joined. Answers are in the order of the work.
     fn perform_together(&self, works: Vec<M::Work>) -> Vec<M::Answer> {
         works.into_iter().map(|work| self.perform(work)).collect()
     }
@@ -145,7 +146,7 @@ impl Agreed {
     }
 }
 
-/// Converts a store error at the source into a trouble of the run.
+/// Converts an error of a source's store into a trouble of the run.
 pub fn trouble(error: &StoreError) -> Trouble {
     let kind = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::NotFound { .. } => {
@@ -162,7 +163,7 @@ pub fn trouble(error: &StoreError) -> Trouble {
     })
 }
 
-/// Returns a trouble about the path of `error`, described by `words`.
+/// Returns a trouble for the path of `error`, with the text from `words`.
 pub(crate) fn told(
     kind: TroubleKind,
     error: &StoreError,
@@ -179,17 +180,18 @@ pub(crate) fn told(
     trouble.with_errno(error.errno().and_then(|errno| errno.try_into().ok()))
 }
 
-/// Converts a store error at the destination into a trouble. A missing file there has not vanished.
+/// Converts an error of a destination's store into a trouble. A missing file at the destination is not reported as
+/// vanished.
 pub(crate) fn failed(error: &StoreError) -> Trouble {
     told(TroubleKind::Failed, error, |path| error.words(path))
 }
 
-/// Returns a warning, which stops nothing.
+/// Returns a warning. The run continues, and no file fails.
 pub(crate) fn warned(message: &str) -> Trouble {
     Trouble::new(TroubleKind::Warned, message)
 }
 
-/// Converts a store error at the destination into the error of an attempt.
+/// Converts an error of a destination's store into an error of an attempt, with the next action.
 pub(crate) fn work_error(error: &StoreError) -> WorkError {
     let then = match error {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {

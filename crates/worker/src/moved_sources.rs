@@ -1,7 +1,7 @@
-//! Sources that a run removed after they arrived (`--remove-source-files`), over all connections of the run.
+//! Sources that a run removed after their transfer (`--remove-source-files`), over all connections of the run.
 //!
 //! A run that loses its connection connects again, and lists its sources again. Removed sources are listed again too:
-//! otherwise the receiver would delete the arrived copies as names that are not in the source.
+//! otherwise the receiver would delete the transferred copies as names that are not in the source.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -30,11 +30,11 @@ impl MovedSources {
     }
 }
 
-/// Lists the sources that a run removed, in an attempt of that run.
+/// Adds the sources that earlier attempts removed to the listings of a later attempt of the same run.
 #[derive(Debug, Default)]
 pub(crate) struct ListedAgain {
     moved: Option<MovedSources>,
-    /// Removed sources that belong in later parts of the listings of their directories.
+    /// Removed sources for later parts of the listing, by directory.
     waiting: Mutex<HashMap<RelPath, VecDeque<Entry>>>,
 }
 
@@ -48,7 +48,7 @@ impl ListedAgain {
         self.moved.iter().for_each(|moved| moved.note(path, meta));
     }
 
-    /// Adds the removed sources of `dir` to its `listing`, which is the first part or a later part.
+    /// Adds the removed sources of `dir` to `listing`, which is the first part or a later part of the listing of `dir`.
     pub(crate) fn add_to(&self, dir: &RelPath, is_first: bool, listing: &mut Listing) {
         let Some(moved) = &self.moved else { return };
         let mut waiting = lock(&self.waiting);
@@ -61,7 +61,7 @@ impl ListedAgain {
     }
 }
 
-/// Moves entries with names in this part of a listing from `entries` to `listing`.
+/// Moves the entries that belong into this part of a listing from `entries` to `listing`.
 fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
     let has_more = listing.rest.is_some();
     let last = listing.entries.last().map(|last| last.name.clone());
@@ -71,7 +71,7 @@ fn add(entries: &mut VecDeque<Entry>, listing: &mut Listing) {
     while let Some(entry) = entries.pop_front_if(belongs) {
         let name = &entry.name;
         let Err(place) = listing.entries.binary_search_by(|there| there.name.cmp(name)) else {
-            // Another entry has this name by now.
+            // Another entry has this name now.
             continue;
         };
         listing.entries.insert(place, entry);

@@ -9,7 +9,7 @@ use deltic_tree::RelPath;
 
 use crate::lock::lock;
 
-/// An index of the destination's files, as far as the destination was walked.
+/// An index of the destination's files, for the directories walked so far.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     walk: Mutex<DirQueue>,
@@ -17,7 +17,7 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
-    /// Indexes at least `names` more names, and finishes the directory in which that number is reached.
+    /// Indexes at least `names` more names. The last directory is indexed as a whole.
     pub(super) fn draw<S: Store>(
         &self,
         store: &S,

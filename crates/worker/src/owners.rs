@@ -52,7 +52,7 @@ impl Accounts {
         is_superuser: || false,
     };
 
-    /// True if a receiver sets or notes attributes that only the superuser may set.
+    /// True if a receiver sets attributes that only the superuser may set, or notes such attributes.
     pub fn are_privileged(self, metadata: &Metadata) -> bool {
         match metadata.powers {
             _ if metadata.writes_notes => true,
@@ -63,7 +63,7 @@ impl Accounts {
     }
 }
 
-/// Looks up the names of users and groups on this machine, for a sender.
+/// Names of users and groups on this machine, for a sender.
 #[derive(Debug)]
 pub(crate) struct Called {
     accounts: Accounts,
@@ -80,8 +80,8 @@ impl Called {
         }
     }
 
-    /// Adds known names, which take precedence. Users and groups that are not listed have their names on this
-    /// machine.
+    /// Adds names that another machine supplied, which take precedence. All other users and groups have their names on
+    /// this machine.
     pub(crate) fn knowing(self, users: &[NameLine], groups: &[NameLine]) -> Self {
         for (book, lines) in [(&self.users, users), (&self.groups, groups)] {
             for line in lines {
@@ -91,7 +91,7 @@ impl Called {
         self
     }
 
-    /// Returns the names of all users and groups that own these entries or occur in their ACLs.
+    /// Returns the names of all users and groups that own these entries or are in their ACLs.
     pub(crate) fn names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
         if self.users.is_none() && self.groups.is_none() {
             return [Vec::new(), Vec::new()];
@@ -185,17 +185,17 @@ impl Owners {
 }
 
 fn unknown(what: &str, rules: &IdRules, name: &str) -> UnknownAccount {
-    // `--chown` is a map with one name for all users or groups.
+    // `--chown` is a map from all users or groups to one name.
     let option = if rules.text() == format!("*:{name}") { "chown" } else { &format!("{what}map") };
     let name = deltic_tree::path::printable(name.as_bytes());
     UnknownAccount(format!("--{option}: no {what} '{name}' at the destination"))
 }
 
-/// The rules of a map, and the remembered answers of the system about names.
+/// The rules of `--usermap` or `--groupmap`, and a cache of the system's answers about names.
 #[derive(Debug)]
 struct Map {
     rules: IdRules,
-    /// The numbers of the names that are targets of rules.
+    /// Numbers of the names that rules map to.
     targets: HashMap<String, u32>,
     find: fn(&str) -> Option<u32>,
     known: Book<u32>,
@@ -212,7 +212,8 @@ impl Map {
         Ok(Self { rules: rules.clone(), targets, find, known: Book::default() })
     }
 
-    /// Maps by the first rule that fits, else by name (except for the superuser), else keeps the number.
+    /// Returns the local number: by the first matching rule, or by the name (not for the superuser), or the same
+    /// number.
     fn of(&self, line: &NameLine) -> u32 {
         self.known.of(line.id, || self.decide(line))
     }
@@ -231,8 +232,8 @@ impl Map {
 }
 
 impl Map {
-    /// Returns a sender's number that maps to `ours`: a number that was told with its name, or else the same number.
-    /// The mapping of the same number is not remembered, because its name may still be told.
+    /// Returns a number of the sender that maps to `ours`: a number sent with its name, or else the same number. The
+    /// mapping of the same number is not cached, because the sender may still send a name for that number.
     fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         let same = NameLine { id: ours, name: Box::default() };
         let is_told = told.iter().any(|line| line.id == ours);
@@ -241,7 +242,7 @@ impl Map {
     }
 }
 
-/// Remembers answers of the system, which may ask a server for each number.
+/// Caches answers of the system, which may ask a name server for each number.
 #[derive(Debug)]
 struct Book<T>(Mutex<HashMap<u32, T>>);
 
@@ -258,7 +259,7 @@ impl<T: Clone> Book<T> {
         }
         let answer = ask();
         let mut known = lock(&self.0);
-        // A peer can name any number, so the table is bounded.
+        // A peer can send any number, so the cache is bounded.
         if known.len() >= MAX_KNOWN {
             known.clear();
         }
@@ -295,9 +296,9 @@ mod tests {
         assert_eq!(map.back(20, &told), Some(10));
         assert_eq!(map.back(2, &told), Some(2));
         assert_eq!(map.back(7, &told), Some(7));
-        // The sender's 1 becomes 10.
+        // Number 1 of the sender becomes 10.
         assert_eq!(map.back(1, &told), None);
-        // Any of several numbers is right; if an entry has another of them, the directory digests differ.
+        // Several numbers map to 20, and each is right. If an entry has another of them, the directory digests differ.
         assert_eq!(map.back(20, &[line(20, "d"), line(10, "b")]), Some(20));
     }
 

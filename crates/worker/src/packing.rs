@@ -10,22 +10,23 @@ use crate::Clock;
 use crate::lock::lock;
 use crate::stage::{Stage, within};
 
-/// Packs payloads; recent measurements tell if compression pays.
+/// Compresses payloads. Recent measurements tell if compression pays.
 #[derive(Debug)]
 pub(super) struct Packer {
     packing: PayloadPacker,
     tried: Mutex<CodecTrial>,
-    /// Measures compression.
+    /// Clock that measures the speed of compression.
     clock: Option<Clock>,
 }
 
 impl Packer {
-    /// Makes a packer that measures compression with `clock`. Without a clock, compression never pays.
+    /// Makes a packer that measures the speed of compression with `clock`. Without a clock, payloads are compressed
+    /// only at a requested level.
     pub(super) fn new(packing: PayloadPacker, clock: Option<Clock>) -> Self {
         Self { packing, tried: Mutex::default(), clock }
     }
 
-    /// Packs bytes at the level `asked`, else at a level chosen for the present `link`.
+    /// Compresses bytes at the level `asked`, or at a level chosen for the speed of the `link`.
     pub(super) fn pack(
         &self,
         bytes: Vec<u8>,
@@ -42,7 +43,7 @@ impl Packer {
         })
     }
 
-    /// Packs bytes at the level `asked`, regardless of the link.
+    /// Compresses bytes at the level `asked`. Without a level, the bytes stay uncompressed.
     pub(super) fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
         within(Stage::Pack, || self.packing.pack_as_asked(bytes, asked))
     }
@@ -73,14 +74,14 @@ mod tests {
         Packer::new(PayloadPacker::new(compression, false), Some(clock))
     }
 
-    /// Number of payloads of which at least one is tried.
+    /// At least one payload of this many is measured.
     const MANY: usize = 32;
 
     fn link(bits_per_second: u64) -> Option<LinkModel> {
         Some(LinkModel { bits_per_second, round_trip: Duration::ZERO })
     }
 
-    /// Uses a link that takes a second for a kilobyte and a link that takes no time, so the speed of the machine does
+    /// Uses a link that takes a second for a kilobyte and a link that takes no time. So the speed of the machine does
     /// not matter.
     #[test]
     fn text_is_compressed_for_a_slow_link_alone() {

@@ -1,4 +1,4 @@
-//! Reasons why large files were read whole or not, for `--explain`.
+//! Reasons why large files were read whole or in part, for `--explain`.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use crate::lock::lock;
 #[derive(Clone, Debug, Default)]
 pub struct Reasons(Arc<Mutex<Vec<(RelPath, Reason)>>>);
 
-/// The reason why a file was read whole or not (docs/decisions/0037).
+/// The reason why a file was read whole or in part (docs/decisions/0037).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The extents showed which bytes changed since the last sync; no other bytes were read.
@@ -20,8 +20,8 @@ pub enum Reason {
         /// Length of the file in bytes.
         len: u64,
     },
-    /// The extents showed which bytes changed, and stored sums showed which of them the destination has at another
-    /// offset. No other bytes were read.
+    /// The extents showed which bytes changed, and stored sums showed which of these bytes the destination has at
+    /// another offset. No other bytes were read.
     Moved {
         /// Bytes that were read.
         read: u64,
@@ -37,13 +37,13 @@ pub enum Reason {
     },
     /// The store reports no extents, for the given reason.
     NoFacts(String),
-    /// The destination has no version of the file that a sync left.
+    /// No earlier sync noted the version at the destination.
     NoBase,
-    /// This end has no facts about the version at the destination.
+    /// This end lost the facts about the version at the destination.
     ForgottenBase,
-    /// The file system was mounted anew since the last sync.
+    /// The file system was mounted again since the last sync, so extents tell nothing.
     NewMount,
-    /// Much of the file changed, and some of it may only have moved. Sums do not show which, for the given reason.
+    /// Much of the file changed, and some bytes may only have moved. Sums do not show which, for the given reason.
     MuchChanged(&'static str),
 }
 

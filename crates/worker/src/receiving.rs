@@ -1,4 +1,4 @@
-//! The receiver of a session: a machine, and the worker that changes an opened destination.
+//! The receiving end of a session: a machine, and the worker that changes an opened destination.
 
 use deltic_protocol::Terms;
 use deltic_protocol::options::Options;
@@ -12,12 +12,12 @@ use crate::destination::{Asked, DestinationWorker};
 use crate::kept::KeptFacts;
 use crate::owners::{Accounts, UnknownAccount};
 
-/// A destination that was opened for a session. Settings that the store itself decides (quotas, backups, places for
-/// staged files) are not part of this value.
+/// A destination that was opened for a session. Settings of the store itself are not part of this value: quotas,
+/// backups, places for staged files.
 pub struct OpenDestination<S> {
     /// The tree that changes.
     pub store: S,
-    /// The new name of the only entry, if the destination's path is that of a file and not of a directory.
+    /// The new name of the only entry, if the destination's path names a file and not a directory.
     pub rename: Option<Name>,
     /// Number of directories that were made for this session: the root and its missing parents.
     pub made_dirs: u64,
@@ -74,8 +74,7 @@ impl<S: Store> OpenDestination<S> {
         }
     }
 
-    /// Returns the receiver that changes this destination. `kept` supplies the facts of earlier sessions for the
-    /// options.
+    /// Makes the receiver that changes this destination. `kept` supplies facts of earlier sessions for the options.
     ///
     /// # Errors
     /// [`UnknownAccount`] if the options name users or groups that do not exist on the store's machine.
@@ -87,7 +86,7 @@ impl<S: Store> OpenDestination<S> {
         let Self { store, rename, made_dirs, root_is_wanted, .. } = self;
         let Self { alternates, warnings, accounts, at_end, .. } = self;
         let ReceiverConfig { terms, mut options, expect, user_is_here, most_files } = config;
-        // Changes are reported with the names of the source. At the destination, another file may have that name.
+        // Changes are reported by the names at the source. At the destination, another file may have that name.
         options.tells_digests &= rename.is_none();
         let kept = kept(&options);
         let setting = Setting {

@@ -29,7 +29,7 @@ impl Recipes {
         Self { facts }
     }
 
-    /// Returns the recipe of the version `old`, if it was cut by `spec` and is usable in a session with these terms.
+    /// Returns the recipe of the version `old`, if the recipe was cut by `spec` and suits a session with these terms.
     pub(super) fn find(
         &self,
         old: &impl Snapshot,
@@ -44,7 +44,7 @@ impl Recipes {
         recipe.filter(|recipe| recipe.spec == spec)
     }
 
-    /// Keeps the recipe of a version with chunks named by `key`.
+    /// Keeps the recipe of a version. Its chunks are named under `key`.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
         let Placed { version, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));

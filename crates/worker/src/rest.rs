@@ -1,11 +1,11 @@
-//! Checks that the bytes read from a file belong to one version, with no program writing to the file meanwhile.
+//! Checks that the bytes read from a file belong to one version, and that no program was writing to the file meanwhile.
 
 use deltic_protocol::sender::Bears;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::RelPath;
 
-/// Opens `path` anew if a change made `opened` indistinguishable from other versions and that change is over.
-/// Otherwise returns `opened`.
+/// Opens `path` again if the file may have been written to at the first open, and is at rest now. Otherwise returns
+/// `opened`.
 pub(super) fn rested<T: Tree>(
     tree: &T,
     path: &RelPath,

@@ -51,20 +51,21 @@ pub struct SourceWorker<T: Tree> {
     tree: T,
     root: ListedRoot,
     called: Called,
-    /// The key of directory digests and the attributes that the digests cover, if these options send digests.
+    /// Key of directory digests and the attributes that the digests cover; `None` if the options send no digests.
     tallied: Option<(DirDigestKey, ComparedAttributes)>,
     options: Options,
     /// The present model of the link to the other end, if known.
     link: Mutex<Option<LinkModel>>,
     user: User,
-    /// Measures compression.
+    /// Clock that measures the speed of compression.
     clock: Option<Clock>,
-    /// Set before a file is requested. Lists and offers may be made before the other end has answered.
+    /// Set before the first request for a file. Lists and offers may be made earlier, before the other end has
+    /// answered.
     agreed: OnceLock<(Agreed, Packer)>,
     /// Names chunks until `agreed` is set.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
-    /// Names chunks in attempts that resume the transfer of another session.
+    /// Names chunks in transfers that another session began.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: KeptFacts,
@@ -72,11 +73,11 @@ pub struct SourceWorker<T: Tree> {
     moved: ListedAgain,
 }
 
-/// Parts of the root's list other than its entries.
+/// Parts of the root's list besides its entries.
 struct ListedRoot {
     /// Metadata of the root itself, if the root is part of the transfer.
     own: Option<Meta>,
-    /// Missing sources, if the receiver is told of missing sources.
+    /// Missing sources, if the receiver wants to know about missing sources.
     missing: Mutex<Vec<RelPath>>,
 }
 
@@ -151,7 +152,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 alone => answers.push(self.perform(alone)),
             }
         }
-        // Works that may join are of the same kind, so either list is empty.
+        // Pieces of work that may join are of the same kind, so one of the two lists is empty.
         let opened = self.tree.open_all(&paths);
         let openings = openings.iter().zip(&paths).zip(opened);
         answers
@@ -197,8 +198,8 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
 }
 
 impl<T: Tree> SourceWorker<T> {
-    /// Returns the length in bytes of the longest file that is worth an offer. For a longer file, the extents may
-    /// show the changes.
+    /// Returns the length in bytes of the longest file to offer before the receiver asks. For a longer file, extents
+    /// may show the changes, so an offer would be wasted.
     pub fn most_offered(&self) -> u64 {
         let may_tell = self.kept.bases.may_be_kept() && self.tree.tells_extents();
         if may_tell { LARGE_FILE_BYTES } else { u64::MAX }
@@ -237,7 +238,7 @@ impl<T: Tree> SourceWorker<T> {
         Self { moved: ListedAgain::new(moved), ..self }
     }
 
-    /// Returns this worker with the facts that earlier runs kept about files.
+    /// Returns this worker with facts about files from earlier runs.
     pub fn with_kept(self, kept: KeptFacts) -> Self {
         Self { kept, ..self }
     }
@@ -247,7 +248,7 @@ impl<T: Tree> SourceWorker<T> {
         Self { called: Called::new(&self.options.metadata, accounts), ..self }
     }
 
-    /// Returns this worker with names of users and groups that another machine supplied.
+    /// Returns this worker with names of users and groups from another machine.
     pub fn calling(self, users: &[NameLine], groups: &[NameLine]) -> Self {
         Self { called: self.called.knowing(users, groups), ..self }
     }
@@ -257,17 +258,18 @@ impl<T: Tree> SourceWorker<T> {
         &self.tree
     }
 
-    /// Returns this worker with `user`, the user that answers questions.
+    /// Returns this worker with `user`, which answers questions.
     pub fn with_user(self, user: User) -> Self {
         Self { user, ..self }
     }
 
-    /// Returns this worker with a clock. Without a clock, no payload is compressed because that would pay.
+    /// Returns this worker with a clock to measure compression. Without a clock, payloads are compressed only at a
+    /// requested level.
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock: Some(clock), ..self }
     }
 
-    /// Sets the terms of the session; later calls have no effect.
+    /// Sets the terms of the session. Later calls have no effect.
     pub fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
             let strategy = &self.options.strategy;
@@ -436,7 +438,7 @@ impl<T: Tree> SourceWorker<T> {
         // The digest of a tail is not the digest of a whole version.
         let changed = match how {
             How::Tail => None,
-            // The extents show the changes of a program that is still writing too late.
+            // Another program is writing, so changes may reach the disk after the extents were read.
             _ if snapshot.may_be_written() => None,
             // The other end knows no bases. Without terms, the other end may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => None,
@@ -510,7 +512,7 @@ impl<T: Tree> SourceWorker<T> {
         Ok(FileSeal { digest, restless })
     }
 
-    /// Reads a file again. True if the bytes equal those of the first reading.
+    /// Reads a file again. True if both readings gave the same bytes.
     fn reads_again(
         &self,
         snapshot: &SparseVersion<T::Snapshot>,
@@ -573,7 +575,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 }
 
-/// The arguments for opening a file, except its path.
+/// Arguments for opening a file, besides its path.
 struct Opening {
     handle: Handle,
     how: How,

@@ -7,11 +7,11 @@ use deltic_core::{DataMap, PackedRuns};
 use deltic_protocol::limits::{MAX_DATA_RUNS, MIN_HOLE_BYTES};
 use deltic_store::{Snapshot, StoreError};
 
-/// Bytes that are compared with zero at a time.
+/// Bytes that are tested for zeros at a time.
 const LOOK_BYTES: u64 = 256 << 10;
 
-/// Returns the data map of a version with data in less than half of its length. Other versions are read by their
-/// length: that costs at most twice their data, and digests and recipes of earlier runs stay usable.
+/// Returns the data map of a version, if less than half of its length is data. Other versions are read with their
+/// holes: that costs at most twice their data, and digests and recipes of earlier runs stay usable.
 pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, StoreError> {
     let len = snapshot.meta().len;
     let Some(runs) = snapshot.data_runs()? else { return Ok(None) };
@@ -19,7 +19,7 @@ pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, Stor
     Ok((map.data_len() < len / 2).then_some(map))
 }
 
-/// A version of a source, read by its bytes or as packed data.
+/// A version at a source, read with holes or as packed data.
 pub(super) struct SparseVersion<S> {
     snapshot: S,
     map: Option<DataMap>,
@@ -38,7 +38,7 @@ impl<S: Snapshot> SparseVersion<S> {
         Self { snapshot, map }
     }
 
-    /// Returns the data map, if only the data is read.
+    /// Returns the data map, if the version is read as packed data.
     pub(super) const fn map(&self) -> Option<&DataMap> {
         self.map.as_ref()
     }
@@ -48,7 +48,7 @@ impl<S: Snapshot> SparseVersion<S> {
         self.map.as_ref().map_or_else(|| self.snapshot.meta().len, DataMap::data_len)
     }
 
-    /// Reads packed data; reads fewer bytes at the end.
+    /// Reads packed data. Returns fewer bytes at the end.
     pub(super) fn read_packed(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         match &self.map {
             Some(map) => {
@@ -58,7 +58,7 @@ impl<S: Snapshot> SparseVersion<S> {
         }
     }
 
-    /// True if the file has data only where the map has data: each hole of the map is still a hole.
+    /// True if every hole of the map is still a hole of the file.
     pub(super) fn has_same_holes(&self) -> Result<bool, StoreError> {
         let Some(map) = &self.map else { return Ok(true) };
         let Some(runs) = self.snapshot.data_runs()? else { return Ok(false) };
@@ -84,9 +84,8 @@ pub(super) fn read_places(
     Ok(done)
 }
 
-/// Returns the packed runs of an old version for a new version with data in `map`: first the bytes at the places of
-/// the new data, then the other data of the old version. Other data that is all zeros is left out, since a hole reads
-/// as zeros.
+/// Returns the data of an old version in the order that suits a new version with data in `map`. First come the places
+/// of the new data, then the other data of the old version, without runs of zeros.
 pub(super) fn facing(old: &impl Snapshot, map: &DataMap) -> Result<PackedRuns, StoreError> {
     let len = old.meta().len;
     let runs = old.data_runs()?;

@@ -1,8 +1,8 @@
-//! The stages to which the time of work is charged.
+//! Stages, to which the time of work is charged.
 //!
-//! A worker names the stage of each part of its work. The time is measured by a [`StageMeter`] of the thread, if the
-//! caller of the work has one; a worker has no clock. The meter is a thread-local value: otherwise each function that
-//! reads or sums would need it as an argument.
+//! A worker names the stage of each part of its work. A [`StageMeter`] of the thread measures the time, if the caller
+//! provides a meter; a worker has no clock. The meter is thread-local: otherwise each function that reads or sums would
+//! need an argument for the meter.
 
 use std::cell::RefCell;
 
@@ -30,7 +30,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// All kinds of work, in the order of tables.
+    /// Every stage, in the order of tables.
     pub const ALL: [Self; 9] = [
         Self::Read,
         Self::Scan,
@@ -60,19 +60,19 @@ impl Stage {
     }
 }
 
-/// Measures the time of a thread's work, for one piece of work. The time after the last change belongs to the last
-/// stage; the meter is dropped when the piece is done.
+/// Measures the time of one piece of work on a thread. The time after the last change belongs to the last stage; the
+/// meter is dropped when the piece is done.
 pub trait StageMeter {
-    /// Charges the time since the last change to the present stage, and changes the stage. Returns the stage before.
+    /// Charges the time since the last change to the present stage, then changes the stage. Returns the former stage.
     fn change(&mut self, stage: Stage) -> Stage;
 }
 
 thread_local! {
-    /// The meter of this thread's present work, if time is measured.
+    /// The meter of the present work of this thread, if time is measured.
     static METER: RefCell<Option<Box<dyn StageMeter>>> = const { RefCell::new(None) };
 }
 
-/// Does `work` on this thread, and measures its time with `meter`.
+/// Does `work` on this thread, and measures the time of `work` with `meter`.
 pub fn metered<T>(meter: Box<dyn StageMeter>, work: impl FnOnce() -> T) -> T {
     let before = METER.replace(Some(meter));
     let done = work();
@@ -80,7 +80,7 @@ pub fn metered<T>(meter: Box<dyn StageMeter>, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Does `part` of the present work, and charges its time to another stage.
+/// Does `part` of the present work, and charges the time of `part` to `stage`.
 pub fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
     let change = |stage| METER.with_borrow_mut(|meter| Some(meter.as_mut()?.change(stage)));
     let Some(before) = change(stage) else { return part() };

@@ -1,4 +1,4 @@
-//! Runs the engine's computations on blocking reads.
+//! Runs the engine's computations with blocking reads.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ pub(super) fn cut_segment(
     }
 }
 
-/// Returns the stored sums of a portion, if the strategy uses stored sums and asking the store pays.
+/// Returns the stored sums of a portion, if the strategy uses stored sums and asking the store is faster than reading.
 pub(super) fn stored_sums(
     strategy: &Strategy,
     snapshot: &impl Snapshot,
@@ -75,8 +75,8 @@ pub(super) fn stored_sums(
     }
 }
 
-/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums and asking the
-/// store pays.
+/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums, and asking the store
+/// is faster than reading.
 pub(super) fn searched_sums(
     blocks: &SharedBlocks,
     snapshot: &impl Snapshot,
@@ -88,8 +88,8 @@ pub(super) fn searched_sums(
     }
 }
 
-/// Returns the kind of stored sums of a file, for the other end, after a look at the file's beginning. Returns `None`
-/// if the strategy or the `terms` do not use stored sums, or if asking the store does not pay.
+/// Returns the kind of stored sums of a file, for the other end, after asking for sums at the start of the file.
+/// Returns `None` if the strategy or the `terms` do not use stored sums, or asking is not faster than reading.
 pub(super) fn keeps(
     strategy: &Strategy,
     terms: Terms,
@@ -103,8 +103,8 @@ pub(super) fn keeps(
     sums?.spec()
 }
 
-/// True if asking the store for sums of this file pays. Reading and summing a shorter file is faster if it is cached,
-/// and takes as long if it is not (docs/decisions/0038).
+/// True if asking the store for sums of this file is faster than reading and summing. Shorter files are read faster if
+/// cached, and as fast if not (docs/decisions/0038).
 pub(super) fn asking_pays(snapshot: &impl Snapshot) -> bool {
     snapshot.meta().len >= 64 << 10
 }

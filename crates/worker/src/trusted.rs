@@ -1,8 +1,8 @@
-//! Names of contents, made of the sums that stores keep of blocks, for users who trust both stores
+//! Names of contents, for users who trust both stores: made of the sums that stores keep of blocks
 //! (docs/decisions/0044).
 //!
-//! The name of a content is made of its length and the sum of each block, or is the digest of fs-verity. Sums that
-//! the store keeps are used. Blocks without a stored sum are read and summed, so both ends compute the same name.
+//! A name is made of the length of the content and the sum of each block, or is the digest of fs-verity. Sums that the
+//! store keeps are used. Blocks without a stored sum are read and summed, so both ends compute the same name.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::Buffers;
 use super::steps::asking_pays;
 
-/// Returns the name of a content, made of the sums of its blocks.
+/// Returns the name of a file's content, made of the sums of its blocks.
 ///
 /// # Errors
 /// Errors of the store, if the file changed or a block cannot be read.
@@ -38,7 +38,7 @@ pub(super) fn name_of(
     }
 }
 
-/// Returns the fs-verity digest of a file: stored, or else computed from its bytes.
+/// Returns the fs-verity digest of a file: the stored digest, or a digest computed from the bytes.
 fn verity_of(file: &impl Snapshot, buffers: &Buffers) -> Result<[u8; 32], StoreError> {
     if let Some(kept) = file.verity() {
         return Ok(kept);
@@ -155,7 +155,7 @@ mod tests {
     struct Bytes {
         bytes: Vec<u8>,
         meta: Meta,
-        /// True for blocks with a stored sum, or known to be zeros.
+        /// True if the block has a stored sum, or is known to be zeros.
         keeps: fn(u64) -> bool,
         read: AtomicU64,
     }
@@ -219,7 +219,7 @@ mod tests {
             "cbab3a7f23db3471fddc55ba0f60c8ab9cd7ff948df4243d17dcd44173c9edc6",
             "de745732e3226d47ed8a18481874a7aaec3d4718208dbcdd1679bee987ab37e8",
             "edc2cb344dc400cfc2c6588d4abe931d10c62a453ac5224c6fc3e1cc527b759d",
-            // The result of `fsverity digest`; the others were computed by other programs' sums.
+            // The output of `fsverity digest`. The other names are made of sums that other programs computed.
             "c1dde5c750f3074fd7310c81333d758819e805e91e70bc72fb213bfa6cbc8299",
         ];
         assert_eq!(all, expected);

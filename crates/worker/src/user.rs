@@ -1,4 +1,4 @@
-//! The user of a session, to ask.
+//! The user of a session, to answer questions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use deltic_protocol::report::Question;
 
 type Ask = dyn Fn(&Question) -> bool + Send + Sync;
 
-/// The user to ask before many names are removed. By default there is no user, and the answer is no.
+/// The user to ask before many names are removed. Without a user, which is the default, the answer is no.
 #[derive(Clone, Default)]
 pub struct User(Option<Arc<Ask>>);
 
 impl User {
-    /// Returns a user that is asked by calling `ask`. The call happens on its own thread and may take any time. It
-    /// need not return if the run ends meanwhile.
+    /// Returns a user that answers by `ask`. `ask` is called on its own thread and may take any time. If the run ends
+    /// meanwhile, `ask` need not return.
     pub fn new(ask: impl Fn(&Question) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(ask)))
     }

@@ -1,4 +1,4 @@
-//! Counts the bytes that a piece of work handles, for budgets and turns.
+//! Counts the bytes that a piece of work handles, for budgets and fair turns.
 
 use deltic_core::Span;
 use deltic_protocol::limits::SEGMENT_BYTES;
@@ -7,18 +7,18 @@ use deltic_protocol::{receiver, sender};
 
 /// Bytes counted for work without content: paths, metadata, answers.
 const LITTLE: usize = 4 << 10;
-/// Bytes counted for work of a size that only reading will show.
+/// Bytes counted for work of unknown size, which only reading will show.
 const PORTION: usize = SEGMENT_BYTES as usize;
-/// Bytes counted for opening a file that is sent whole and may be short.
+/// Bytes counted for opening a file that is sent whole, since a short file is read at the open.
 const SHORT_FILE: usize = 64 << 10;
-/// Most bytes counted for copies, which use one buffer.
+/// Most bytes counted for copies, which share one buffer.
 const COPY_BUFFER: usize = 1 << 20;
 
 fn total<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
     spans.into_iter().map(|span| span.len as usize).sum()
 }
 
-/// Returns the bytes that a piece of the sender's work handles.
+/// Returns the number of bytes that a piece of the sender's work handles.
 pub(super) fn of_source(work: &sender::SenderWork) -> usize {
     use sender::SenderWork;
     let content = match work {
@@ -47,7 +47,7 @@ fn of_file(work: &sender::FileWork) -> usize {
     }
 }
 
-/// Returns the bytes that a piece of the receiver's work handles.
+/// Returns the number of bytes that a piece of the receiver's work handles.
 pub(super) fn of_destination(work: &receiver::ReceiverWork) -> usize {
     use receiver::{EntryWork, LookupWork, ReceiverWork, SettleWork};
     let content = match work {

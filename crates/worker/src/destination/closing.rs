@@ -27,7 +27,7 @@ use crate::work_error;
 /// Least length in bytes of an old version that takes the kernel noticeable time to free.
 const LARGE_BYTES: u64 = 16 << 20;
 
-/// Longest file in bytes that is read again for its digest. Reading this much costs next to nothing beside a commit
+/// Longest file in bytes that is read again to compute its digest. Reading so few bytes costs little beside a commit
 /// (docs/decisions/0023).
 const CHEAP_BYTES: u64 = 32 << 10;
 
@@ -87,15 +87,15 @@ impl<S: Store> DestinationWorker<S> {
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
         }
-        // An old version may have lost its last link, and takes time to free. The proof is dropped with the slot.
+        // An old version may have lost its last link, and then takes long to free. The proof is dropped with the slot.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
             self.drops.let_go(Box::new((slot, proof)));
         }
         committed.map(drop)
     }
 
-    /// Returns the digest of the written bytes, if digests are kept: the digest in the proof, or the digest computed
-    /// during writing, or a digest computed now.
+    /// Returns the digest of the written bytes, if digests are kept. The digest is in the proof, or was computed during
+    /// writing, or is computed now.
     fn digest_of_written(
         &self,
         meta: &Meta,
@@ -115,8 +115,8 @@ impl<S: Store> DestinationWorker<S> {
         taken.map(Some).map_err(|error| work_error(&error))
     }
 
-    /// Returns the staged file of an attempt and its description. If nothing was written, creates an empty staged
-    /// file.
+    /// Returns the staged file of an attempt, and its description if bytes were written. Creates an empty staged file
+    /// if there is none.
     fn staged(
         &self,
         path: &RelPath,
@@ -133,20 +133,20 @@ impl<S: Store> DestinationWorker<S> {
         Ok((rebuild, Some(new)))
     }
 
-    /// True if digests of committed versions are kept, for the next run that compares contents. A commit that is not
-    /// flushed may be lost while its digest survives. Files that get the present time, or wait for their name, are
-    /// not noted.
+    /// True if digests of committed versions are kept, for the next run that compares contents. False without flushes,
+    /// since a power cut may undo the commit and keep the digest. False for files that get the present time, or wait
+    /// for their name.
     fn keeps_digests(&self) -> bool {
         let Options { durable, times, writing, .. } = &self.options;
         *durable && *times && !writing.delay && self.kept.digests.are_kept()
     }
 
-    /// True if bytes are hashed during writing, because no proof needs a digest of the bytes.
+    /// True if bytes are hashed during writing, because no proof will supply their digest.
     pub(super) fn hashes_written(&self) -> bool {
         self.keeps_notes() && self.keeps_digests()
     }
 
-    /// Commits whole small files at once. A file is staged only after all of its bytes are proven.
+    /// Commits many small files together. A file is staged only after all of its bytes match the announced digest.
     pub(super) fn replace_all(&self, small: &[SmallFile]) -> Vec<Result<(), WorkError>> {
         let proven: Vec<_> = small.iter().map(|small| self.proven(small)).collect();
         let files: Vec<_> = (small.iter().zip(&proven))
@@ -195,7 +195,7 @@ impl<S: Store> DestinationWorker<S> {
         self.keeps_notes() && *durable && !writing.inplace && self.agreed.terms.bases
     }
 
-    /// Sets the metadata of an entry. A file that was just confirmed as a base stays noted as that base.
+    /// Sets the metadata of an entry. A file that was just found equal to a base stays noted as that base.
     pub(super) fn set_meta(&self, path: &RelPath, meta: &Meta) -> Result<(), StoreError> {
         let identity = || self.store.open(path).ok()?.identity();
         let confirmed = self.kept.bases.take_confirmed(path);
@@ -228,7 +228,7 @@ impl<S: Store> DestinationWorker<S> {
         if !holds {
             return Err(unproven(&RelPath::root()));
         }
-        // The time since when this version has its content is unknown: the version was read and not written.
+        // A version that was read, and not written, changed at an unknown time.
         if let (Some(old), true) = (old, self.holds_bases() && proof.is_of_base()) {
             self.kept.bases.confirm(path, old, proof.digest());
         }

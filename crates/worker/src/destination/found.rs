@@ -1,4 +1,4 @@
-//! Entries that a comparison of directories found. These entries are not looked at again.
+//! Entries that a comparison of directories has listed, so that the receiver need not look at these entries again.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,8 +8,8 @@ use deltic_tree::{Entry, RelPath};
 
 use crate::lock::lock;
 
-/// Entries of directories that differ from the source, kept until the directories are listed. Later changes to an
-/// entry are detected as usual when the entry is replaced.
+/// Entries of directories that differ from the source, kept until the receiver asks for the entries. A later change of
+/// an entry is detected when the entry is replaced.
 #[derive(Default)]
 pub(super) struct Found(Mutex<FoundDirs>);
 
@@ -20,8 +20,8 @@ struct FoundDirs {
 }
 
 impl Found {
-    /// Keeps the entries of `dir`, in order, unless too many are kept already: the sender chooses the compared
-    /// directories.
+    /// Keeps the entries of `dir`, in order, unless too many are kept already. The sender chooses the compared
+    /// directories, so memory must be bounded.
     pub(super) fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
         let mut found = lock(&self.0);
         if found.entries + entries.len() <= MAX_FOUND {
@@ -39,7 +39,7 @@ impl Found {
     }
 }
 
-/// Most entries that are kept, of all directories together.
+/// Most entries that are kept, over all directories.
 const MAX_FOUND: usize = ENTRY_WINDOW as usize;
 
 #[cfg(test)]

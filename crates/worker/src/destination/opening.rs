@@ -54,13 +54,13 @@ impl<S: Store> DestinationWorker<S> {
         Ok(UnlistedNames { extras, rest: listing.rest, warnings })
     }
 
-    /// Counts the names that would be removed with `path`, or 1 if the store cannot count them.
+    /// Returns the number of names that would be removed with `path`, or 1 if the store cannot count.
     pub(super) fn count(&self, path: &RelPath, gives_way: bool) -> u64 {
         self.store.would_remove(path, gives_way).unwrap_or(1)
     }
 
-    /// Counts the files at `paths`, and below, that match one of the `new` files. A file that cannot be looked at
-    /// matches none.
+    /// Counts the files at and below `paths` that match one of the `new` files. A file that cannot be examined does not
+    /// match.
     pub(super) fn count_moved(&self, paths: Vec<RelPath>, new: &mut NewFiles) -> u64 {
         let found = self.store.look_all(&paths).into_iter().zip(paths);
         let mut dirs = Vec::new();
@@ -99,7 +99,7 @@ impl<S: Store> DestinationWorker<S> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
             Err(StoreError::NotFound { .. } | StoreError::NotAFile { .. }) => None,
-            // The old version cannot be read, but can be replaced.
+            // The old version is unreadable, but can be replaced.
             Err(StoreError::Denied { .. } | StoreError::OutsideRoot { .. }) => None,
             Err(error) => return Err(error),
         };
@@ -155,7 +155,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(lens)
     }
 
-    /// Opens a file that arrived in this run as another old version. Returns its length in bytes.
+    /// Opens `other`, a file that arrived in this run, as a further old version. Returns its length in bytes.
     pub(super) fn open_more(&self, handle: Handle, other: &RelPath) -> Option<u64> {
         let snapshot = self.store.open(other).ok()?;
         let len = snapshot.meta().len;
@@ -164,12 +164,12 @@ impl<S: Store> DestinationWorker<S> {
         room.set(snapshot).ok().map(|()| len)
     }
 
-    /// True if the old version has large holes, and the sender may send the holes of the new version.
+    /// True if the old version has large holes, and the sender may leave out the holes of the new version.
     fn has_large_holes(&self, old: &S::Snapshot) -> bool {
         self.agreed.terms.holes(&self.options) && data_map(old).is_ok_and(|map| map.is_some())
     }
 
-    /// Opens old versions outside of `path`: the alternate's version, and a similar file under another name.
+    /// Opens old versions that are not at `path`: the version in an alternate, and a similar file under another name.
     fn elsewhere(&self, path: &RelPath, elsewhere: &OtherPaths) -> (Option<S::Snapshot>, Other<S>) {
         let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
         if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
@@ -177,7 +177,7 @@ impl<S: Store> DestinationWorker<S> {
             return (None, Some((SimilarFile { path, len, relation }, snapshot)));
         }
         let (beside, similar) = self.alternates.open(&self.store, path, elsewhere);
-        // With a similar file at hand, only a twin is better.
+        // A similar file is at hand, so only a file of equal length and time is better.
         let most =
             elsewhere.moved.map(|most| similar.as_ref().map_or(most, |_| FileRelation::Twin));
         let find = |most| self.moves.find(&self.store, path, elsewhere.new, most);
@@ -199,7 +199,7 @@ impl<S: Store> DestinationWorker<S> {
         if !journal::is_kept(meta.len) {
             return None;
         }
-        // Any error means that the transfer starts anew, as if nothing had been noted.
+        // After any error the transfer starts anew, as if there were no notes.
         let Resumed { rebuild, notes } = self.store.resume(path, meta.len).ok()??;
         let (kept, noted) = journal::read(notes, meta, self.agreed.terms)?;
         let (map, spec) = (kept.map.clone(), kept.spec);
@@ -209,7 +209,7 @@ impl<S: Store> DestinationWorker<S> {
         Some((growing, kept, noted))
     }
 
-    /// Returns the key and the names of chunks that another session used.
+    /// Returns the key of another session, and the fingerprints of chunks under that key.
     fn named(&self, kept: &KnownChunks) -> (Key, Fingerprinter) {
         (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }

@@ -1,4 +1,4 @@
-//! Files that the receiver's worker keeps open for an attempt.
+//! Files that the receiver's worker keeps open while a file is transferred.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -15,20 +15,22 @@ use crate::lock::lock;
 use crate::sparse::{facing, read_places};
 use crate::stage::{Stage, within};
 
-/// The files of an attempt.
+/// Open files of one attempt to transfer a file.
 pub(super) struct Slot<S: Store> {
     pub(super) old: Vec<S::Snapshot>,
-    /// Files of this run, once opened. They follow the files in `old`.
+    /// Files that arrived in this run and serve as old versions, once opened. Their indices follow the indices of
+    /// `old`.
     pub(super) more: [OnceLock<S::Snapshot>; MAX_BORROWED],
     pub(super) in_place: bool,
-    /// The key and the names of chunks from another session.
+    /// Key and fingerprints of another session whose transfer is resumed.
     pub(super) named: Option<(Key, Fingerprinter)>,
     /// Ranges that the journal of an interrupted transfer lists as written.
     pub(super) kept: Vec<Range<u64>>,
-    /// True if written chunks are noted in the journal, so that another session may resume the transfer.
+    /// True if written chunks are noted in a journal, so that another session may resume the transfer.
     pub(super) noted: AtomicBool,
     pub(super) growing: Mutex<Option<Arc<Growing<S>>>>,
-    /// Packed runs of the old versions in the order of the new data, once the data map of the new version is known.
+    /// Data of the old versions, packed in the order of the new data. Set once the data map of the new version is
+    /// known.
     pub(super) view: OnceLock<Vec<PackedRuns>>,
 }
 
@@ -36,22 +38,23 @@ pub(super) struct Slot<S: Store> {
 pub(super) struct Growing<S: Store> {
     pub(super) rebuild: S::Rebuild,
     pub(super) new: NewVersion,
-    /// `None` if the file resumes another session, or appends to an old version, since not all blocks will be
-    /// complete then.
+    /// Gathers literals into whole blocks. `None` if some blocks will never be complete: the file resumes another
+    /// session, or appends to an old version.
     pub(super) buffer: Option<Mutex<WriteBuffer>>,
     /// The digest of the written bytes, if computed during writing.
     pub(super) digest: Option<Mutex<DigestInOrder>>,
 }
 
 impl<S: Store> Growing<S> {
-    /// Returns the places in the file for a range of the transferred content.
+    /// Returns the ranges of the file that hold a range of the transferred content.
     fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let plain = self.new.map.is_none().then(|| range.clone());
         let map = self.new.map.as_deref();
         plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
     }
 
-    /// Splits `old`, to be written from `start` on, into parts, each with its place in the file.
+    /// Splits `old`, which will be written from `start` on, at the holes of the new version. Returns each part with its
+    /// place in the file.
     pub(super) fn parts(
         &self,
         old: Range<u64>,
@@ -65,7 +68,8 @@ impl<S: Store> Growing<S> {
         })
     }
 
-    /// Calls `write` with each part of `bytes` and the part's place in the file; `bytes` go to `start`.
+    /// Calls `write` with each part of `bytes` and the offset of the part in the file. `start` is the offset of `bytes`
+    /// in the transferred content.
     pub(super) fn write_parts(
         &self,
         start: u64,
@@ -78,7 +82,7 @@ impl<S: Store> Growing<S> {
         })
     }
 
-    /// Resumes an interrupted transfer: marks these ranges, and the holes, as staged.
+    /// Marks these ranges, and the holes, as staged in a resumed transfer.
     pub(super) fn resume_with(&self, staged: &[Range<u64>]) -> Result<(), StoreError> {
         let places = staged.iter().flat_map(|range| self.places(range.clone()));
         places.for_each(|place| self.rebuild.resume_with(place));
@@ -86,7 +90,7 @@ impl<S: Store> Growing<S> {
         holes.try_for_each(|hole| self.rebuild.clear(hole))
     }
 
-    /// Reads back written bytes; reads fewer bytes at the end.
+    /// Reads written bytes back. Returns fewer bytes only at the end.
     pub(super) fn read_at(&self, start: u64, into: &mut [u8]) -> Result<usize, StoreError> {
         let mut done = 0;
         for (of, place) in self.parts(0..into.len() as u64, start) {
@@ -105,8 +109,8 @@ impl<S: Store> Growing<S> {
         self.places(range).all(|place| self.rebuild.has_staged(&place))
     }
 
-    /// Lets `write` write `bytes`, and hashes the bytes while these are in the cache. Bytes that are next in order are
-    /// hashed before they are written. So writing threads do not wait for each other, and few overtake another.
+    /// Calls `write` to write `bytes`, and hashes the bytes while they are in the cache. Bytes that are next in order
+    /// are hashed before they are written. So writing threads do not wait for each other, and few overtake another.
     pub(super) fn write_hashed(
         &self,
         start: u64,
@@ -127,7 +131,7 @@ impl<S: Store> Growing<S> {
         hash(lock(digest))
     }
 
-    /// Stops computing the digest, because some bytes are copied and not written here.
+    /// Stops computing the digest, because some bytes are copied inside the store and never read here.
     pub(super) fn hash_no_more(&self) {
         self.digest.iter().for_each(|digest| lock(digest).give_up());
     }
@@ -143,13 +147,13 @@ pub(super) struct Sought<'a> {
     pub(super) path: &'a RelPath,
     /// Other places to search if no old version is at `path`.
     pub(super) elsewhere: OtherPaths,
-    /// Longest leftover in bytes.
+    /// Most bytes of a leftover that is opened.
     pub(super) most: u64,
-    /// The version of an interrupted transfer that may be resumed.
+    /// Metadata of the new version, if an interrupted transfer of this version may be resumed.
     pub(super) goes_on: Option<Meta>,
-    /// The chunker of a recipe that would be usable.
+    /// Chunker that a usable recipe of the old version was cut with; `None` if no recipe is wanted.
     pub(super) recipe: Option<ChunkerSpec>,
-    /// True if the base of the old version in place is of use.
+    /// True if the base of the old version is wanted.
     pub(super) base: bool,
 }
 
@@ -180,7 +184,7 @@ impl<S: Store> Slot<S> {
     }
 
     /// Returns the old versions that hold `old`, and the range in each. Offsets in `old` count through all old
-    /// versions as if they were one file.
+    /// versions, as if the versions were one file.
     pub(super) fn parts(&self, old: Span) -> impl Iterator<Item = (&S::Snapshot, Range<u64>)> {
         let mut base = 0;
         self.versions().enumerate().flat_map(move |(no, snapshot)| {
@@ -227,15 +231,15 @@ impl<S: Store> Slot<S> {
         }
     }
 
-    /// Reads the old versions in the order of data in `map` from now on. Returns the lengths of the packed old
-    /// versions in bytes.
+    /// From now on, reads the old versions in the order of the data in `map`. Returns the packed length of each old
+    /// version in bytes.
     pub(super) fn view_as(&self, map: &DataMap) -> Result<Vec<u64>, StoreError> {
         let view = self.versions().map(|old| facing(old, map)).collect::<Result<Vec<_>, _>>()?;
         let view = self.view.get_or_init(|| view);
         Ok(view.iter().map(PackedRuns::len).collect())
     }
 
-    /// Reads spans of the old versions, one after the other. Returns fewer bytes if a version became shorter.
+    /// Reads spans of the old versions one after the other. Returns fewer bytes if a version became shorter.
     pub(super) fn read<'a>(
         &self,
         spans: &[Span],

@@ -13,8 +13,8 @@ use super::DestinationWorker;
 use crate::failed;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Lists the entries of `dir` that are not `listed`. If a listed name finds an entry under another spelling, the
-    /// entry is renamed to the listed spelling first and counts as listed.
+    /// Lists the entries of `dir` that are not `listed`. An entry that a listed name finds under another spelling is
+    /// first renamed to the listed spelling, and counts as listed.
     pub(super) fn list_unlisted(
         &self,
         dir: &RelPath,
@@ -43,7 +43,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Refuses each path if the file system takes its name for an earlier name: replaces the answer by a trouble.
+    /// Replaces the answer for a path by an error, if the file system treats the name and an earlier name as one name.
     pub(super) fn refuse_alike(
         &self,
         paths: &[RelPath],
@@ -62,7 +62,8 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Answers as if nothing existed at each path of `paths` that the file system takes for a listed path.
+    /// Replaces the answer for the path of a missing source by "no entry", if the file system treats that path and a
+    /// listed path as one path.
     pub(super) fn spare_listed(
         &self,
         paths: &[RelPath],
@@ -87,7 +88,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// True if the file system may take both paths for the same path.
+    /// True if the file system may treat both paths as one path.
     fn is_one_path(&self, AlikePaths { missing, listed }: &AlikePaths) -> Result<bool, StoreError> {
         let names = |path: &RelPath| {
             let names = path.components().filter_map(|name| Name::new(name).ok());
@@ -105,7 +106,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(true)
     }
 
-    /// Returns the path of the later name, and the reason why both names cannot exist.
+    /// Returns the path of the later name, and the reason why it cannot exist beside the earlier name.
     fn refusal(
         &self,
         AlikeNames { dir, name, earlier }: &AlikeNames,

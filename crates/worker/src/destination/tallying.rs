@@ -9,8 +9,8 @@ use super::DestinationWorker;
 use crate::digests::list;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Counts the entries of `dir`, if the digest of `dir` equals the sender's. Returns `None` for a directory that
-    /// cannot be listed; listing its names later reports the reason.
+    /// Returns the number of entries in `dir`, if `dir` has the sender's digest. Returns `None` for a directory that
+    /// cannot be listed; a later listing reports the reason.
     pub(super) fn compare(
         &self,
         dir: &RelPath,
@@ -101,7 +101,7 @@ fn found_of(
     (found, entries.collect())
 }
 
-/// The last local number that was asked for, with its answer. Most entries have the same owner.
+/// Last local number that was asked for, with its answer: mostly all entries have the same owner.
 #[derive(Default)]
 struct Number(Option<(u32, u32)>);
 

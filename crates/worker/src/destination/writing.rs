@@ -1,4 +1,4 @@
-//! Fills a new version with copies, literals and mended gaps.
+//! Fills a new version with copies, literals and the bytes of gaps.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -42,8 +42,7 @@ impl<S: Store> DestinationWorker<S> {
             return Ok(Arc::clone(growing));
         }
         let rebuild = self.created(path, new.len, new.map.as_deref())?;
-        // Another session cannot tell if the bytes before a tail are the same. Changed blocks are few, and are sent
-        // again.
+        // Another session cannot check the bytes before a tail. Changed blocks are few, and are sent again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
         if self.keeps_notes() && is_told && journal::is_kept(new.len) {
             let version = journal::version(&new, &self.key_of(&slot), self.agreed.terms);
@@ -325,7 +324,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         chunks.retain(|kept| growing.has_staged(kept.start..kept.end()));
         if !chunks.is_empty() {
-            // Chunks that cannot be noted are sent again after a kill.
+            // Chunks without a note are sent again after a kill.
             let _ = growing.rebuild.note(&journal::chunks(chunks, self.agreed.terms));
         }
     }
@@ -339,7 +338,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 }
 
-/// If the new version cannot be read back, the attempt is repeated without copies within the new version.
+/// Returns the error of reading the new version back. A store that cannot read back gets another attempt without copies
+/// within the new version.
 fn may_come_whole(error: &StoreError) -> WorkError {
     match error {
         StoreError::Unsupported { .. } => {
@@ -356,7 +356,7 @@ fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(),
     if read < len { Err(shrunk()) } else { Ok(()) }
 }
 
-/// Notes in the journal that journaled ranges in `spans` are about to be overwritten.
+/// Notes in the journal that the journaled ranges in `spans` are about to be overwritten.
 fn write_over<R: Rebuild>(
     rebuild: &R,
     kept: &[Range<u64>],

@@ -1,4 +1,4 @@
-//! Searches a new version for blocks of the old version that the receiver announced.
+//! Searches a new version for the blocks of the old version that the receiver sent sums of.
 
 use std::ops::Range;
 

@@ -17,7 +17,7 @@ use crate::steps::{perform, read_one, stored_sums, sum_portion};
 use crate::trouble;
 
 impl<T: Tree> SourceWorker<T> {
-    /// Sums a portion of the new version, and adds its bytes to `digest` if given.
+    /// Computes sums of a portion of the new version. Also adds the portion's bytes to `digest`, if given.
     pub(super) fn sum(
         &self,
         handle: Handle,
@@ -50,7 +50,7 @@ impl<T: Tree> SourceWorker<T> {
         sums.map_err(|error| trouble(&error))?.map_err(|FileShrank| shrunk(&**snapshot))
     }
 
-    /// Returns deltas that fill `gaps` from the old version.
+    /// Returns deltas that make `gaps` from bytes of the old version.
     pub(super) fn mend(
         &self,
         handle: Handle,
