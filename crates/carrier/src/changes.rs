@@ -22,9 +22,9 @@ pub struct PathChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeKind {
-    /// The path has a new version of a file, or another entry.
+    /// A file at the path has a new version, or a new entry is at the path.
     Put,
-    /// The path has no entry.
+    /// No entry is at the path.
     Gone,
 }
 
@@ -41,7 +41,7 @@ impl PathChange {
     }
 }
 
-/// Writer of the messages of a watch. Numbers the messages.
+/// Writes and numbers the messages of a watch.
 #[derive(Debug)]
 pub struct WatchTeller {
     channel: u32,
@@ -55,12 +55,12 @@ impl WatchTeller {
         Self { channel, seq: 0 }
     }
 
-    /// Returns the first message: changes are reported from now on.
+    /// Returns the first message, which says that changes are reported from now on.
     pub fn begins(&mut self) -> FromServer {
         self.next(Some(Vec::new()))
     }
 
-    /// Returns the fewest messages that hold these changes, in order. Empty without changes.
+    /// Packs `changes`, in order, into as few messages as possible. Without changes there is no message.
     pub fn tell(&mut self, changes: impl IntoIterator<Item = PathChange>) -> Vec<FromServer> {
         let (mut messages, mut paths, mut bytes) = (Vec::new(), Vec::new(), ENVELOPE_BYTES);
         for change in changes {
@@ -78,7 +78,7 @@ impl WatchTeller {
         messages
     }
 
-    /// Returns the message for lost changes: the client must list the directory again.
+    /// Returns the message that says that changes were lost, so the client must list the directory again.
     pub fn missed(&mut self) -> FromServer {
         self.next(None)
     }

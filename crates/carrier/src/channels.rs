@@ -43,7 +43,7 @@ pub enum Event<S, W> {
     },
     /// The other end ended the stream of this reader. The channel is closed.
     End(S),
-    /// A gathered stream, or the start of a stream that exceeds its limit. The channel is closed.
+    /// The bytes of a gathered stream, or the start of a stream that exceeds its limit. The channel is closed.
     Whole(W, Vec<u8>),
 }
 
@@ -64,18 +64,18 @@ enum Incoming<S, W> {
     Whole(Gathered<W>),
 }
 
-/// A stream that is gathered until its end.
+/// A stream whose bytes are gathered until its end.
 struct Gathered<W> {
     bytes: Vec<u8>,
-    /// Most bytes that are gathered.
+    /// Most bytes to gather.
     most: usize,
-    /// Time from the start of the connection to the opening of the channel.
+    /// Time at which the channel was opened, since the start of the connection.
     opened: Duration,
     taker: W,
 }
 
 impl<S: Clone, W> Channels<S, W> {
-    /// Opens channel `number`, with a stream that goes to `reader` on arrival. `None` if the channel is open already.
+    /// Opens channel `number` and gives its stream to `reader` as bytes arrive. `None` if the channel is open already.
     #[must_use]
     pub fn open(&mut self, number: u32, reader: S) -> Option<()> {
         self.add(number, Incoming::Stream(reader))
@@ -97,8 +97,8 @@ impl<S: Clone, W> Channels<S, W> {
         Some(())
     }
 
-    /// Receives a message of the other end. `None` if the message causes no event: a gathered stream continues, or
-    /// the channel is not open. Bytes for a closed channel were sent before the other end learned of the close.
+    /// Receives a message of the other end. `None` if the message causes no event: a gathered stream continues, or the
+    /// channel is not open. Bytes for a closed channel were sent before the other end learned of the close.
     ///
     /// # Errors
     /// [`BadMessage`] if the message does not start with a channel number.
@@ -132,7 +132,7 @@ impl<S: Clone, W> Channels<S, W> {
         if self.pings > MAX_PINGS + now.as_secs() { Err(TooManyPings) } else { Ok(()) }
     }
 
-    /// Closes channel `number`. Returns its reader, if the channel has one.
+    /// Closes channel `number`. Returns the reader of its stream, if there is one.
     pub fn close(&mut self, number: u32) -> Option<S> {
         match self.open.remove(&number)? {
             Incoming::Stream(reader) => Some(reader),
@@ -140,7 +140,7 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes channel `number` if its stream is still being gathered. Returns the taker.
+    /// Closes channel `number` if its stream is being gathered. Returns the taker of the stream.
     pub fn give_up(&mut self, number: u32) -> Option<W> {
         if matches!(self.open.get(&number)?, Incoming::Stream(_)) {
             return None;
@@ -184,7 +184,7 @@ impl<S: Clone, W> Channels<S, W> {
 }
 
 impl<W> Gathered<W> {
-    /// Adds bytes; empty bytes end the stream. Returns true if no more bytes are needed.
+    /// Adds bytes; empty bytes end the stream. Returns true if the stream is complete or too long.
     fn take(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
         bytes.is_empty() || self.bytes.len() > self.most

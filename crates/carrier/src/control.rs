@@ -33,8 +33,8 @@ pub enum FromClient {
         /// The volume of the session.
         volume: String,
     },
-    /// Opens a channel for one [update](crate::update). The update follows at once and ends the client's direction;
-    /// the answer ends the server's direction.
+    /// Opens a channel for one [update](crate::update). The update follows at once and ends the client's stream; the
+    /// answer ends the server's stream.
     Update {
         /// A channel number that is not in use, 1 or greater.
         channel: u32,
@@ -51,8 +51,8 @@ pub enum FromClient {
     /// Requests a token that lasts longer, with the same rights. The answer is [`FromServer::Renewed`], or
     /// [`FromServer::Refused`] for channel 0. Needs [`Capabilities::renew`] of the server.
     Renew,
-    /// Requests reports of changes below a directory. A watch has a channel number, so [`Close`](Self::Close) ends
-    /// the watch and [`FromServer::Refused`] gives the reason for a failure. No stream uses the number meanwhile.
+    /// Requests reports of changes below a directory. A watch has a channel number and no stream.
+    /// [`Close`](Self::Close) of that number ends the watch; [`FromServer::Refused`] gives the reason for a failure.
     /// Needs [`Capabilities::watch`] of the server.
     Watch {
         /// A channel number that is not in use, 1 or greater.
@@ -80,7 +80,7 @@ pub enum FromServer {
         #[serde(default, skip_serializing_if = "Capabilities::is_empty")]
         can: Capabilities,
     },
-    /// Refuses a session, an update or a watch, or ends it early. Channel 0 stands for a renewal.
+    /// Refuses a session, an update or a watch, or ends it early. With channel 0, refuses a renewal.
     Refused {
         /// Channel of the session, update or watch.
         channel: u32,
@@ -89,7 +89,7 @@ pub enum FromServer {
         /// Seconds after which another attempt may succeed.
         retry_secs: Option<u32>,
     },
-    /// Announces the end of the server. New sessions are refused; running sessions get some time to end.
+    /// Announces that the server will end. New sessions are refused; running sessions get some time to end.
     GoAway,
     /// Answer to [`FromClient::Renew`]. The old token stays valid until its own end.
     Renewed {
@@ -98,8 +98,8 @@ pub enum FromServer {
         /// End of the new token, in seconds since 1970. `None` if the token never expires.
         expires: Option<u64>,
     },
-    /// Reports changes below a watched directory. The first message of a watch has number 0 and no paths, and means
-    /// that changes are reported from now on.
+    /// Reports changes below a watched directory. The first message of a watch has number 0 and no paths: changes are
+    /// reported from now on.
     Changed {
         /// The channel of the watch.
         channel: u32,
@@ -117,7 +117,7 @@ pub enum FromServer {
     },
 }
 
-/// Optional messages that an end supports, as a list of words. Unknown words are ignored.
+/// Optional messages that an end supports, sent as a list of words. Unknown words are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Capabilities {

@@ -1,9 +1,9 @@
-//! The two ends of channel 0. Each end remembers the capabilities of the other end, so an older program never
+//! State of the two ends of channel 0. Each end remembers the capabilities of the other end, so an older program never
 //! gets an unknown message.
 
 use crate::control::{BadControl, Capabilities, FromClient, FromServer};
 
-/// The client's end: channel numbers, and the capabilities of the server.
+/// State of the client's end: the last channel number, and the capabilities of the server.
 #[derive(Clone, Debug, Default)]
 pub struct ClientEnd {
     /// Number of the last channel that was opened.
@@ -11,7 +11,7 @@ pub struct ClientEnd {
     server: Capabilities,
 }
 
-/// The server's end: the capabilities of the client.
+/// State of the server's end: the capabilities of the client.
 #[derive(Clone, Debug, Default)]
 pub struct ServerEnd {
     client: Capabilities,
@@ -41,13 +41,13 @@ impl ClientEnd {
     }
 
     /// Returns the message that names the capabilities `can` of this client. `None` if `can` is empty, or the server
-    /// does not know this message.
+    /// has no capabilities.
     #[must_use]
     pub fn tell(&self, can: Capabilities) -> Option<FromClient> {
         (!self.server.is_empty() && !can.is_empty()).then_some(FromClient::Can(can))
     }
 
-    /// Parses a control message of the server, and notes the capabilities in a `welcome`.
+    /// Parses a control message of the server, and remembers the capabilities in a `welcome`.
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.
@@ -67,7 +67,7 @@ impl ServerEnd {
         self.client.busy.then_some(FromServer::Busy { secs })
     }
 
-    /// Parses a control message of the client, and notes the capabilities in a `can`.
+    /// Parses a control message of the client, and remembers the capabilities in a `can`.
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.

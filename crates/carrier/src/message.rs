@@ -5,7 +5,7 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
-/// Most bytes of a channel in one message. Long messages are the most efficient, but delay other channels.
+/// Most bytes of a channel in one message. Long messages are efficient, but delay other channels.
 pub const MAX_MESSAGE_BYTES: usize = 64 << 10;
 /// Most bytes of a channel number.
 pub const MAX_NUMBER_BYTES: usize = 5;
@@ -37,7 +37,7 @@ pub fn decode(mut message: Bytes) -> Result<(u32, Bytes), BadMessage> {
     }
 }
 
-/// Returns the message with bytes of a channel.
+/// Returns a message with these bytes of a channel.
 #[must_use]
 pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
     let mut message = BytesMut::with_capacity(MAX_NUMBER_BYTES + bytes.len());
@@ -50,7 +50,7 @@ pub fn encode(mut channel: u32, bytes: &[u8]) -> Bytes {
     message.freeze()
 }
 
-/// Sending direction of a channel: makes the messages of its stream.
+/// The stream that this end sends on a channel.
 #[derive(Debug)]
 pub struct Outgoing {
     channel: u32,
@@ -58,14 +58,14 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Returns the stream of `channel`, before its first message.
+    /// Returns the stream to send on `channel`.
     #[must_use]
     pub const fn new(channel: u32) -> Self {
         Self { channel, has_ended: false }
     }
 
-    /// Returns a message with as many of the first bytes as fit, and their number. `None` without bytes, since a
-    /// message without bytes would end the stream.
+    /// Returns a message with as many of the first bytes as fit, and the number of these bytes. `None` without bytes,
+    /// since a message without bytes would end the stream.
     #[must_use]
     pub fn message(&self, bytes: &[u8]) -> Option<(Bytes, usize)> {
         let len = bytes.len().min(MAX_MESSAGE_BYTES);

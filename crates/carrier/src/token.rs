@@ -17,7 +17,7 @@ const PREFIX: &str = "dlt_";
 #[derive(Clone, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
-/// BLAKE3 hash of a token: a name that does not reveal the token.
+/// BLAKE3 hash of a token. The hash is a name for the token, and does not reveal the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenHash(blake3::Hash);
 
@@ -35,7 +35,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// Returns the hash, the name of the token.
+    /// Returns the hash of the token, which names the token.
     #[must_use]
     pub fn hash(&self) -> TokenHash {
         TokenHash(blake3::derive_key("deltic 2026 token", &self.0).into())

@@ -17,7 +17,7 @@ use deltic_tree::{RelPath, Timestamp};
 
 /// Most bytes of an update. Longer changes need a session.
 pub const MAX_UPDATE_BYTES: usize = 256 << 10;
-/// Most bytes of a file that can be updated: of the old and of the new version.
+/// Most bytes of a file that can be updated, in the old version and in the new version.
 pub const MAX_FILE_BYTES: u64 = 32 << 20;
 /// Most steps of an update.
 const MAX_STEPS: usize = 4096;
@@ -33,14 +33,14 @@ const UPDATE: &str = "deltic.1 update of a file";
 pub struct Base([u8; 32]);
 
 impl Base {
-    /// Returns the name of a version with this content.
+    /// Returns the name of a version with `content`.
     #[must_use]
     pub fn of(content: &[u8]) -> Self {
         Self(blake3::derive_key(CONTENT, content))
     }
 
-    /// Returns the name of a version with content that is read in pieces. `read` fills a buffer with the next bytes and
-    /// returns their number, 0 at the end.
+    /// Returns the name of a version whose content is read in pieces. `read` fills a buffer with the next bytes and
+    /// returns the number of bytes, 0 at the end.
     ///
     /// # Errors
     /// The error of `read`.
@@ -62,7 +62,7 @@ impl Base {
     }
 }
 
-/// Fields of an update before its steps.
+/// Fields of an update that precede its steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// Path of the file in the volume.
@@ -114,7 +114,7 @@ impl Step<'_> {
     }
 }
 
-/// Encodes an update. `None` if the update or the file is too long for an update.
+/// Encodes an update. `None` if the update or the file is too long.
 #[must_use]
 pub fn written<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Option<Vec<u8>> {
     let mut out = vec![FORM];
@@ -174,7 +174,7 @@ pub fn read(update: &[u8]) -> Result<(Head, Vec<Step<'_>>), CodecError> {
     Ok((Head { path, base, len, modified, mode, times, modes, dir_modified }, steps))
 }
 
-/// Reads the steps, which make `len` bytes in all.
+/// Reads the steps of an update to a version of `len` bytes.
 fn read_steps(mut from: Reader<'_>, len: u64) -> Result<Vec<Step<'_>>, CodecError> {
     let (mut steps, mut left) = (Vec::new(), len);
     while !from.is_empty() {
@@ -207,7 +207,7 @@ fn read_time(from: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
 pub enum Answer {
     /// The new version is in place and flushed.
     Done,
-    /// The file differs from the base. A session can find its content.
+    /// The file is not the base. A session can transfer the new version.
     OtherBase,
 }
 
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(written(&long, [copy]), None);
         let many = (0..=MAX_STEPS).map(|_| Step::Bytes(b"x"));
         assert_eq!(written(&head(MAX_STEPS as u64 + 1), many), None);
-        // A length without the bytes that it announces, and a length that wraps.
+        // A length without the bytes that the length announces, and a length that wraps.
         let mut update = written(&head(5), []).unwrap();
         update.put_varint(u64::MAX);
         assert!(read(&update).is_err());
