@@ -6,8 +6,8 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Raises the limit of open files as far as useful. Makes a write beyond the longest allowed file fail: that ends one
-/// file, while the system's signal would end the process.
+/// Raises the limit of open files as far as useful. Makes a write beyond the longest allowed file fail. Such a failure
+/// ends one file; the system's signal would end the process.
 pub(crate) fn meet(runtime: &Runtime) {
     let _entered = runtime.enter();
     // A signal with a handler never ends the process. If the handler cannot be installed, nothing changes.

@@ -21,7 +21,7 @@ use deltic_worker::old_sums::OldSums;
 use deltic_worker::reasons::Reasons;
 use deltic_worker::user::User;
 
-// Both are the length from which notes about a file are worth their space on disk.
+// Both constants are the length from which notes about a file are worth their disk space.
 const _: () = assert!(LONGEST_UNKEPT_BYTES == LARGE_FILE_BYTES);
 
 /// Facts about files that earlier sessions kept. By default there are none. Clones share the same facts.
@@ -58,7 +58,7 @@ impl From<PathBuf> for Facts {
 #[derive(Clone, Default)]
 pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
-    /// Most bytes a second to send, and most to receive.
+    /// Most bytes a second, for sending and for receiving each.
     pub(crate) bwlimit: Option<u64>,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
@@ -66,20 +66,20 @@ pub(crate) struct SessionConfig {
     pub(crate) further: Further,
     /// Facts that earlier sessions kept.
     pub(crate) facts: Facts,
-    /// Sums old versions as the other end, which is in this process too, sums its files.
+    /// Supplies sums of old versions, if both ends are in this process.
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
     pub(crate) user: User,
     /// Records the files that are changing in place.
     pub(crate) under_way: UnderWay,
     /// The remote shell, which is ended if the run fails.
     pub(crate) shell: Shell,
-    /// The destination, if inside a source.
+    /// The destination, if it lies in a source directory.
     pub(crate) inside: Option<PathBuf>,
     /// The destination, if both ends are on this machine.
     pub(crate) beside: Option<PathBuf>,
     /// Records the sender's list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// Receives the reasons why files are read.
+    /// Receives the reasons why files are read whole or in part.
     pub(crate) reasons: Option<Reasons>,
     /// Records the sources that the run removed.
     pub(crate) moved: Option<MovedSources>,
@@ -93,8 +93,7 @@ pub(crate) struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// Returns the model of the link to the other end, as far as known. Its rate does not exceed the limit for this
-    /// end.
+    /// Returns the known model of the link to the other end. Its rate does not exceed the limit for this end.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
         let Some(between) = self.between else {
@@ -106,7 +105,7 @@ impl SessionConfig {
     }
 }
 
-/// Ways to open further streams.
+/// Ways in which further streams are opened.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Further {
     /// No further streams, since no network is between the ends.
@@ -114,6 +113,6 @@ pub(crate) enum Further {
     Never,
     /// Further remote shells, started by this end.
     Dial { remote: plan::Remote, host: String },
-    /// A socket in one of these directories, the best first.
+    /// The other end connects to a socket in one of these directories, the best first.
     Answer { dirs: Vec<PathBuf> },
 }

@@ -1,7 +1,7 @@
-//! Runs a session's steps over transports and the executor.
+//! Runs the steps of a session over transports and the executor.
 //!
-//! The loop is the engine's ([`Session`]). This module passes its frames to the streams, its work to threads and its
-//! events to the observer, and waits for whichever comes first.
+//! The loop is in the engine ([`Session`]). This module passes frames to the streams, work to threads and events to the
+//! observer, and waits for whichever comes first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,20 +27,20 @@ use crate::streams::News;
 use crate::transport::{Counters, RawFrame, Reading, spare};
 use deltic_worker::Worker;
 
-/// Most bundles of answers that a machine takes at once.
+/// Most bundles of answers that the machine takes in one step.
 const AT_ONCE: usize = 64;
 /// Time between two checks of the sent bytes.
 const SENT_EVERY: Duration = Duration::from_millis(100);
 /// Longest time for the last frames of an end to arrive, after it stopped reading.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pool that does the work of a machine `M`.
+/// The pool of work for a machine `M`.
 type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
 
-/// An answer, with the number of the work that it belongs to.
+/// An answer, and the number of its work.
 type Answered<M> = (WorkId, <M as Machine>::Answer);
 
-/// The surroundings of a machine, except its worker.
+/// Streams, threads and counters that a machine runs on.
 pub(crate) struct Drive {
     /// The greeting, if the machine works before the greeting is complete.
     pub(crate) greeting: Option<(Greeting, Agree)>,
@@ -53,9 +53,9 @@ pub(crate) struct Drive {
     /// Records whether work is under way.
     pub(crate) counters: Arc<Counters>,
     pub(crate) monitor: Monitor,
-    /// Sees all received and sent frames.
+    /// Records the frames of the list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// Longest time for which the other end may withhold credit from waiting literals.
+    /// Longest wait for credit from the other end while literals wait to be sent.
     pub(crate) credit_patience: Option<Duration>,
 }
 
@@ -116,7 +116,7 @@ async fn turn<M: Machine, W: Worker<M>>(
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
                 heard = reading.into_iter();
             }
-            // Only wakes the loop.
+            // Wakes the loop, and does nothing else.
             () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
             () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
                 let woken = runner.session.wake(begun.elapsed());
@@ -125,7 +125,7 @@ async fn turn<M: Machine, W: Worker<M>>(
             () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
                 return Err(SyncError::Silence);
             }
-            // Only wakes the loop; capacity is checked again above.
+            // Wakes the loop, which checks the capacity again.
             writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
                     let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
@@ -137,14 +137,14 @@ async fn turn<M: Machine, W: Worker<M>>(
     }
 }
 
-/// Measures how long the session has waited for credit.
+/// Measures how long a session has waited for credit.
 struct Withheld {
     patience: Option<Duration>,
     until: Option<Instant>,
 }
 
 impl Withheld {
-    /// Returns the time at which the session gives up waiting for credit, if `waits`.
+    /// Returns the time at which waiting for credit fails. `None` if the session does not wait for credit.
     fn until(&mut self, waits: bool) -> Option<Instant> {
         let patience = self.patience.filter(|_| waits);
         self.until =
@@ -165,7 +165,7 @@ fn heard_by(mut greeting: Greeting, agree: Agree) -> session::Greeting<SyncError
     })
 }
 
-/// A session with everything that it runs on.
+/// A session, with the streams and threads that it runs on.
 struct Runner<M: Machine, W> {
     session: Session<M, SyncError>,
     worker: Arc<W>,
@@ -201,7 +201,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(is_over)
     }
 
-    /// Sends all remaining frames and ends the streams. Stops sending if the other end reads no more.
+    /// Sends all remaining frames and ends the streams. Stops sending if the other end no longer reads.
     async fn end(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         self.monitor.note_compared(self.session.counts());
         while let Some(batch) = self.rest() {
@@ -248,12 +248,12 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         Ok(())
     }
 
-    /// True if a frame can be taken. After the last frame, only the end of the stream follows.
+    /// True if the session can take a frame. After the last frame, only the end of the stream follows.
     fn hears(&self) -> bool {
         self.session.takes_frames() && !self.session.is_finished()
     }
 
-    /// Takes frames as long as possible; each may add to the backlog. Returns false if a further stream is lost.
+    /// Feeds frames to the session as long as the session takes frames. Returns false if a further stream is lost.
     fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
         while self.hears()
             && let Some(frame) = heard.next()
@@ -289,7 +289,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         }
     }
 
-    /// Reads the remaining frames of the other end. Returns `None` if they do not tell how the session ends.
+    /// Reads the remaining frames of the other end. Returns `None` if these frames do not end the session.
     async fn hear_out(
         &mut self,
         Ears { mut heard, frames }: Ears<'_>,
@@ -317,17 +317,17 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     }
 }
 
-/// Frames that were taken from the queue and not handled yet.
+/// Frames that were taken from the queue and not processed yet.
 type Heard = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
 
-/// The sources of frames from the other end.
+/// Frames from the other end: taken ones, and the queue.
 struct Ears<'a> {
-    /// Frames to be handled before the frames in the queue.
+    /// Frames to process before the queue.
     heard: Heard,
     frames: &'a mut mpsc::Receiver<Reading>,
 }
 
-/// The surroundings of a session, for a step.
+/// State that a step of the session can ask about.
 struct Around<'a, M: Machine, W> {
     worker: &'a W,
     pool: &'a PoolOf<M>,
@@ -369,7 +369,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     }
 }
 
-/// Adds to a trouble at this end its place, and to a change the facts of this end.
+/// Adds facts of this end to an event: the place of a trouble, the content of a changed file.
 fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
     match &mut notice {
         Notice::Trouble(trouble) => worker.locate(trouble),
@@ -379,12 +379,12 @@ fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
     notice
 }
 
-/// Returns a warning about streams that did not join; no file has failed because of it.
+/// Returns a warning about streams that did not join. The warning fails no file.
 pub(crate) fn fewer(message: String) -> Notice {
     Notice::Trouble(Trouble::new(TroubleKind::Warned, message))
 }
 
-/// Does the work that a thread was given, in order. Pieces that may be joined are done together.
+/// Does a bundle of work on this thread, in order. Pieces of work that may be joined are done together.
 fn perform_all<M: Machine, W: Worker<M>>(
     worker: &W,
     monitor: &Monitor,

@@ -1,12 +1,12 @@
 //! Sessions in a program that has its own runtime: this module starts no runtime and handles no signals.
 //!
-//! [`sync`] is a run of the dialling end, with the other end in this process or behind a remote shell. [`sync_over`]
-//! does so over any byte stream, and [`serve_over`] is the other end. Each returns a future that may be spawned.
-//! Dropping the future frees its resources. A [cancelled](Cancel) run ends as if interrupted, once no file is
+//! [`sync`] runs a sync of the connecting end, with the other end in this process or behind a remote shell.
+//! [`sync_over`] does so over any byte stream, and [`serve_over`] is the other end. Each returns a future that may be
+//! spawned. Dropping the future frees its resources. A [cancelled](Cancel) run ends as if interrupted, once no file is
 //! changing in place.
 //!
-//! A write beyond the longest allowed file raises a signal, which ends a process without a handler for it
-//! ([`let_long_writes_fail`](crate::let_long_writes_fail) installs one).
+//! A write beyond the longest allowed file raises a signal, which ends a process without a handler for the signal
+//! ([`let_long_writes_fail`](crate::let_long_writes_fail) installs a handler).
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,10 +40,10 @@ use deltic_worker::old_sums::OldSums;
 use deltic_worker::reasons::Reasons;
 use deltic_worker::user::User;
 
-/// Longest delay of a signal behind the end of the connection that the same signal caused.
+/// Longest time between the end of a connection and the signal that caused this end.
 const SIGNAL_LATENESS: Duration = Duration::from_millis(100);
 
-/// Pause between two checks that no file is changing in place.
+/// Pause between two checks for files that are changing in place.
 const SETTLING: Duration = Duration::from_millis(10);
 
 /// Resources that a program provides to its sessions.
@@ -57,7 +57,7 @@ pub struct Embedding {
     pub user: User,
     /// Ends the session from another task or thread.
     pub cancel: Cancel,
-    /// Facts that sessions keep for each other. A run with its own cache directory uses the facts in that directory
+    /// Facts that sessions keep for later sessions. A run with its own cache directory uses the facts in that directory
     /// instead.
     pub facts: Facts,
 }
@@ -79,18 +79,18 @@ pub struct Cancel(Arc<watch::Sender<u32>>);
 
 impl Cancel {
     /// Ends the sessions with [`SyncError::Interrupted`]. A session that is changing a file in place first completes
-    /// that file; a second call ends it at once.
+    /// that file; a second call ends the session at once.
     pub fn cancel(&self) {
         self.0.send_modify(|times| *times += 1);
     }
 
-    /// Waits for the first call.
+    /// Waits until [`cancel`](Self::cancel) is called.
     pub async fn called(&self) {
         // This value holds the sender, so the wait does not fail.
         let _ = self.0.subscribe().wait_for(|calls| *calls > 0).await;
     }
 
-    /// Waits for another call.
+    /// Waits until [`cancel`](Self::cancel) is called once more.
     async fn called_again(&self) {
         let before = *self.0.borrow();
         let _ = self.0.subscribe().wait_for(|calls| *calls > before).await;
@@ -140,8 +140,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     Ok(outcome)
 }
 
-/// Ends the remote shell of a failed run: a hanging shell would outlive this process. Waits on a separate thread if
-/// one can be started.
+/// Ends the remote shell of a failed run, since a hanging shell would outlive this process. Waits on a separate thread
+/// if a thread can be started.
 async fn stop(shell: Shell) {
     let (done, stopped) = oneshot::channel();
     let there = shell.clone();
@@ -155,7 +155,7 @@ async fn stop(shell: Shell) {
     }
 }
 
-/// Runs a sync with the other end of `transport`, regardless of the host in the plan.
+/// Runs a sync with the other end of `transport`. The host in the plan is not used.
 ///
 /// # Errors
 /// [`SyncError`], as [`sync`].
@@ -250,7 +250,7 @@ impl Embedding {
     }
 }
 
-/// Returns the configuration of this end for a plan, without settings that depend on the destination.
+/// Returns this end's configuration for a plan, without settings that depend on the destination.
 fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
         bwlimit: plan.bwlimit,
@@ -262,7 +262,7 @@ fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     }
 }
 
-/// Checks a plan's destination, and returns the configuration of this end.
+/// Checks the destination of a plan, and returns this end's configuration.
 fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     place::check_len(match &plan.destination {
         Destination::Local(path) => path.as_os_str(),
@@ -274,7 +274,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
         return Ok(config);
     }
     let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
-    // An unusable destination is reported when the run uses it.
+    // An unusable destination is reported later, when the run opens the destination.
     let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath, &context) else {
         return Ok(config);
     };
@@ -312,12 +312,12 @@ async fn connect_and_dial(
     let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
     let session = Session::new(link, SessionConfig { further, ..config });
     match (dial(session, plan, watch).await, counters.heard()) {
-        // All files are in place. Waiting for the other end to exit would cost a round trip.
+        // The files are in place. Waiting for the other end to exit would cost a round trip.
         (Ok(()), _) => {
             shell.leave();
             Ok(())
         }
-        // The exit status of the remote shell tells more than the end of its stream.
+        // The exit status of the remote shell explains more than the end of the stream.
         (Err(SyncError::Disconnected(why)), heard) => {
             let error = transport::farewell(&shell, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
@@ -335,8 +335,8 @@ async fn connect_and_dial(
 /// The other end of a session in this process.
 type OtherEnd = Task<Result<(), SyncError>>;
 
-/// Connects to the other end: over a dialled connection, by a remote shell, or to a task in this process. The task
-/// ends with this run.
+/// Connects to the other end: over a connection that the plan opens, by a remote shell, or to a task in this process.
+/// The task ends with this run.
 async fn connect(
     plan: &Plan,
     host: Option<&str>,
@@ -374,19 +374,19 @@ pub async fn serve_within(
     serve_as(AnyHost::new(limits), transport, with).await
 }
 
-/// Facts of an end in this process, and the receiver of its reasons.
+/// Facts for an end whose other end is in this process too.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     /// Directory with facts that earlier runs kept.
     pub cache: Option<PathBuf>,
-    /// Facts that the other end has too.
+    /// Supplies facts that both ends know.
     pub old_sums: Option<Arc<dyn OldSums>>,
-    /// Receives the reasons why files are read whole or not.
+    /// Receives the reasons why files are read whole or in part.
     pub reasons: Option<Reasons>,
 }
 
-/// Serves a session from the tree that `open` opens for the request of the other end of `transport`. That end is in
-/// this process.
+/// Serves a session from the tree that `open` opens for the request of the other end. The other end of `transport` is
+/// in this process.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the other end has been told.
@@ -418,7 +418,7 @@ async fn serve_as(
     .await
 }
 
-/// Runs a session until its end or its cancellation.
+/// Runs a session until the session ends or is cancelled.
 pub(crate) async fn held(
     config: &SessionConfig,
     with: &Embedding,
@@ -444,8 +444,8 @@ pub(crate) async fn held(
     Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
 }
 
-/// Returns the error to report. A terminal sends Ctrl-C to the remote shell too, and the end of the shell may be seen
-/// before the signal.
+/// Returns the error to report. Ctrl-C in a terminal also ends the remote shell, and the end of the shell may be
+/// noticed before the signal.
 async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
     if !error.is_lost_connection() {
         return error;

@@ -88,7 +88,7 @@ pub enum SyncError {
     /// The other end refused or gave up, and sent the reason.
     #[error("{0}")]
     Refused(String),
-    /// The other end has no room now, and tells when it may have room.
+    /// The other end has no room now, and says when it may have room.
     #[error("{why} (it says to wait {} s)", wait.as_secs())]
     Busy {
         /// The resource of which too much is used.
@@ -112,16 +112,16 @@ pub enum SyncError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The system starts no thread.
+    /// The system cannot start a thread.
     #[error("cannot start a thread: {}", reason(.0))]
     Thread(io::Error),
     /// A bug: a thread of this process panicked, and reported the place on standard error.
     #[error("an internal error ended the run")]
     Internal,
-    /// The other end sent no sign of life for the time that the plan allows.
+    /// No sign of life came from the other end for the time that the plan allows.
     #[error("timeout: nothing has come from the other end for too long (--timeout)")]
     Silence,
-    /// The other end sent no answer within the time that the plan allows.
+    /// No answer came from the other end within the time that the plan allows.
     #[error("timeout: no answer from the other end")]
     NoAnswerInTime,
     /// The run took the time that the plan allows.
@@ -149,7 +149,7 @@ pub struct Versions {
 }
 
 impl Versions {
-    /// Compares the version of this end with that of the other end.
+    /// Compares the version of this end with the version of the other end.
     #[must_use]
     pub fn order(&self) -> Ordering {
         let numbers = |version: &str| -> Vec<u64> {
@@ -160,7 +160,7 @@ impl Versions {
         numbers(&self.here).cmp(&numbers(&self.there))
     }
 
-    /// Returns the versions from the view of the other end.
+    /// Returns the two versions as the other end sees them.
     fn turned(&self) -> Self {
         Self { here: self.there.clone(), there: self.here.clone(), host: None }
     }
@@ -178,7 +178,7 @@ impl fmt::Display for Versions {
 }
 
 impl SyncError {
-    /// Adds the host to messages of the other end.
+    /// Adds the host to errors that the other end reported.
     #[must_use]
     pub fn on(self, host: &str) -> Self {
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -205,7 +205,7 @@ impl SyncError {
         )
     }
 
-    /// Rewords an error of a run with both ends in this process.
+    /// Rewords an error for a run with both ends in this process.
     pub(crate) fn of_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),
@@ -262,7 +262,7 @@ impl From<PeerError> for SyncError {
     }
 }
 
-/// The reason why a stream brings no more frames.
+/// The reason why no more frames come from a stream.
 #[derive(Debug)]
 pub(crate) enum ReadEnd {
     /// The other end closed its side between two frames.
@@ -271,7 +271,7 @@ pub(crate) enum ReadEnd {
     Broken(std::io::Error),
     /// The other end sent bytes that are not a valid frame.
     Bad(PeerError),
-    /// A further stream ended.
+    /// A further stream ended early.
     Lost,
 }
 
@@ -293,8 +293,8 @@ impl From<ReadEnd> for SyncError {
     }
 }
 
-/// Returns the abort frame that tells the other end about an error. Returns `None` if that end sent the error, or is
-/// gone.
+/// Returns the abort frame that reports an error to the other end. Returns `None` if the error came from the other end,
+/// or the other end is gone.
 pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
     let cause = match error {
         SyncError::Disconnected(_)

@@ -1,7 +1,7 @@
-//! Waits for the greeting of both ends; its steps are the engine's (`deltic_engine::greeting`).
+//! Waits for the greeting of both ends. The steps of the greeting are in the engine (`deltic_engine::greeting`).
 //!
-//! The ends do not wait without need: the dialling end sends its hello and request at once. A sender that dialled
-//! lists its sources before the other end's hello arrives.
+//! No end waits without need: the connecting end sends its hello and request at once. A sender that connected lists its
+//! sources before the other end's hello arrives.
 
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ use crate::transport::{Arrivals, Counters};
 
 pub(crate) use deltic_engine::greeting::{Greeting, Role, agree, is_greeting};
 
-/// Most bytes of a foreign stream that are quoted in an error, and the longest wait for them.
+/// Most bytes of a foreign stream that an error quotes, and the longest wait for these bytes.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Called once with the terms and the reply.
+/// Called once, with the terms and the reply of the greeting.
 pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 
 /// Returns the hello of an end with this budget, with a new random part of the session's key.
@@ -54,7 +54,7 @@ pub(crate) async fn hear_magic(
     Ok(())
 }
 
-/// Reads the magic. Other bytes are reported at once, because a short banner may be followed by silence.
+/// Reads the magic. Other bytes are reported at once: a short banner may be followed by silence.
 async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
     while StreamStart::of(arrivals.bytes()) == StreamStart::Partial {
         if arrivals.read().await.map_err(ReadEnd::Broken)? == 0 {
@@ -65,7 +65,7 @@ async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
         return Ok(());
     }
     if arrivals.bytes().len() <= MAGIC.len() {
-        // More bytes help the user to recognise the program that sent the bytes.
+        // Further bytes help the user to recognise the program that sent the bytes.
         timeout(QUOTE_PATIENCE, arrivals.read()).await.ok();
     }
     let quoted = arrivals.bytes().len().min(QUOTED_BYTES);

@@ -1,6 +1,6 @@
-//! Runs the protocol's machines against stores over transports. Only this crate uses threads, clocks and async.
+//! Runs the protocol's machines on stores, over transports. Only this crate uses threads, clocks and async.
 //!
-//! [`run`] is a sync of the dialling end and [`agent`] its other end, for the command; [`embed`] has both for
+//! [`run`] is a sync of the connecting end and [`agent`] its other end, for the command; [`embed`] has both for
 //! programs with a runtime. Inside, `session` takes a role after a `greeting`, and `host` resolves the paths of
 //! requests. `drive` runs either machine, `worker` does the work that machines request, on the threads of `executor`.
 //! `transport` moves bytes. `watch` decides what to sync again, and `batch` stores runs in files. [`rehearsal`] runs

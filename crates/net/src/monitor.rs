@@ -1,9 +1,9 @@
 //! Measures the costs of an end in a session: processor time by kind of work, bytes by purpose, and the time in which
-//! the end was active. Used by `deltic bench sync`; a sync does not measure.
+//! the end was active. `deltic bench sync` measures; a sync does not.
 //!
-//! Without measurement, a piece of work costs one more branch; with measurement, a few readings of a clock. Pieces
-//! are segments and batches, never bytes. Processor time is that of the thread which does the work, so two ends in
-//! one process can be told apart.
+//! A piece of work is a segment or a batch, never a byte. Without measurement, each piece costs one more branch; with
+//! measurement, a few readings of a clock. Processor time is that of the thread which does the work, so two ends in one
+//! process can be told apart.
 //!
 //! A part of a piece of work finds its ledger through a thread-local value (`worker/stage.rs`).
 
@@ -56,7 +56,7 @@ impl Spent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Monitor(Option<Arc<Ledger>>);
 
-/// The time in which either end of a session in this process was at work, shared by both.
+/// Time in which at least one end of a session was at work. Both ends are in this process and share the value.
 #[derive(Clone, Default)]
 pub(crate) struct Either(Arc<Busy>);
 
@@ -67,7 +67,7 @@ impl Either {
 }
 
 impl Monitor {
-    /// Returns a monitor that records costs, and reports activity to `either`.
+    /// Returns a monitor that records costs, and reports work to `either`.
     pub(crate) fn on(either: &Either) -> Self {
         let Either(either) = either.clone();
         Self(Some(Arc::new(Ledger { either, ..Ledger::default() })))
@@ -100,7 +100,8 @@ impl Monitor {
         }
     }
 
-    /// Does `work`, and charges its time to `stage`, except parts that [`within`](deltic_worker::stage::within) charges to another stage.
+    /// Does `work`, and charges its time to `stage`. Parts in [`within`](deltic_worker::stage::within) are charged to
+    /// another stage.
     pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(ledger) = &self.0 else { return work() };
         let _atwork = AtWork::new(ledger);
@@ -118,7 +119,7 @@ impl Monitor {
     }
 }
 
-/// Charges the processor time of this thread to stages of a ledger.
+/// Charges the processor time of this thread to the stages of a ledger.
 struct Shift {
     ledger: Arc<Ledger>,
     stage: Stage,

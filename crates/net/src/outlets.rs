@@ -1,4 +1,4 @@
-//! The streams for sending frames: the first for all frames, and further ones for frames that may overtake.
+//! The streams on which frames are sent: the first stream for all frames, further streams for frames that may overtake.
 
 use std::cmp::Reverse;
 use std::future::poll_fn;
@@ -9,21 +9,21 @@ use tokio::sync::mpsc;
 use deltic_engine::machine::Lane;
 use deltic_protocol::streams::over;
 
-/// A closed stream: the first, or a further one.
+/// Error: a stream is closed, the first or a further one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed(pub(crate) Lane);
 
-/// The queues to all writers of a session.
+/// Queues to the writers of all streams of a session.
 pub(crate) struct Outlets(Vec<Outlet>);
 
 struct Outlet {
     batches: mpsc::Sender<Vec<u8>>,
-    /// Bytes that were given to this stream.
+    /// Bytes queued for this stream so far.
     bytes: u64,
 }
 
 impl Outlets {
-    /// Returns the first stream alone.
+    /// Returns outlets with the first stream only.
     pub(crate) fn new(first: mpsc::Sender<Vec<u8>>) -> Self {
         Self(vec![Outlet { batches: first, bytes: 0 }])
     }
@@ -43,8 +43,8 @@ impl Outlets {
         self.usable(lane).iter().any(Outlet::has_room)
     }
 
-    /// Gives a batch to the stream with the most free room, and among equals to that with the fewest bytes so far.
-    /// The caller has checked for room; a stream that has closed meanwhile is reported later.
+    /// Queues a batch for the stream with the most free room; among equals, for the stream with the fewest bytes so
+    /// far. The caller has checked for room. A stream that has closed meanwhile is reported later.
     pub(crate) fn send(&mut self, lane: Lane, batch: Vec<u8>) {
         let usable = match lane {
             Lane::First => &mut self.0[..1],

@@ -1,4 +1,4 @@
-//! Limits how long a run may take or be silent before this end gives up.
+//! Ends a run that takes too long, or whose other end is silent for too long.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::transport::Counters;
 /// Longest time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Returns the error of the first limit that is exceeded. Never returns if `patience` has no limits.
+/// Waits until a limit is exceeded. Returns the error of that limit. Waits for ever if `patience` has no limits.
 pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncError {
     let start = Instant::now();
     let (mut heard, mut heard_at) = (0, start);
@@ -20,7 +20,7 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     loop {
         let now = Instant::now();
         let traffic = counters.traffic();
-        // Sent bytes tell nothing of the other end: a pipe accepts bytes even if the other end does not read.
+        // Sent bytes prove nothing: a pipe accepts bytes even if the other end does not read.
         if traffic.received != heard || counters.is_busy() {
             (heard, heard_at) = (traffic.received, now);
         }
@@ -38,11 +38,11 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
     }
 }
 
-/// Longest time with signs of life alone. No file is so long that an end works on it for this time without another
-/// frame; an end may do so if its disk does not respond.
+/// Longest time with signs of life only. No file takes an end this long without another frame, but a disk that does not
+/// respond may.
 const LONGEST_MUTE: Duration = Duration::from_secs(MAX_MUTE_SECONDS);
 
-/// The times that a run has waited.
+/// The times that a run has waited so far.
 struct Waits {
     whole: Duration,
     silent: Duration,
@@ -121,7 +121,7 @@ mod tests {
         assert!(!ended(None, LONGEST_MUTE));
     }
 
-    /// Passes batches from one end to the other. From the first batch on that it `swallows`, only signs of life pass.
+    /// Passes batches from one end to the other. After the first batch that it `swallows`, only signs of life pass.
     async fn relay(from: Reader, to: Writer, swallows: impl Fn(usize) -> bool) {
         let (Reader::Memory(mut from), Writer::Memory(to)) = (from, to) else {
             unreachable!("both ends are in memory")

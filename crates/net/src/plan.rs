@@ -21,24 +21,24 @@ use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
 use deltic_worker::reasons::Reasons;
 
-/// A run: all sources are on one side, and the destination is on the other. At most one side is remote.
+/// A run: sources on one side, the destination on the other. At most one side is remote.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The new versions.
+    /// The arguments with the new versions.
     pub sources: Sources,
-    /// The names below the only source to which the run is restricted.
+    /// Names below the only source. The run is restricted to these names.
     pub names: Names,
-    /// The place of the old versions.
+    /// The argument with the old versions.
     pub destination: Destination,
     /// Options of the sync.
     pub options: Options,
     /// The remote shell and program, if a side is remote.
     pub remote: Remote,
-    /// Opens the connection to the other side, if no remote shell does.
+    /// Opens the connection to the other side, in place of a remote shell.
     pub dial: Option<Dial>,
     /// Most bytes a second, in each direction.
     pub bwlimit: Option<u64>,
-    /// Times after which the run gives up.
+    /// Limits of time after which the run gives up.
     pub patience: Patience,
     /// True if chunks are named by BLAKE3, even if both ends support a faster hash.
     pub by_blake3: bool,
@@ -47,7 +47,7 @@ pub struct Plan {
     pub cache: Option<PathBuf>,
     /// The batch that this run writes or reads, if any.
     pub batch: Option<Batch>,
-    /// Receives the reasons why this end read files, if requested.
+    /// Receives the reasons why this end read files whole or in part.
     pub reasons: Option<Reasons>,
     /// Records the sources that this run removed, if a later attempt may list its sources again.
     pub moved: Option<MovedSources>,
@@ -74,7 +74,7 @@ impl Plan {
         }
     }
 
-    /// Returns a plan from `sources` to a local directory, with the silence of the options as the only limit.
+    /// Returns a plan from `sources` to a local directory. The only limit is the silence that the options allow.
     #[cfg(test)]
     pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
         let patience = Patience::of_silence(options.silence);
@@ -93,15 +93,15 @@ pub enum Batch {
     Read(Arc<File>),
 }
 
-/// Times after which a run is given up; `None` is never.
+/// Limits of time after which a run gives up; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Patience {
-    /// Time without a sign of life of the other end (`--timeout`). The other end sends signs of life if the options
-    /// name this [silence](Options::silence).
+    /// Longest time without a sign of life of the other end (`--timeout`). The other end sends signs of life if the
+    /// options name this [silence](Options::silence).
     pub silence: Option<Duration>,
-    /// Time without the first byte of the other end (`--contimeout`).
+    /// Longest time until the first byte of the other end (`--contimeout`).
     pub answer: Option<Duration>,
-    /// Duration of the run (`--stop-after`).
+    /// Longest duration of the run (`--stop-after`).
     pub whole: Option<Duration>,
 }
 
@@ -177,7 +177,7 @@ pub fn far_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Optio
     }
 }
 
-/// Byte stream to the other end.
+/// A byte stream to the other end.
 pub trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
@@ -190,27 +190,27 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
-    /// Counts the bytes received from outside, for an other end in this process.
+    /// Counts the bytes from outside of this process, if the other end is in this process.
     pub(crate) received: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
-    /// True if this user has stored a login for the other end, so that the address is known to be right.
+    /// True if the user has stored a login for the other end, so the address is known to be right.
     pub is_kept: bool,
 }
 
 impl Dial {
-    /// Returns a value that opens connections by `open`.
+    /// Returns a `Dial` that opens connections by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
         Self { open: Arc::new(open), old_sums: None, received: None, is_kept: false }
     }
 
-    /// Returns this value for an other end in this process, with `sums` to sum old versions as that end sums its
-    /// files.
+    /// Returns this `Dial` for another end in this process. `sums` computes sums of old versions as the other end does
+    /// for its files.
     #[must_use]
     pub fn with_old_sums(self, sums: Arc<dyn OldSums>) -> Self {
         Self { old_sums: Some(sums), ..self }
     }
 
-    /// Returns this value for an other end in this process that reads from outside: `received` returns the bytes
-    /// received so far, which [`Traffic`] then counts instead of the stream's.
+    /// Returns this `Dial` for another end in this process that reads from outside. `received` returns the bytes
+    /// received so far, which [`Traffic`] then counts instead of the bytes of the stream.
     #[must_use]
     pub fn with_received(self, received: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { received: Some(Arc::new(received)), ..self }
@@ -227,7 +227,7 @@ impl fmt::Debug for Dial {
     }
 }
 
-/// The way to start the other end.
+/// The remote shell and the program to start at the other end.
 #[derive(Clone, Debug)]
 pub struct Remote {
     /// The remote shell and its arguments (`-e`). The host and the command are appended, or replace `{host}`,
@@ -240,13 +240,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Returns the way by the remote shell `shell` to the program `deltic`, without options.
+    /// Returns the remote shell `shell` with the program `deltic`, without options.
     #[must_use]
     pub fn by(shell: Vec<OsString>) -> Self {
         Self { shell, program: "deltic".into(), options: Vec::new() }
     }
 
-    /// Returns the same with the program that `deltic install` copies; `None` if the user names another program.
+    /// Returns this value with the program that `deltic install` copies. `None` if the user names another program.
     #[must_use]
     pub(crate) fn installed(&self) -> Option<Self> {
         // A relative path: a remote shell starts in the home directory.
@@ -254,11 +254,11 @@ impl Remote {
         (self.program == "deltic").then(|| Self { program, ..self.clone() })
     }
 
-    /// Returns the words that run `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host command…`, or
-    /// the shell's own words with their placeholders replaced.
+    /// Returns the command line that runs `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host
+    /// command…`, or the words of the shell with their placeholders replaced.
     ///
     /// # Errors
-    /// [`SyncError::Usage`] if the words have no place for a given user, or a place for a missing one.
+    /// [`SyncError::Usage`] if a given user has no placeholder, or a placeholder has no user.
     pub fn words(&self, host: &str, command: &[OsString]) -> Result<Vec<OsString>, SyncError> {
         let (user, host) = match host.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
@@ -282,7 +282,7 @@ impl Remote {
         let mut words = Vec::new();
         for word in &self.shell {
             if word == COMMAND {
-                // No shell splits this word.
+                // No shell will split this word, so it is split here.
                 words.extend(command.iter().flat_map(|word| split(word)));
                 continue;
             }

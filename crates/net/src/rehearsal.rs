@@ -29,7 +29,7 @@ pub struct Rehearsal {
 /// The costs of a rehearsed sync.
 #[derive(Clone, Copy, Debug)]
 pub struct Rehearsed {
-    /// Result of the dialling end, which is the sender.
+    /// Result of the connecting end, which is the sender.
     pub outcome: Outcome,
     /// Costs of the sender.
     pub sender: Spent,
@@ -39,7 +39,7 @@ pub struct Rehearsed {
     pub waiting: Duration,
 }
 
-/// Longest time for the serving end to finish after the dialling end.
+/// Longest time that the serving end may take after the connecting end has finished.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Runs a sync between local directories, and reports events to `watch`.
@@ -87,14 +87,14 @@ pub fn rehearse(
     })
 }
 
-/// Runs `command` at the far end of a simulated link, whose near end is this process's standard input and output.
-/// Returns its exit status. So other programs are measured over the same link as rehearsals.
+/// Runs `command` at the far end of a simulated link, to measure other programs over the same link. The near end is the
+/// standard input and output of this process. Returns the exit status.
 ///
 /// # Errors
 /// [`SyncError`] if the command cannot be started.
 pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
     let program = command.get_program().to_string_lossy().into_owned();
-    // A thread may still wait for standard input.
+    // A thread may still be waiting for standard input.
     block_on(Duration::ZERO, async {
         let mut command = tokio::process::Command::from(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -1,4 +1,4 @@
-//! The entry points of the command. Each has its own runtime, and handles the process's signals.
+//! Entry points of the command. Each has its own runtime, and handles the signals of the process.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -17,11 +17,11 @@ use crate::task::Task;
 use crate::{bounds, streams, transport};
 use deltic_worker::user::User;
 
-/// Longest wait for a piece of work when a run ends early. The next run resumes from staged files.
+/// Longest wait for running work when a run ends early. The next run resumes from staged files.
 pub(crate) const WORK_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Runs a sync to its end, or until the user interrupts it, and reports events to `watch`. The run waits while
-/// `watch` runs. `user` is asked if the [options](deltic_protocol::options::Options::asks) say so.
+/// Runs a sync until the end, or until the user interrupts the run. Reports events to `watch`, and waits while `watch`
+/// runs. Asks `user` if the [options](deltic_protocol::options::Options::asks) say so.
 ///
 /// # Errors
 /// [`SyncError`] if the run could not start or go on.
@@ -37,8 +37,8 @@ pub fn run(
     })
 }
 
-/// Pulls the plan's sources over the plan's own connection into the destination that `open` opens, to its end or until
-/// the user interrupts the run, as [`run`] does.
+/// Pulls the plan's sources over the plan's own connection into the destination that `open` opens. Runs until the end,
+/// or until the user interrupts the run, as [`run`] does.
 ///
 /// # Errors
 /// [`SyncError`] as [`run`], and [`SyncError::Usage`] for a plan without a connection of its own.
@@ -71,8 +71,8 @@ pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
     })
 }
 
-/// Waits for the first signal that asks the program to end. Signals count from the call on, not from the first poll,
-/// so that a signal counts while a remote shell starts.
+/// Waits for the first signal that asks the program to end. Signals are noticed from the call on, not from the first
+/// poll, so no signal is missed while a remote shell starts.
 pub fn told_to_end() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
@@ -86,7 +86,7 @@ pub fn told_to_end() -> impl Future<Output = ()> {
     })
 }
 
-/// Waits for `time`. Returns false if a signal meanwhile asks the program to end.
+/// Waits for `time`. Returns false if a signal asks the program to end meanwhile.
 #[must_use]
 pub fn pause(time: Duration) -> bool {
     let wait = async {
@@ -110,7 +110,7 @@ pub fn agent(
     cache: Option<PathBuf>,
     restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {
-    // A socket would be outside of the directory.
+    // The socket would be outside of the permitted directory.
     let dirs = if restriction.is_some() { Vec::new() } else { dirs };
     let further = Further::Answer { dirs };
     let host = restriction.map_or_else(|| AnyHost::new(Agent::default()), AnyHost::new);
@@ -134,15 +134,15 @@ pub fn join() -> Result<(), SyncError> {
     block_on(Duration::ZERO, streams::relay())
 }
 
-/// Makes a write beyond the longest allowed file fail from now on; by default the system's signal would end this
+/// Makes a write beyond the longest allowed file fail from now on. By default, the system's signal would end this
 /// process.
 pub fn let_long_writes_fail() {
-    // Without a runtime to handle signals, nothing changes.
+    // Without a runtime that handles signals, writes end the process as before.
     let _ = runtime();
 }
 
-/// Runs `work` to its end in a new runtime, whose threads get `patience` to end. A panic becomes an error: unwinding
-/// through the runtime could wait for ever for a reading thread.
+/// Runs `work` to its end in a new runtime. The threads of the runtime get `patience` to end. A panic becomes an error,
+/// since unwinding through the runtime could wait for ever for a reading thread.
 pub(crate) fn block_on<T>(
     patience: Duration,
     work: impl Future<Output = Result<T, SyncError>>,

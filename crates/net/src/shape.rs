@@ -19,18 +19,18 @@ use tokio::time::{Instant, sleep_until};
 
 /// Most bytes in a piece.
 const PIECE_BYTES: usize = 16 << 10;
-/// Bytes that may have arrived and not been read, as in a socket buffer.
+/// Most bytes that have arrived and were not read, as in a socket buffer.
 const ARRIVED_BYTES: u64 = 256 << 10;
-/// Most lost time that the link catches up on after a late timer.
+/// Most time that the link makes up for after a late timer.
 const LATE_AT_MOST: Duration = Duration::from_millis(2);
 
-/// Carries bytes from `from` to `to`, as one direction of a link, until either ends.
+/// Carries bytes from `from` to `to`, as one direction of a link, until one of the two ends.
 pub(crate) async fn carry(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
     figures: Figures,
 ) {
-    // Room for bytes under way and unread bytes, so that a slow reader delays the sender.
+    // Space for bytes under way and for unread bytes, so that a slow reader delays the sender.
     let under_way = figures.bits_per_second as f64 / 8.0 * figures.round_trip.as_secs_f64() / 2.0;
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
@@ -69,7 +69,7 @@ async fn depart(
     }
 }
 
-/// Writes pieces to the reader at the time of their arrival.
+/// Writes each piece to the reader at the time of its arrival.
 async fn arrive(
     mut pieces: mpsc::UnboundedReceiver<Piece>,
     mut to: impl AsyncWrite + Unpin,
@@ -94,7 +94,7 @@ mod tests {
     const FIGURES: Figures =
         Figures { bits_per_second: 8_000_000, round_trip: Duration::from_millis(100) };
 
-    /// Returns the virtual times at which pieces of `lens` bytes, written at once, have been read at the other end.
+    /// Writes pieces of `lens` bytes at once. Returns the virtual time at which each piece was read at the other end.
     async fn arrivals(lens: &[usize]) -> Vec<Duration> {
         let (mut near, link) = tokio::io::duplex(1 << 24);
         let (other, mut far) = tokio::io::duplex(1 << 24);
@@ -149,7 +149,7 @@ mod tests {
         let (other, far) = tokio::io::duplex(1 << 10);
         let carrying = tokio::spawn(carry(link, other, FIGURES));
         drop(far);
-        // More bytes than the link has room for.
+        // The link has no room for this many bytes.
         assert!(near.write_all(&[0; 1 << 22]).await.is_err());
         carrying.await.unwrap();
     }

@@ -1,8 +1,8 @@
 //! Further streams of a session: remote shells whose agents connect to the first agent (docs/protocol.md, "Several
 //! streams").
 //!
-//! The serving end opens a [`Door`], a socket that programs of other users cannot reach, and names it in its reply.
-//! The dialling end starts `deltic agent --join` more times over the remote shell. Each of these agents
+//! The serving end opens a [`Door`], a socket that programs of other users cannot reach, and names the socket in its
+//! reply. The connecting end starts `deltic agent --join` more times over the remote shell. Each of these agents
 //! [relays](relay) between its standard streams and the socket. Streams are attached while the session goes on.
 
 use std::ffi::OsStr;
@@ -35,10 +35,10 @@ use crate::transport::{
     standard_input, standard_output, start_writer,
 };
 
-/// Longest time for streams to join. The session goes on without streams that are later.
+/// Longest time for streams to join. The session goes on without streams that join later.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
-/// Delay before the session is told of streams that did not join. A session that ends within this time admits no
-/// streams, and needs no message.
+/// Delay before the session hears of streams that did not join. A session that ends within this time admits no streams,
+/// and needs no message.
 const END_PATIENCE: Duration = Duration::from_secs(1);
 /// Longest time for a connection to send its token.
 const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +51,7 @@ const RELAY_BYTES: usize = 256 << 10;
 /// Longest time for a remote shell to exit after its stream has ended.
 const SHELL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// News of further streams for the session.
+/// A change of the streams, for the running session.
 pub(crate) enum News {
     /// A further stream to send frames on.
     Outlet(mpsc::Sender<Vec<u8>>),
@@ -61,18 +61,18 @@ pub(crate) enum News {
     Link(Figures),
 }
 
-/// Ways for further streams to join a session.
+/// Ways in which further streams join a session.
 pub(crate) enum Joining {
-    /// No streams join.
+    /// No further streams.
     Nobody,
-    /// The other end opens the streams.
+    /// The other end opens the streams through this door.
     Answer(Door),
     /// This end opens `more` streams, once the other end has named the socket.
     Dial { remote: Remote, host: String, told: oneshot::Receiver<(Terms, Option<Join>)>, more: u32 },
 }
 
 impl Joining {
-    /// Lets streams join until all have joined, or the time is over.
+    /// Lets streams join until all streams have joined, or the time is over.
     pub(crate) async fn go_on(self, joined: Joined) {
         match self {
             Self::Nobody => {}
@@ -99,7 +99,7 @@ impl Joining {
     }
 }
 
-/// Returns the reason why the other end named no socket.
+/// Returns the reason why the other end opened no socket.
 fn no_place(terms: Terms) -> String {
     if terms.streams {
         "the other end found no place for a socket: one stream only".into()
@@ -122,7 +122,8 @@ pub(crate) async fn beside<T>(
     session.await
 }
 
-/// Attaches the streams that join. Returns the number of the others and the reason of the last, if any failed.
+/// Attaches the streams that join. If any failed, returns the number of failed streams and the reason of the last
+/// failure.
 async fn attach_all(
     dials: &mut JoinSet<Result<Link, String>>,
     joined: &Joined,
@@ -151,7 +152,7 @@ async fn attach_all(
 async fn dial(remote: Remote, host: String, ticket: Vec<u8>, flow: Flow) -> Result<Link, String> {
     let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
     let mut heard = [0; JOINED.len()];
-    // A refused stream ends. The exit status of its shell tells more than the failed write.
+    // A refused stream ends. The exit status of the shell explains more than the failed write.
     let said = link.writer.write_all(&ticket).await;
     let flushed = if said.is_ok() { link.writer.flush().await } else { said };
     let read = link.reader.read_exact(&mut heard).await;
@@ -184,16 +185,16 @@ pub(crate) struct Joined {
 
 impl Joined {
     fn tell(&self, news: News) {
-        // The receiver may be gone, if the session has ended.
+        // The receiver is gone if the session has ended.
         self.news.try_send(news).ok();
     }
 
-    /// Makes a stream a part of the session. `opening` is sent first.
+    /// Makes a stream a part of the session. Sends `opening` first.
     fn attach(&self, link: Link, opening: &'static [u8]) {
         let Link { reader, writer, child } = link;
         let writer = Writer::Stream(writer);
         let (batches, writing) = start_writer(writer, &self.flow, Stream::Further, opening);
-        // A receiver sends nothing on a further stream, but keeps the stream open until the other end closes.
+        // A receiver sends nothing on a further stream, but holds the stream open until the other end closes.
         let kept = match self.role {
             Role::Sends => {
                 self.tell(News::Outlet(batches));
@@ -224,7 +225,7 @@ impl Joined {
     }
 }
 
-/// A socket where further streams may join a session. Dropping the value closes and removes the socket.
+/// A socket for further streams of a session. Dropping the value closes and removes the socket.
 pub(crate) struct Door {
     listener: UnixListener,
     join: Join,
@@ -234,7 +235,7 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// Opens a door for `more` further streams, in the first of `dirs` that can hold a socket.
+    /// Opens a door for `more` further streams, in the first of `dirs` in which a socket can be made.
     pub(crate) fn open(dirs: &[PathBuf], more: u32) -> Option<Self> {
         let (listener, place) = dirs.iter().find_map(|dir| Place::listen(dir).ok())?;
         let mut token = [0; TOKEN_BYTES];
@@ -249,7 +250,7 @@ impl Door {
         &self.join
     }
 
-    /// Admits connections that know the token, up to the agreed number.
+    /// Admits connections that send the token, up to the agreed number.
     async fn admit(self, joined: &Joined) {
         let (deadline, mut admitted) = (Instant::now() + JOIN_PATIENCE, 0);
         let mut knocking = JoinSet::new();
@@ -311,13 +312,13 @@ impl Place {
 impl Drop for Place {
     #[expect(clippy::disallowed_methods, reason = "a socket is in no tree")]
     fn drop(&mut self) {
-        // A socket that cannot be removed is private and of no use to others.
+        // A socket that cannot be removed is private, and harms nobody.
         std::fs::remove_file(self.socket()).ok();
         std::fs::remove_dir(&self.0).ok();
     }
 }
 
-/// Connects this process's standard streams to the session that the dialling end wants to join.
+/// Connects this process's standard streams to a session on this machine, which the ticket of the connecting end names.
 pub(crate) async fn relay() -> Result<(), SyncError> {
     let refused = || SyncError::Refused("no session here waits for this stream".into());
     let mut input = BufReader::with_capacity(RELAY_BYTES, standard_input());
@@ -327,7 +328,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
     let failed = |source| SyncError::Transport { action: "relay a stream", source };
     let Link { reader, mut writer, .. } = link(socket).map_err(failed)?;
     writer.write_all(&join.knock()).await.map_err(|_| refused())?;
-    // This task ends with the process, which ends after the session has sent its last byte.
+    // This task ends with the process, after the session has sent its last byte.
     tokio::spawn(async move {
         copy_buf(&mut input, &mut writer).await.ok();
         writer.shutdown().await.ok();
@@ -338,7 +339,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
     if relayed == 0 { Err(refused()) } else { Ok(()) }
 }
 
-/// Reads the ticket of a dialling end. Returns `None` for other bytes.
+/// Reads the ticket of a connecting end. Returns `None` for other bytes.
 async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
     let (mut magic, mut token) = ([0; JOIN_MAGIC.len()], [0; TOKEN_BYTES]);
     input.read_exact(&mut magic).await?;
@@ -352,7 +353,7 @@ async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<
 }
 
 /// Returns both directions of a connected socket. Without another dependency, the runtime can wait only for pipes of
-/// children; its handling of pipes suits a socket too.
+/// child processes; a socket can be handled like such a pipe.
 fn link(socket: UnixStream) -> io::Result<Link> {
     let from = std::process::ChildStdout::from(OwnedFd::from(socket.try_clone()?));
     let to = std::process::ChildStdin::from(OwnedFd::from(socket.try_clone()?));
@@ -364,7 +365,8 @@ fn link(socket: UnixStream) -> io::Result<Link> {
     })
 }
 
-/// A socket to write to. Dropping the pipe does not close the socket, because its reading side may still be open.
+/// The writing side of a socket. Dropping the pipe does not close the socket, because the reading side may still be
+/// open.
 struct SocketWriter {
     pipe: ChildStdin,
     socket: UnixStream,
@@ -390,7 +392,7 @@ impl AsyncWrite for SocketWriter {
 
 impl Drop for SocketWriter {
     fn drop(&mut self) {
-        // The socket is already shut down if the other end has closed it.
+        // Fails if the other end has closed the socket, which is then shut down already.
         self.socket.shutdown(std::net::Shutdown::Write).ok();
     }
 }
@@ -483,7 +485,7 @@ mod tests {
         assert!(UnixStream::connect(OsStr::from_bytes(&join.socket)).is_err());
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
         drop(session.joined);
-        // All joined streams have ended by now.
+        // Every joined stream has ended by now.
         assert_eq!(session.closed.recv().await, None);
     }
 

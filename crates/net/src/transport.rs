@@ -25,17 +25,17 @@ pub(crate) use flow::{Counters, Flow};
 pub(crate) use hearing::{Arrivals, Frames, RawFrame, Reading, Stream, read_frames, start_reader};
 pub(crate) use saying::start_writer;
 
-/// Bytes that a pipe beside a shaped link holds. Bytes that wait to be sent lie there, as in a socket buffer.
+/// Bytes that the pipe to a simulated link holds, as in a socket buffer.
 const SHAPED_PIPE_BYTES: usize = 256 << 10;
-/// Batches of frames between the driver and the writer.
+/// Most batches of frames between the driver and the writer.
 const BATCHES: usize = 4;
 /// Most bytes to gather for one write.
 const WRITTEN_BYTES: usize = 64 << 10;
-/// Bytes requested from a stream at once, and the wanted capacity of a pipe to another process. With larger pipes,
-/// the ends wait less often for each other, and more small files are handled at a time.
+/// Most bytes of one read, and the wanted capacity of a pipe to another process. With larger pipes, the ends wait less
+/// often for each other, and more small files are handled at a time.
 const READ_BYTES: usize = 256 << 10;
 
-/// Both directions to the other end, over streams of bytes.
+/// Both directions of a byte stream to the other end.
 pub(crate) struct Link {
     pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
@@ -49,21 +49,21 @@ impl Link {
     }
 }
 
-/// Source of the bytes of the other end.
+/// Source of the bytes from the other end.
 pub(crate) enum Reader {
     Stream(Box<dyn AsyncRead + Send + Unpin>),
-    /// An end in this process; a batch of frames arrives as it was sent.
+    /// The other end is in this process: each batch of frames arrives as sent.
     Memory(mpsc::Receiver<Vec<u8>>),
 }
 
 /// Sink of bytes for the other end.
 pub(crate) enum Writer {
     Stream(Box<dyn AsyncWrite + Send + Unpin>),
-    /// An end in this process; a batch of frames is passed on without a copy.
+    /// The other end is in this process: batches of frames are passed on without a copy.
     Memory(mpsc::Sender<Vec<u8>>),
 }
 
-/// Both directions of a connection at this end.
+/// Both directions of a connection, at this end.
 pub(crate) struct Ends {
     pub(crate) reader: Reader,
     pub(crate) writer: Writer,
@@ -120,7 +120,7 @@ pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     (Link::within(one).into(), Link::within(other).into())
 }
 
-/// Returns the ends of a byte stream that the caller has made.
+/// Returns this end of a byte stream that the caller has made.
 pub(crate) fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
     let (reader, writer) = tokio::io::split(stream);
     Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
@@ -150,8 +150,8 @@ pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
     }
 }
 
-/// Opens a pipe again, as a non-blocking handle. Other processes may share the original handle, and do not expect it
-/// to be non-blocking.
+/// Opens a pipe again, as a non-blocking handle. Other processes may share the original handle, and do not expect a
+/// non-blocking handle.
 fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
     let kind = FileType::from_raw_mode(fs::fstat(&pipe)?.st_mode);
     if kind != FileType::Fifo {
@@ -163,7 +163,7 @@ fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
     Ok(pipe)
 }
 
-/// Enlarges the buffer of a pipe. Has no effect if the system refuses, as for users with many pipes.
+/// Enlarges the buffer of a pipe, unless the system refuses, as for users with many pipes.
 fn widen(pipe: impl AsFd) {
     let _ = fcntl_setpipe_size(pipe, READ_BYTES);
 }

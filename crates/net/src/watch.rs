@@ -1,9 +1,9 @@
 //! Keeps a destination equal to its sources: a first sync, and another sync of the changed names after each change.
 //!
-//! [`Watch`] tells what the next round syncs, and when. The caller runs each round as an ordinary sync, and reports
-//! its result. Meanwhile, changes are gathered for the following round. Guarantee: when changes end and rounds
-//! succeed, the destination equals the sources, even if events were lost. Everything that may differ is compared as a
-//! whole.
+//! [`Watch`] tells what the next round syncs, and when. The caller runs each round as an ordinary sync, and reports the
+//! result. Meanwhile, changes are gathered for the following round. Guarantee: when changes end and rounds succeed, the
+//! destination equals the sources, even if events were lost. A directory that may have changed unnoticed is compared as
+//! a whole.
 
 mod batch;
 mod dirt;
@@ -46,32 +46,32 @@ use tree::Watches;
 
 pub use batch::Pace;
 
-/// A sync that is due.
+/// A sync to be run now.
 #[derive(Debug)]
 pub struct Round {
-    /// The plan of the round: the same sources and destination, but perhaps only some names.
+    /// The plan of the round: the same sources and destination, perhaps with only some names.
     pub plan: Plan,
     /// Number of the round, from 1.
     pub number: u64,
     /// Number of compared names and directories; `None` if all are compared.
     pub names: Option<usize>,
-    /// The user that answers the questions of the guard; `None` for the user that runs the round.
+    /// The user that answers the delete guard. `None` for the user of the caller.
     pub user: Option<User>,
-    /// Number of names that this user did not allow to remove.
+    /// Number of removals that this user refused.
     refused: Arc<AtomicU64>,
     dirt: Dirt,
 }
 
 impl Round {
-    /// Returns the paths, below the destination, of the files that changed, if nothing else may have changed. The
-    /// files may be gone by now.
+    /// Returns the paths of the changed files, below the destination. `None` if more than these files may have changed.
+    /// The files may be gone by now.
     #[must_use]
     pub fn files(&self) -> Option<Vec<RelPath>> {
         let is_of_names = self.names.is_some() && self.dirt.dirs().next().is_none();
         is_of_names.then(|| self.dirt.names().collect())
     }
 
-    /// Returns the local directory that corresponds to the destination's root for the entry at `path`.
+    /// Returns the local source directory for the destination's root, for the entry at `path`.
     #[must_use]
     pub fn root_of(&self, path: &RelPath) -> Option<PathBuf> {
         let Sources::Local(args) = &self.plan.sources else { return None };
@@ -95,18 +95,18 @@ pub enum Ended {
     HeldBack,
     /// Some names failed.
     Partly,
-    /// The run was broken off.
+    /// The run failed before its end.
     Broken,
 }
 
 /// A message of the watch between rounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// A source is missing; the watch waits for it.
+    /// A source is missing, and the watch waits for the source.
     SourceGone,
     /// The missing source is back.
     SourceBack,
-    /// The system allows too few watches for all directories: everything is compared from time to time.
+    /// The system allows too few watches for all directories. From time to time, all names are compared instead.
     TooManyDirs,
     /// The guard holds back the removal of this number of names until it is [confirmed](Confirming).
     HeldBack(u64),
@@ -127,7 +127,7 @@ impl fmt::Display for Note {
     }
 }
 
-/// Sources that are watched.
+/// A watch of sources, which plans the rounds.
 #[derive(Debug)]
 pub struct Watch {
     plan: Plan,
@@ -139,21 +139,21 @@ pub struct Watch {
     /// Time at which the watch ends.
     end: Option<Instant>,
     rounds: u64,
-    /// Number of names in the sources: counted by the last full comparison, then updated by later rounds. `None`
-    /// until a round has succeeded.
+    /// Number of names in the sources: counted by the last full comparison, then updated by later rounds. `None` until
+    /// a round has succeeded.
     names: Option<u64>,
-    /// When this descriptor is closed, the watching thread ends.
+    /// The watching thread ends when this descriptor is closed.
     _stop: OwnedFd,
 }
 
-/// State shared by the watching thread and the rounds.
+/// State that the watching thread and the rounds share.
 #[derive(Clone, Debug)]
 struct Shared(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     start: Instant,
-    /// True if a part of the sources can be synced without the rest.
+    /// True if some names of the sources can be synced without the rest.
     divides: bool,
     state: Mutex<State>,
     changed: Arc<Notify>,
@@ -184,7 +184,7 @@ impl State {
         Self { batch, notes, held, allowed, is_lost: false, is_short: false }
     }
 
-    /// Holds back the deletions of a round that brought everything else; `names` names wait for removal.
+    /// Holds back the deletions of a round that brought all other changes. `names` is the number of names to remove.
     fn hold_back(&mut self, dirt: Dirt, names: u64) {
         self.notes.push(Note::HeldBack(names));
         match &mut self.held {
@@ -196,8 +196,8 @@ impl State {
         }
     }
 
-    /// Notes a change. If a held-back name exists again, or the change extends a held-back deletion, the deletion is
-    /// counted again by the next round. Otherwise the protecting rule would keep those names for ever.
+    /// Notes a change. A held-back deletion is counted again by the next round, if the change extends the deletion or
+    /// brings back one of its names. Otherwise the protecting rules would keep these names for ever.
     fn note(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
             (Change::Came(path), Some(held)) => held.dirt.is_back(path),
@@ -210,8 +210,8 @@ impl State {
         }
     }
 
-    /// Takes the changes of the next round. Held-back deletions whose names are not all known are added: a round that
-    /// compared only a part of their directories would count only a part of the deletions, and allow it.
+    /// Takes the changes of the next round. Adds held-back deletions if not all of their names are known. A round that
+    /// compared a part of their directories would count, and allow, only a part of the deletions.
     fn take(&mut self, now: Duration) -> Option<Dirt> {
         let mut dirt = self.batch.take(now)?;
         if let Some(held) = self.held.take_if(|held| !held.dirt.knows_gone()) {
@@ -220,7 +220,7 @@ impl State {
         Some(dirt)
     }
 
-    /// Returns rules that protect held-back names, so that later rounds do not ask for them again.
+    /// Returns rules that protect held-back names, so that later rounds do not ask about these names again.
     fn protecting(&self) -> Vec<Rule> {
         let dirt = self.held.iter().map(|held| &held.dirt);
         let gone = dirt.clone().flat_map(Dirt::names_gone).map(protects);
@@ -235,12 +235,12 @@ impl State {
     }
 }
 
-/// Lets the user confirm deletions of a watch, from any thread.
+/// Confirms held-back deletions of a watch, from any thread.
 #[derive(Clone, Debug)]
 pub struct Confirming(Shared);
 
 impl Confirming {
-    /// Allows the deletions that are held back. Returns how many names were counted: no more are removed.
+    /// Allows the held-back deletions. Returns the number of counted names: a round will not remove more names.
     #[must_use]
     pub fn confirm(&self) -> u64 {
         let names = self.0.with(State::confirm);
@@ -263,13 +263,13 @@ impl Shared {
         act(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes the changes that were seen.
+    /// Notes the changes that the watching thread found.
     fn heard(&self, changes: Vec<Change>, watches: &Watches) {
         let now = self.now();
         let (is_lost, is_short) = (watches.lost, watches.is_short);
         self.with(|state| {
             for change in changes {
-                // If no part can be synced alone, everything is compared; the gone names are still noted.
+                // No part can be synced alone, so all names are compared. Gone names are noted as well.
                 state.note(now, change);
                 if !self.0.divides {
                     state.batch.compare_all();
@@ -332,7 +332,7 @@ impl Watch {
         Ok(Self { plan, roots, shared, runtime, ending: is_ending, end, rounds, names, _stop })
     }
 
-    /// Waits for the next round and tells messages. Returns `None` when the user or the time limit ends the watch.
+    /// Waits for the next round; messages go to `tell`. Returns `None` when the user or the time limit ends the watch.
     pub fn next(&mut self, tell: &mut dyn FnMut(&Note)) -> Option<Round> {
         loop {
             let notes = self.shared.with(|state| std::mem::take(&mut state.notes));
@@ -352,7 +352,7 @@ impl Watch {
             let left = self.end.map(|end| end.saturating_duration_since(Instant::now()));
             let pause = pause.into_iter().chain(left).min().unwrap_or(FOR_EVER);
             let changed = Arc::clone(&self.shared.0.changed);
-            // After a timeout or a change, the loop looks again.
+            // The loop looks again after a timeout or a change.
             self.runtime
                 .block_on(async { tokio::time::timeout(pause, changed.notified()).await })
                 .ok();
@@ -381,7 +381,7 @@ impl Watch {
             Ended::HeldBack => state.batch.held_back(round.dirt),
             Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
             Ended::Broken => {
-                // The state of the other end is unknown, and the other end may be another machine.
+                // The state of the other end is unknown, and another machine may be at the other end.
                 let mut all = Dirt::default();
                 all.note(Change::All);
                 state.batch.failed(now, all, Fault::Run);
@@ -428,14 +428,14 @@ impl Watch {
         let mut plan = self.plan.clone();
         plan.patience.whole = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         if self.names.is_some() {
-            // A missing destination is not created again, but waited for: it may be an unmounted file system.
+            // A missing destination may be an unmounted file system: it is not created again, but waited for.
             plan.options.select.existing = true;
         }
         let (allowed, protecting) =
             self.shared.with(|state| (std::mem::take(&mut state.allowed), state.protecting()));
         plan.options.rules.list.splice(..0, protecting);
         let refused = Arc::default();
-        // The user is at the terminal at the start, and perhaps not later.
+        // The user is at the terminal for the first round, and perhaps not later.
         let user = (self.names.is_some() || !plan.options.remove.asks)
             .then(|| allowing(allowed, Arc::clone(&refused)));
         plan.options.remove.asks = true;
@@ -451,14 +451,14 @@ impl Watch {
 
 /// Returns the rule that protects the entry at `path` of the destination.
 fn protects(path: &RelPath) -> Rule {
-    // If a pattern has no wildcards, a backslash is an ordinary character.
+    // A backslash is an ordinary character in a pattern without wildcards.
     match glob::has_wildcards(path.as_bytes()) {
         true => protects_pattern(escaped(path)),
         false => protects_pattern([b"/", path.as_bytes()].concat()),
     }
 }
 
-/// Returns the rule that protects all entries of a directory at the destination.
+/// Returns the rule that protects all entries of a directory of the destination.
 fn protects_all_in(dir: &RelPath) -> Rule {
     let mut pattern = escaped(dir);
     pattern.extend_from_slice(if dir.is_root() { b"*" } else { b"/*" });
@@ -494,7 +494,7 @@ fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
     })
 }
 
-/// Longest wait if nothing is due.
+/// Longest wait if no round is due.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Returns the sources of a plan, if they can be watched.
@@ -519,7 +519,7 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
             options("what is removed at the source (--remove-source-files) would count as a change")
         }
         Sources::Local(paths) => {
-            // Otherwise each round's writes would be changes for the next round.
+            // A destination inside a source is refused: each round's writes would be changes for the next round.
             let context = StoreContext::default();
             let inside = match &plan.destination {
                 Destination::Local(to) => {
@@ -534,15 +534,15 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     }
 }
 
-/// True if syncing some names of these sources gives the same result as syncing all.
+/// True if syncing some names of these sources gives the same result as syncing all names.
 fn divides(roots: &[SourceArg], options: &Options) -> bool {
     let select = &options.select;
     let apart = |one: &SourceArg, other: &SourceArg| !other.path().starts_with(one.path());
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
         roots.iter().enumerate().all(|(other_nth, other)| nth == other_nth || apart(one, other))
     });
-    // Following links would need watches where the links lead. Rules in directories depend on the directories above.
-    // A new name may be another hard link to an unchanged file.
+    // Followed links would need watches at their targets. Rules files also depend on the directories above. A new name
+    // may be a hard link to an unchanged file.
     all_apart
         && options.follow.follow == Follow::Never
         && select.mounts == Mounts::Enter
@@ -552,7 +552,7 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
         && !options.rules.list.iter().any(|rule| matches!(rule, Rule::DirMerge(_)))
 }
 
-/// Returns arguments for the changed names and directories. Returns `None` if a name is in no root.
+/// Returns the arguments for the changed names and directories. Returns `None` if a name is outside of all roots.
 fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     let arg = |path: &RelPath, end: &[u8]| {
         let root = roots.iter().find(|root| path.starts_with(root.path()))?;
@@ -563,18 +563,17 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
         Some(PathBuf::from(OsString::from_vec(bytes)))
     };
     let mut dirs: BTreeSet<_> = dirt.dirs().cloned().collect();
-    // If the content of a root is synced, the root itself is listed, because staging new files in the root changes
-    // the root's times.
+    // A root with listed content is listed too, since staging new files in the root changes its times.
     dirs.extend(roots.iter().map(|root| root.path().clone()).filter(RelPath::is_root));
     let dirs = dirs.iter().map(|dir| arg(dir, if dir.is_root() { b"" } else { b"/" }));
     let names = dirt.names().map(|name| arg(&name, b"")).collect::<Vec<_>>();
     let mut args: Vec<_> = dirs.chain(names).collect::<Option<_>>()?;
-    // Names below a directory that is gone need no argument: the deletion of the directory is a change of its own.
+    // Names below a removed directory need no argument, since the removal of the directory is a change too.
     args.retain(|arg| !place::is_below_file(arg, &StoreContext::default()));
     (!args.is_empty()).then_some(args)
 }
 
-/// The mark in a source path after which the transferred path begins.
+/// Mark in a source path; the path in the transfer begins after the mark.
 const MARK: &[u8] = b"/./";
 
 /// Removes the mark `/./` from a path.
@@ -586,15 +585,15 @@ fn without_dots(path: &OsStr) -> Vec<u8> {
     bytes
 }
 
-/// Adapts options for a round of some names, of sources with `names` names in total.
+/// Adapts options for a round of some names. `names` is the number of all names in the sources.
 fn divide(options: &mut Options, names: u64) {
     options.recursive = false;
     options.select.dirs = true;
     options.select.relative = true;
-    // A name may be gone by now; its deletion is another change.
+    // A name may be gone by now. Its deletion is another change.
     options.select.missing = Missing::Ignore;
     if let Delete::Guarded(guard) = &mut options.delete {
-        // The guard cannot compute a share from a part of the list.
+        // The guard needs the number of all names to compute a share.
         guard.names = Some(names);
     }
 }

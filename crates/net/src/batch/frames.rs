@@ -50,7 +50,7 @@ pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
     }
 }
 
-/// A reader of a file from an offset. The file's own position is not used, so other readers do not interfere.
+/// Reads a file from an offset. The position of the open file is not used, so other readers do not interfere.
 #[derive(Debug)]
 pub(super) struct At {
     file: Arc<File>,
@@ -77,7 +77,7 @@ pub(super) struct Frames<R> {
     at: u64,
     /// Hash of the frames, if the frames are hashed.
     sum: Option<blake3::Hasher>,
-    /// The digest of all bytes before the last frame, once the last frame was read.
+    /// Digest of all bytes before the last frame. Set once the last frame was read.
     pub(super) before: Option<Digest>,
 }
 
@@ -89,7 +89,7 @@ impl Frames<At> {
 }
 
 impl<R: Read> Frames<R> {
-    /// Returns the frames of a batch after the magic. The frames are hashed while they are read.
+    /// Returns the frames after the magic of a batch. The frames are hashed while they are read.
     pub(super) fn summed(from: R) -> Self {
         let mut sum = blake3::Hasher::new();
         sum.update(&MAGIC);

@@ -1,9 +1,9 @@
 //! Runs that are stored in a file: `--write-batch`, `--only-write-batch` and `--read-batch`.
 //!
 //! A batch is a source. A written batch holds the list as the sender sent it ([`Tap`]), and the content that the
-//! receiver lacked ([`writing`]). When read, it is the tree of an ordinary sender ([`Batch`]), and the rest of the
-//! sync is the same. Between two local directories, the batch is first written from the changes that a dry run finds,
-//! and then read. So it holds deltas, and both destinations are updated in the same way.
+//! receiver lacked ([`writing`]). A batch that is read is the tree of an ordinary sender ([`Batch`]), and the rest of
+//! the sync is the same. Between two local directories, the batch is first written from the changes that a dry run
+//! finds, and then read. So the batch holds deltas, and both destinations are updated in the same way.
 
 mod frames;
 mod reading;
@@ -25,11 +25,11 @@ pub(crate) use writing::write;
 
 /// Most steps of a content; bounds the memory for the steps.
 const MAX_STEPS: usize = 1 << 24;
-/// Largest number of frames of a list that add nothing to the list.
+/// Most frames of a list without an entry.
 const MAX_IDLE: usize = 16;
 /// Memory in bytes that the names of a batch may take.
 const MAX_HELD_BYTES: usize = if cfg!(test) { 1 << 20 } else { 2 << 30 };
-/// Memory in bytes that a name takes beside its text.
+/// Memory in bytes that a name takes besides its text.
 const NAME_BYTES: usize = 64;
 /// Bytes that are read at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -51,7 +51,7 @@ fn cut(
         let want = (len - start).min(READ_BYTES) as usize;
         let got = snapshot.read_at(start, &mut buffer[..want])?;
         if got == 0 {
-            // The file became shorter; the caller's later checks detect that.
+            // The file became shorter. Later checks of the caller detect that.
             break;
         }
         cutter.push(&buffer[..got], &mut each)?;

@@ -37,13 +37,14 @@ pub(super) struct Held {
     options: Options,
     list: List,
     contents: HashMap<RelPath, u64>,
-    /// Offsets of the contents of hard-linked files, by the number of the first link. Any link may be requested.
+    /// Offsets of the contents of hard-linked files, by the number of the first link. A session may request any of the
+    /// links.
     of_linked: HashMap<u64, u64>,
-    /// The present destination, and the new name of the only entry there, if given.
+    /// The destination before the run, and the new name of the only entry there, if given.
     there: Option<(Standing, Option<Name>)>,
 }
 
-/// The list of a batch.
+/// The list of a batch: directories and their entries.
 #[derive(Debug, Default)]
 struct List {
     own: Option<Meta>,
@@ -51,31 +52,31 @@ struct List {
     owners: [Vec<NameLine>; 2],
     dirs: HashMap<RelPath, Section>,
     entries: u64,
-    /// Number and total bytes of the files in the list; the contents may not exceed either.
+    /// Number and total bytes of the files in the list. The contents must exceed neither.
     files: u64,
     bytes: u64,
-    /// Frames of the list that added no entry so far.
+    /// Number of frames so far that added no entry to the list.
     idle: usize,
     /// Memory in bytes that the names of the batch use.
     held: usize,
     /// Metadata of the first link of each hard-linked file.
     firsts: HashMap<u64, Meta>,
-    /// The links of hard-linked files, with the number of the first link.
+    /// Each hard link, with the number of the first link to its file.
     linked: HashMap<RelPath, u64>,
     intact: Option<bool>,
 }
 
-/// A directory of the list.
+/// The entries of one directory in the list.
 #[derive(Debug)]
 struct Section {
-    /// Offsets of the frames, each with the number of its first entry.
+    /// Offset of each frame with entries, and the number of its first entry.
     frames: Vec<(u64, u64)>,
     last: Option<Name>,
     extent: Extent,
 }
 
 impl Batch {
-    /// Reads the batch in `file` to its end, for the destination of `plan`.
+    /// Reads and checks the whole batch in `file`, for the destination of `plan`.
     pub(crate) fn open(file: Arc<File>, plan: &Plan) -> Result<Self, SyncError> {
         if plan.destination.here().is_none() {
             let why =
@@ -88,7 +89,7 @@ impl Batch {
         Ok(Self(Arc::new(held)))
     }
 
-    /// Returns the plan to run with this batch.
+    /// Returns `plan` with the options of the batch.
     pub(crate) fn plan(&self, plan: Plan) -> Plan {
         let options = read_as(self.0.options.clone(), plan.options);
         Plan { options, ..plan }
@@ -158,7 +159,7 @@ impl List {
         if self.held > MAX_HELD_BYTES { Err(Bad::TooMany) } else { Ok(()) }
     }
 
-    /// Adds the next frame, which lies at offset `at` of the file.
+    /// Adds a frame to the list. The frame is at offset `at` of the file.
     fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
         match told {
             ToReceiver::Listing { dir, own, entries, extent } => {
@@ -235,8 +236,8 @@ impl List {
         self.hold(&RelPath::root(), held)
     }
 
-    /// Replaces back references between hard links by the inode number that a tree reports. A later link gets the
-    /// metadata of the first.
+    /// Gives the hard links of a file the metadata of its first link, and an inode number in the place of the back
+    /// reference.
     fn relink(&self, number: u64, meta: &mut Meta) {
         let first = match meta.linked() {
             None => return,
@@ -255,7 +256,7 @@ impl Held {
         Self::read_from(At::start(&file), file)
     }
 
-    /// Reads the batch from `from`. The bytes of the batch are in `file`, or will be.
+    /// Reads the batch from `from`. `file` has the same bytes by the time a content is requested.
     pub(super) fn read_from(mut from: impl Read, file: Arc<File>) -> Result<Self, Bad> {
         check_magic(&mut from)?;
         let mut frames = Frames::summed(from);
@@ -337,7 +338,7 @@ impl Held {
         }
     }
 
-    /// Returns the old version at the destination from which the steps start.
+    /// Opens the old version at the destination that the steps were made from.
     fn standing(&self, path: &RelPath, old: &Old) -> Result<LocalSnapshot, StoreError> {
         let (tree, name) = self.there.as_ref().ok_or_else(|| refused("read", path, ANOTHER))?;
         let path_there = name.as_ref().map_or_else(|| path.clone(), only);
@@ -357,7 +358,7 @@ fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreErro
     StoreError::Io { action, path: path.clone(), source: other(why) }
 }
 
-/// A new version, made by steps from the old version.
+/// A new version, put together by steps from an old version and the batch.
 #[derive(Debug)]
 pub(crate) struct Version {
     path: RelPath,
@@ -365,11 +366,11 @@ pub(crate) struct Version {
     steps: Vec<Step>,
     old: Option<LocalSnapshot>,
     file: Arc<File>,
-    /// Offset and bytes of the literal that was read last.
+    /// The literal that was read last, and its offset in the batch.
     literal: Mutex<(u64, Vec<u8>)>,
 }
 
-/// The source of the next bytes of the new version.
+/// A part of the new version, and the source of its bytes.
 #[derive(Debug)]
 struct Step {
     start: u64,
@@ -378,20 +379,20 @@ struct Step {
 
 #[derive(Debug)]
 enum From {
-    /// Bytes of the old version from this offset on.
+    /// Bytes of the old version, from this offset on.
     Old(u64),
-    /// The bytes of the literal frame at this offset of the batch.
+    /// Bytes of the literal in the frame at this offset of the batch.
     Batch(u64),
 }
 
-/// The steps of a content, and its digest if proven.
+/// The steps of a content, and its digest if the content is complete.
 struct Steps {
     steps: Vec<Step>,
     digest: Option<Digest>,
 }
 
 impl Steps {
-    /// Reads the frames of a content up to its proof. Checks that a proven content has `len` bytes, and that all
+    /// Reads the frames of a content up to its proof. Checks that a complete content has `len` bytes, and that all
     /// copies lie within the old version.
     fn read(frames: &mut Frames<impl Read>, len: u64, old: Option<Old>) -> Result<Self, Bad> {
         let (mut steps, mut start) = (Vec::new(), 0u64);
@@ -421,7 +422,8 @@ impl Steps {
 }
 
 impl Version {
-    /// Fills `room` with bytes of the literal in the frame at offset `at`, after its first `skip` bytes.
+    /// Fills `room` with bytes of a literal, without its first `skip` bytes. The literal is in the frame at offset
+    /// `at`.
     fn read_literal(&self, at: u64, skip: usize, room: &mut [u8]) -> Option<()> {
         let (held, bytes) = &mut *lock(&self.literal);
         if *held != at {

@@ -14,15 +14,14 @@ use crate::error::SyncError;
 
 /// Most bytes that stay free in the file system of a copied batch.
 const MOST_FREE_BYTES: u64 = 1 << 30;
-/// Divisor: this part of the file system stays free, unless it is more than `MOST_FREE_BYTES`.
+/// Divisor: the file system keeps this share of its size free, at most `MOST_FREE_BYTES`.
 const FREE_PARTS: u64 = 20;
 /// Bytes that are copied between two checks of the free space.
 const LOOK_EVERY_BYTES: usize = 1 << 20;
 
-/// Copies a batch `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that is invalid in
-/// a batch: a stream that is no batch, and content beyond the lengths in the list, are not copied. A list can be of
-/// any length, so copying also ends when the file system of `to` is nearly full: other programs use that file system
-/// too.
+/// Copies a batch `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that is invalid in a
+/// batch. So streams that are no batch, and content beyond the lengths in the list, are not copied. A list can be of
+/// any length, so copying also ends when the file system of `to` is nearly full.
 ///
 /// # Errors
 /// [`SyncError::Batch`] if the stream is not a whole batch, cannot be read, or does not fit into the file.

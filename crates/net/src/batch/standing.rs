@@ -1,4 +1,4 @@
-//! The old files at the destination, from which the deltas of a batch start.
+//! The old files at the destination, which the deltas of a batch are made from.
 
 use deltic_store::{Posix, StoreError, Tree};
 use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, StoreContext};
@@ -9,8 +9,8 @@ use crate::host::destination::{keep_links, root_of};
 use crate::host::place::{Resolved, here, of_destination, resolve};
 use crate::plan::Plan;
 
-/// Opens the destination of a plan as a tree to read, if the destination is local and exists. Also returns the new
-/// name of the only entry, if it has one.
+/// Opens the destination of a plan for reading, if the destination is local and exists. Also returns the new name of
+/// the only entry, if there is one.
 pub(super) fn standing(
     plan: &Plan,
     single: Option<&Name>,
@@ -37,7 +37,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Opens the file `path`, through symlinks to directories if the options allow these.
+    /// Opens the file at `path`. Passes symlinks to directories if the options allow that.
     pub(super) fn open(&self, path: &RelPath) -> Result<LocalSnapshot, StoreError> {
         let mut above = Vec::new();
         let mut at = path.clone();
@@ -54,7 +54,7 @@ impl Standing {
     }
 }
 
-/// Returns the path of a name at the root.
+/// Returns the path of the root's entry `name`.
 pub(super) fn only(name: &Name) -> RelPath {
     RelPath::root().join(name).expect("a name is a path")
 }

@@ -1,4 +1,4 @@
-//! Records a session's list for a batch.
+//! Records the list of a session for a batch.
 
 #![expect(clippy::disallowed_types, reason = "a batch is a file that users name, open already")]
 
@@ -16,7 +16,7 @@ use crate::error::SyncError;
 use deltic_worker::lock::lock;
 use deltic_worker::source::SourceWorker;
 
-/// Writes the list that a sender sends to a batch, at either end of the session.
+/// Writes the list of a sender to a batch, at either end of the session.
 pub(crate) struct Tap {
     to: Mutex<BatchWriter>,
     pub(super) single: OnceLock<Option<Name>>,
@@ -37,7 +37,7 @@ impl Tap {
         Self { to, single: OnceLock::new(), sources: OnceLock::new() }
     }
 
-    /// Begins the batch with its magic and the request.
+    /// Begins the batch with the magic and the request.
     pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
         self.put(&MAGIC);
         self.put(&asked(single.clone(), options.clone()));

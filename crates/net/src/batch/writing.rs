@@ -41,13 +41,13 @@ pub(crate) async fn write(
         return Err(SyncError::Options(why.into()));
     }
     let is_local = !pulls && plan.destination.here().is_some();
-    // If the batch is read afterwards, events are reported then.
+    // Events are reported later, when the batch is read.
     let is_quiet = is_local && !only;
     let mut first = plan.clone();
     first.options.dry_run |= only || is_local;
-    // Then every directory is listed.
+    // With this option, every directory is listed.
     first.options.tells_unchanged = true;
-    // If times are not compared, a file that is compared and found equal would not be reported.
+    // For runs that compare no times: a file with content that was found equal would not be reported.
     first.options.whole_file |= !plan.options.times || plan.options.compare.ignore_times;
     let tap = Arc::new(Tap::new(Arc::clone(&file)));
     let (mut changed, mut finished) = (Vec::new(), None);
@@ -65,7 +65,7 @@ pub(crate) async fn write(
             Notice::Changed(change) if change.action.is_none() && !tells_unchanged => {}
             Notice::Trouble(trouble) if is_quiet && !is_of_source(&trouble) => {}
             Notice::Trouble(_) => watch(notice),
-            // Another part of the run follows.
+            // The run goes on with the contents.
             Notice::Closing => {}
             _ if is_quiet => {}
             notice => watch(notice),
@@ -86,7 +86,7 @@ pub(crate) async fn write(
     Ok(())
 }
 
-/// True if a batch needs the content of a changed name: its content is new, or was only found equal by comparison.
+/// True if a batch needs the content of a changed entry: the content is new, or a comparison found it equal.
 fn has_content(change: &Change) -> bool {
     let Differs { content, size, time, .. } = change.differs;
     let is_wanted = match change.action {
@@ -94,11 +94,11 @@ fn has_content(change: &Change) -> bool {
         Action::Touched => content || size || time,
         Action::Deleted | Action::Unchanged | Action::PassedOver(_) => false,
     };
-    // The content of one of several hard links is enough.
+    // The first of several hard links brings the content.
     change.item == EntryType::File && is_wanted && change.facts.linked.is_none()
 }
 
-/// True if a trouble is about reading. Other troubles are reported again when the batch is read.
+/// True if a trouble is about reading sources. Other troubles are reported again when the batch is read.
 fn is_of_source(trouble: &Trouble) -> bool {
     matches!(trouble.kind, TroubleKind::Failed | TroubleKind::Vanished)
 }
@@ -127,16 +127,16 @@ fn contents(
     tap.finish(files).map(|()| troubles)
 }
 
-/// The trees to read contents from, and the batch to write to.
+/// The trees that contents are read from, and the batch to write.
 struct Contents<'a> {
     tap: &'a Tap,
     there: Option<Standing>,
     level: i32,
 }
 
-/// The error for a content that could not be written.
+/// Error of a content that could not be written to the batch.
 struct Unwritten {
-    /// True if a part of the content was written. The proof after this part marks it as invalid.
+    /// True if a part of the content is in the batch, marked as invalid.
     began: bool,
     error: StoreError,
 }
@@ -148,7 +148,7 @@ impl Contents<'_> {
         let old = || self.there.as_ref().map(|tree| tree.open(path_there));
         let (new, old) = match self.tap.sources.get() {
             Some(worker) => (worker.tree().open(path).map_err(none)?, old().and_then(Result::ok)),
-            // Files from another machine have already arrived at the destination.
+            // A content from another machine has already arrived at the destination.
             None => (old().expect("it was written there").map_err(none)?, None),
         };
         let is = new.meta();

@@ -9,11 +9,11 @@ use deltic_worker::destination::BUFFERED_BYTES;
 
 use super::{COPIERS, Cost, DROPPERS, FLUSHERS};
 
-/// Most threads for each processor, regardless of the request.
+/// Most threads for each processor, whatever a session requests.
 const MAX_FOR_EACH: usize = 4;
 /// Bundles in the queue for each thread, so that a thread finds its next bundle at once.
 pub(super) const QUEUED: usize = 2;
-/// Pieces of work of each kind (except heavy work) that are accepted and not done.
+/// Most pieces of work under way, for each kind except heavy work.
 const LIGHT_WORK: usize = 256;
 
 /// Bytes of literals that each new version buffers if memory is tight.
@@ -24,13 +24,13 @@ const TIGHT_BUFFERED_BYTES: usize = 1 << 20;
 pub struct Budget {
     /// Threads that compute for the session at once; 0 for as many as there are processors.
     pub compute: u32,
-    /// Most bytes that work under way may handle. One piece of work is always allowed.
+    /// Most bytes that the work under way may handle. One piece of work is always allowed.
     pub work_bytes: usize,
     /// Pieces of work under way, of each kind except heavy work, which has a few for each thread.
     pub light_work: usize,
-    /// Most open files, if fewer than the process may have. With less than a few dozen, one file is synced at a time.
+    /// Most open files, if fewer than the process may open. With fewer than a few dozen, one file is synced at a time.
     pub open_files: Option<usize>,
-    /// Bytes of work after which the session gives way to sessions with less work; never if `None`.
+    /// Bytes of work after which sessions with less work go first; never if `None`.
     pub prompt_bytes: Option<u64>,
     /// Most bytes of literals of incomplete blocks that each new version buffers.
     pub buffered_bytes: usize,
@@ -38,7 +38,7 @@ pub struct Budget {
     pub frame_bytes: usize,
     /// Most literal bytes on their way to this end, if the other end supports credit; unlimited if `None`.
     pub credit: Option<u64>,
-    /// Longest time that an end which asked for credit may withhold credit from waiting literals; unlimited if
+    /// Longest time for which an end may withhold the credit that it introduced, while literals wait; unlimited if
     /// `None`.
     pub credit_patience: Option<Duration>,
 }
@@ -99,8 +99,8 @@ impl Budget {
     }
 }
 
-/// Returns the most threads with which an end computes on this machine, regardless of the request. So a peer cannot
-/// make a machine start any number of threads.
+/// Returns the most threads that may compute for an end on this machine. A peer cannot make a machine start more
+/// threads than this.
 #[must_use]
 pub fn most_threads() -> u32 {
     let most = processors().saturating_mul(MAX_FOR_EACH);

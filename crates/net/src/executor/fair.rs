@@ -1,8 +1,8 @@
 //! A fair queue for the jobs of many sessions.
 //!
-//! Deficit round robin with later charging: a session takes jobs while it has credit, and pays the cost of each job
-//! after the job has run. A session without credit waits until all other sessions with jobs have spent theirs. No job
-//! waits for credit while a thread is free.
+//! Deficit round robin, with the cost charged afterwards: a session takes jobs while the session has credit, and pays
+//! the cost of each job after the job has run. A session without credit waits until all other sessions with jobs have
+//! spent their credit. No job waits for credit while a thread is free.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,13 +11,13 @@ const QUANTUM: i64 = 1_000_000;
 /// Bytes charged as one `QUANTUM`.
 const QUANTUM_BYTES: usize = 512 << 10;
 
-/// Returns the least cost of a job that handles `bytes`, regardless of its speed.
+/// Returns the least cost of a job that handles `bytes`, however fast the job runs.
 pub(super) fn cost_of(bytes: usize) -> i64 {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     bytes.saturating_mul(QUANTUM) / QUANTUM_BYTES as i64
 }
 
-/// Most debt of a session: a long job does not lock its session out for as long again.
+/// Most debt of a session, so that one long job does not lock out its session for long.
 const MAX_DEBT: i64 = 64 * QUANTUM;
 /// Most jobs of a session that run while other sessions wait.
 const MOST_WHILE_OTHERS_WAIT: usize = 2;
@@ -29,7 +29,7 @@ pub(super) type SessionId = u64;
 pub(super) struct FairQueue<J> {
     /// Sessions with jobs that may run, in the order of their turns.
     turns: VecDeque<SessionId>,
-    /// The sessions; mostly there is only one, found without hashing.
+    /// The sessions. Mostly there is one, which a map finds without hashing.
     sessions: BTreeMap<SessionId, Session<J>>,
 }
 
@@ -49,7 +49,7 @@ impl<J> Session<J> {
         !self.jobs.is_empty() && self.running < self.most
     }
 
-    /// True if the session leaves room for other sessions.
+    /// True if the session leaves threads for other sessions.
     fn is_modest(&self) -> bool {
         self.running < MOST_WHILE_OTHERS_WAIT
     }
@@ -90,7 +90,7 @@ impl<J> FairQueue<J> {
         Some((id, job))
     }
 
-    /// True if a session other than `id` has jobs that could run. Only then does the cost of a job matter.
+    /// True if another session than `id` has jobs that could run. Otherwise the cost of a job does not matter.
     pub(super) fn has_others(&self, id: SessionId) -> bool {
         self.turns.iter().any(|turn| *turn != id)
     }
@@ -116,8 +116,8 @@ impl<J> FairQueue<J> {
         std::mem::take(&mut session.jobs)
     }
 
-    /// Removes and returns the waiting jobs of a session that ends. The session is forgotten once none of its jobs
-    /// runs.
+    /// Removes and returns the waiting jobs of a session that ends. The session is removed once its last running job
+    /// has ended.
     pub(super) fn leave(&mut self, id: SessionId) -> VecDeque<J> {
         let left = self.clear(id);
         if let Some(session) = self.sessions.get_mut(&id) {
@@ -153,8 +153,8 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Moves the next session in turn to the front. Sessions without credit are skipped; if no session has credit,
-    /// all get more.
+    /// Moves the next session in turn to the front. Skips sessions without credit; if no session has credit, all
+    /// sessions get more.
     fn turn(&mut self) -> Option<SessionId> {
         if self.turns.len() > 1 {
             let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());
@@ -174,13 +174,13 @@ impl<J> FairQueue<J> {
         Some(id)
     }
 
-    /// Returns the first session in turn that has credit, only among modest sessions if `modest`.
+    /// Returns the first session in turn that has credit. With `modest`, considers modest sessions only.
     fn first_with_credit(&self, modest: bool) -> Option<usize> {
         let has_credit = |s: &Session<J>| s.credit > 0 && (s.is_modest() || !modest);
         self.turns.iter().position(|id| has_credit(&self.sessions[id]))
     }
 
-    /// Gives all sessions in turn enough quanta for at least one of the considered sessions to have credit.
+    /// Gives all sessions in turn equal credit, until at least one of the considered sessions has credit.
     fn give_credit(&mut self, modest: bool) {
         let looked_at = |s: &&Session<J>| s.is_modest() || !modest;
         let credits = self.turns.iter().map(|id| &self.sessions[id]).filter(looked_at);
@@ -251,7 +251,7 @@ mod tests {
             running[queue.pop().expect("there is more").0 as usize] += 1;
         }
         assert_eq!(running, [2, 2]);
-        // No thread is idle for that.
+        // No thread is kept idle for fairness.
         for _ in 0..4 {
             running[queue.pop().expect("there is more").0 as usize] += 1;
         }

@@ -1,9 +1,9 @@
-//! The threads of the process that do the sessions' work: as many as there are processors for computing, more for
-//! waiting on a disk. Their number does not grow with the sessions.
+//! The threads of the process that work for sessions. There are as many computing threads as processors, and more
+//! threads that wait for a disk. The number does not grow with the sessions.
 //!
 //! Sessions share the threads fairly (`fair`), each within its [`Budget`]. A session with much work uses separate
 //! threads with a lower priority (docs/decisions/0029). When a session is cancelled, its waiting jobs are dropped at
-//! once, and running jobs end with the present piece. These are not the runtime's threads, and short calls are
+//! once, and running jobs end with the present piece. These threads are not those of the runtime. Short calls are
 //! bundled (`pool`): at tens of thousands of calls a second, waking threads would cost more than the calls.
 
 mod budget;
@@ -32,14 +32,14 @@ pub(crate) use pool::{Done, SessionPool};
 
 /// Threads that copy.
 const COPIERS: usize = 2;
-/// Flushes under way at once: enough for a disk to merge them (RELIABILITY, finding 10).
+/// Flushes under way at once: enough for a disk to merge several flushes.
 const FLUSHERS: usize = 16;
-/// Threads that free values which are costly to free.
+/// Threads that free large values.
 const DROPPERS: usize = 2;
 /// Longest wait of an idle thread before it ends.
 const IDLE_PATIENCE: Duration = Duration::from_secs(10);
-/// Niceness added to threads that give way. If processors are scarce, such a thread gets a tenth of the time of
-/// another thread.
+/// Niceness added to threads of sessions that give way. If processors are scarce, such a thread gets a tenth of the
+/// time of another thread.
 const GIVING_WAY: i32 = 10;
 /// Cost of a job besides its processor time, in nanoseconds: waking a thread and locking a queue.
 const JOB_COST: i64 = 10_000;
@@ -56,11 +56,11 @@ pub enum Cost {
     Light,
     /// Waiting for a disk to flush.
     Flush,
-    /// Freeing values that the system takes long to free. Such a job waits for nothing.
+    /// Freeing a large value, which takes the system long. Such a job never waits.
     Drop,
     /// Waiting for a user's answer, which may never come.
     Ask,
-    /// Computing and copying of a session that gives way to others.
+    /// Computing and copying for a session that gives way to other sessions.
     Bulk,
 }
 
@@ -77,7 +77,7 @@ impl From<WorkCost> for Cost {
 }
 
 impl Cost {
-    /// Returns the kind of thread for this work in a session that gives way.
+    /// Returns the kind of thread that does this work in a session that gives way.
     const fn giving_way(self) -> Self {
         match self {
             Self::Heavy | Self::Copy => Self::Bulk,
@@ -107,7 +107,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Returns the most threads at any time, except one for each user being asked.
+    /// Returns the most threads that run at once, not counting one thread for each user being asked.
     #[must_use]
     pub const fn threads(&self) -> usize {
         3 * self.compute + self.copies + self.flushes + DROPPERS
@@ -217,13 +217,13 @@ struct Admitted {
     id: SessionId,
     budget: Budget,
     is_cancelled: Arc<AtomicBool>,
-    /// Pieces of work under way.
+    /// Number of pieces of work under way.
     work: AtomicUsize,
     /// Bytes that the work under way holds.
     bytes: AtomicUsize,
-    /// Bytes of all accepted work so far.
+    /// Bytes of all work accepted so far.
     brought: AtomicU64,
-    /// Pieces of work that were done.
+    /// Number of pieces of work done so far.
     done: Arc<AtomicU64>,
 }
 
@@ -258,15 +258,15 @@ impl Share {
         self.0.done.load(Ordering::Relaxed)
     }
 
-    /// Queues `job` for a thread. The job is dropped if the session ends before its turn.
+    /// Queues `job` for a thread. If the session ends first, the job is dropped.
     ///
     /// # Errors
-    /// The error of the system, if it cannot start a single thread for this work.
+    /// The error of the system, if no thread for this work can be started.
     pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         self.submit_of(cost, 0, job)
     }
 
-    /// Queues a job that handles `bytes`, which count towards the session's turns.
+    /// Queues a job that handles `bytes`. The bytes decide when the session gives way.
     fn submit_of(
         &self,
         cost: Cost,
@@ -295,7 +295,7 @@ impl Share {
         Arc::clone(&self.0.done)
     }
 
-    /// True if the session has had so much work that other sessions go first.
+    /// True if the session has had so much work that it gives way to other sessions.
     fn gives_way(&self) -> bool {
         let most = self.0.budget.prompt_bytes;
         most.is_some_and(|most| self.0.brought.load(Ordering::Relaxed) > most)
@@ -318,7 +318,7 @@ impl Share {
         let clear = |cost: &Cost| state.groups[*cost as usize].jobs.clear(self.0.id);
         let dropped: Vec<_> = costs.iter().map(clear).collect();
         drop(state);
-        // A dropped job may hold the last handle of a session's file, so the lock is released first.
+        // A dropped job may hold the last handle of a file, so the lock is released first.
         drop(dropped);
     }
 }
@@ -336,7 +336,7 @@ impl Drop for Admitted {
         state.asked -= self.budget.threads();
         let left = state.groups.each_mut().map(|group| group.jobs.leave(self.id));
         if state.sessions == 0 {
-            // A later session may be able to start threads that could not be started before.
+            // A later session may be able to start threads of its own kind.
             let own = |(group, cost): (&mut ThreadGroup, Cost)| group.served_by = cost;
             state.groups.iter_mut().zip(Cost::ALL).for_each(own);
         }
@@ -355,7 +355,7 @@ struct Job {
 struct Threads {
     next: AtomicU64,
     state: Mutex<State>,
-    /// Signals new jobs to the threads of each group. An idle thread sleeps at once. Channels would spin first: that
+    /// Signals new jobs to the threads of each group. An idle thread sleeps at once. A channel would spin first: that
     /// pays if the next job is a microsecond away, and costs more than the calls if processors are few.
     filled: [Condvar; Cost::ALL.len()],
 }
@@ -363,7 +363,7 @@ struct Threads {
 struct State {
     groups: [ThreadGroup; Cost::ALL.len()],
     sessions: usize,
-    /// Computing threads that all sessions together ask for.
+    /// Number of computing threads that all sessions together request.
     asked: usize,
 }
 
@@ -375,7 +375,8 @@ struct ThreadGroup {
     started: usize,
     /// Threads that sleep.
     idle: usize,
-    /// The group of threads that does this work: another group if the system has no thread for this one.
+    /// The group of threads that does this work. Another group helps out if the system cannot start a thread for this
+    /// group.
     served_by: Cost,
 }
 
@@ -429,11 +430,11 @@ impl Threads {
         let mut state = lock(&self.state);
         state.groups[by as usize].started -= 1;
         if state.groups[by as usize].started > 0 {
-            // The threads already started do all the work.
+            // The threads that are running already do all the work.
             return Ok(());
         }
-        // Other threads may wait for drops to end, and a job that asks a user blocks its thread. So these two groups
-        // neither help nor are helped.
+        // Threads of other groups may wait for drops to end, and a question to the user blocks its thread. So these two
+        // groups neither help nor are helped.
         let stand_in = Cost::ALL.into_iter().find(|other| {
             let is_apart = |cost| matches!(cost, Cost::Drop | Cost::Ask);
             !is_apart(cost) && !is_apart(*other) && state.groups[*other as usize].started > 0
@@ -460,7 +461,7 @@ impl Threads {
         std::thread::Builder::new().spawn(work).map(drop)
     }
 
-    /// Runs jobs of this group until no job has come for a while.
+    /// Runs jobs of this group until no job has come for some time.
     fn work(&self, own: Cost) {
         let mut state = lock(&self.state);
         loop {
@@ -492,7 +493,7 @@ fn give_way() {
     }
 }
 
-/// Runs a job. Returns its cost if `is_metered`, else 0. A panic costs the session its result, but no thread is lost.
+/// Runs a job. Returns its cost if `is_metered`, else 0. A panic loses the result of the job, but no thread.
 fn run(Job { bytes, run }: Job, is_metered: bool) -> i64 {
     let since = is_metered.then(thread_cpu);
     let _ = catch_unwind(AssertUnwindSafe(run));

@@ -1,4 +1,4 @@
-//! Frees old versions on threads of the executor, while the next file is under way.
+//! Frees old versions on threads of the executor, while the run goes on with the next file.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ struct Counted {
     ended: Condvar,
 }
 
-/// Counts of begun and ended drops.
+/// Numbers of drops that have begun and that have ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     begun: u64,
@@ -33,7 +33,7 @@ impl DeferredDrop {
 }
 
 impl DropLater for DeferredDrop {
-    /// Drops `what` on another thread, or on this thread if there is no other.
+    /// Drops `what` on another thread, or on this thread if no thread can be started.
     fn let_go(&self, what: Box<dyn Send>) {
         lock(&self.counted.counts).begun += 1;
         let going = Going(Arc::clone(&self.counted));
@@ -52,7 +52,7 @@ impl DropLater for DeferredDrop {
     }
 }
 
-/// Counts a drop as ended when this value is dropped, even by a panic.
+/// A drop under way. Counts the drop as ended when this value is dropped, even by a panic.
 struct Going(Arc<Counted>);
 
 impl Drop for Going {
@@ -100,7 +100,7 @@ mod tests {
         let done = deferred.with_room(|| {
             tries.set(tries.get() + 1);
             if tries.get() == 1 {
-                // The other value is dropped after this work found no room.
+                // The old value is dropped only after this work found no room.
                 tell.send(()).unwrap();
                 return Err(full());
             }

@@ -1,4 +1,4 @@
-//! Queues the work of a machine on the executor: a bounded amount is under way, and short pieces are bundled.
+//! Queues the work of a machine on the executor. The amount of work under way is bounded, and short pieces are bundled.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 use super::budget::QUEUED;
 use super::{Cost, Share};
 
-/// The kinds of work that machines request, and the kind that replaces some of them in a session that gives way.
+/// Kinds of work that a machine requests, and `Bulk`, which replaces some kinds in a session that gives way.
 const COSTS: [Cost; 6] = [Cost::Heavy, Cost::Copy, Cost::Light, Cost::Flush, Cost::Ask, Cost::Bulk];
 
 impl Cost {
-    /// Returns the most pieces that a thread takes at a time.
+    /// Returns the most pieces of work that a thread takes at a time.
     const fn bundle(self) -> usize {
         match self {
             Self::Heavy | Self::Copy | Self::Drop | Self::Ask | Self::Bulk => 1,
@@ -25,7 +25,8 @@ impl Cost {
     }
 }
 
-/// A bounded amount of work under way; all results arrive in one queue. Dropping the pool drops its waiting work.
+/// Work of a session that waits or runs, bounded in number and bytes. All results arrive in one queue. Dropping the
+/// pool drops the waiting work.
 pub(crate) struct SessionPool<W, R> {
     share: Share,
     work: Arc<DoWork<W, R>>,
@@ -33,12 +34,12 @@ pub(crate) struct SessionPool<W, R> {
     queues: [Queue<W>; Cost::ALL.len()],
 }
 
-/// Does a bundle on a thread, and appends the results in order.
+/// Does the work of a bundle on a thread, and appends the results in order.
 type DoWork<W, R> = dyn Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync;
 
 /// Work of one kind.
 struct Queue<W> {
-    /// Pieces of work, each with the bytes that it handles.
+    /// Waiting work, each piece with the number of bytes that it handles.
     waiting: VecDeque<(W, usize)>,
     waiting_bytes: usize,
     bundles_out: usize,
@@ -46,7 +47,7 @@ struct Queue<W> {
     bytes_out: usize,
 }
 
-/// Pieces of work of one kind for a thread, and the bytes handled by this work.
+/// Pieces of work of one kind for a thread, and the bytes that the work handles.
 struct Bundle<W> {
     cost: Cost,
     bytes: usize,
@@ -60,13 +61,13 @@ pub(crate) struct Done<R> {
     bytes: usize,
     /// Results, one for each piece of work; fewer if a piece panicked.
     pub(crate) results: Vec<R>,
-    /// True if a piece panicked; the session cannot go on then.
+    /// True if a piece panicked. The session must then end.
     pub(crate) panicked: bool,
 }
 
 impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
-    /// Makes a pool whose work is done by `work` on the threads of `share`. Also returns the queue of results, which
-    /// is bounded by the accepted work. `work` does the pieces of a bundle, and appends the results in order.
+    /// Makes a pool that does its work by `work` on the threads of `share`. `work` does the pieces of a bundle, and
+    /// appends the results in order. Also returns the queue of results, which the accepted work bounds.
     pub(crate) fn new(
         share: Share,
         work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,
@@ -90,12 +91,12 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
             && (work == 0 || bytes.saturating_add(more) <= budget.work_bytes)
     }
 
-    /// True while calls are under way.
+    /// True while work is under way.
     pub(crate) fn is_at_work(&self) -> bool {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
 
-    /// Accepts work that handles `bytes`. The caller has checked `has_room`.
+    /// Accepts work that handles `bytes`. The caller must check [`has_room`](Self::has_room) first.
     pub(crate) fn take(&mut self, cost: Cost, work: W, bytes: usize) {
         let queue = &mut self.queues[cost as usize];
         queue.waiting.push_back((work, bytes));
@@ -103,10 +104,10 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         self.share.count_in(bytes);
     }
 
-    /// Hands accepted work to the threads, in bundles small enough to spread over all threads.
+    /// Gives accepted work to the threads, in bundles small enough for all threads to get some.
     ///
     /// # Errors
-    /// The error of the system, if it cannot start a single thread for some work.
+    /// The error of the system, if no thread for some work can be started.
     pub(crate) fn start(&mut self) -> io::Result<()> {
         for cost in COSTS {
             let queue = &mut self.queues[cost as usize];
@@ -152,13 +153,13 @@ fn job<W: Send + 'static, R: Send + 'static>(
     move || {
         let mut results = Vec::with_capacity(bundle.len());
         let all = AssertUnwindSafe(|| {
-            // After the end of the session no result is wanted, and the remaining work is skipped.
+            // After the end of the session, the remaining work is skipped.
             let is_wanted = |_: &W| !done.is_closed() && !cancelled.load(Ordering::Relaxed);
             work(&mut bundle.into_iter().take_while(is_wanted), &mut results);
         });
         let panicked = catch_unwind(all).is_err();
         finished.fetch_add(results.len() as u64, Ordering::Relaxed);
-        // The receiver may be gone, if the session has ended.
+        // The receiver is gone if the session has ended.
         let _ = done.send(Done { cost, bytes, results, panicked });
     }
 }

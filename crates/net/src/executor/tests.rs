@@ -27,7 +27,7 @@ fn threads_start_when_there_is_work_for_them() {
         pool.take(Cost::Heavy, work, 1);
     }
     pool.start().unwrap();
-    // Each job waits for the others.
+    // Each job waits for the two others.
     let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
     done.iter().for_each(|done| pool.finished(done));
     let mut all: Vec<i32> = done.into_iter().flat_map(|done| done.results).collect();

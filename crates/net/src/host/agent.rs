@@ -1,4 +1,4 @@
-//! An agent that a user's shell has started: the other end may do whatever that user may.
+//! An agent that a user's shell started. The other end may do all that this user may do.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The host for this machine's own user: at the end that dials, and at both ends of a session in one process.
+//! The host for the user of this machine: at the connecting end, and at both ends of a session in one process.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,4 @@
-//! Opens the receiver's destination, and the trees that it compares with, as stores.
+//! Opens the receiver's destination and its alternate trees as stores.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +17,7 @@ use deltic_tree::{MetaMask, Mounts, RelPath};
 use crate::error::SyncError;
 use crate::host::place::{exists, inode_of, past_missing, shown, there};
 
-/// Returns a missing root, after its missing parents if `--mkpath` is given.
+/// Returns the directories to create for a missing `root`: with `--mkpath` its missing parents, then the root.
 pub(crate) fn lacking<'a>(
     root: &'a Path,
     options: &Options,
@@ -45,8 +45,8 @@ pub(crate) fn make(
             made.insert(0, dir);
         }
     }
-    // Then the mode of the root need not change later. A user outside of the root's group could only change the mode
-    // by losing setgid.
+    // With `options.modes`, the mode of the root need not change later. A user outside of the root's group could only
+    // change the mode by losing setgid.
     let create = if options.modes { create_root } else { create_above };
     let root = root_of(root, options, context);
     if create(&root, durability(options), quotas)? {
@@ -78,8 +78,8 @@ pub(crate) fn local_options(
     })
 }
 
-/// Returns the kind of symlinks to directories that a path may pass. By default these are links that no other user
-/// could have made.
+/// Returns the symlinks that a path may pass as directories: all with `--keep-dirlinks`, those of this user and of the
+/// superuser with `--no-implied-dirs`, or none.
 pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
     let Options { follow, select, .. } = options;
     match (follow.keep_dirs, select.plain_implied_dirs) {
@@ -90,7 +90,7 @@ pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
     }
 }
 
-/// Returns the place of backups for files below `root`.
+/// Returns the directory and suffix of backups for files below `root`.
 fn backup(
     root: &Path,
     kept: &options::Backup,
@@ -104,13 +104,13 @@ fn backup(
     let dir = named(root, dir, options, context);
     let is_below = below(root, &dir.path, context);
     let mixed = below(&dir.path, root, context).is_some();
-    // The root itself does not count as a separate backup directory.
+    // A backup directory that is the root itself counts as none.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
     BackupPlace { dir, suffix, below: is_below, mixed }
 }
 
-/// Returns the path of `dir` relative to `root`, if `dir` is below `root` or equal to it. Links and bind mounts on
-/// the way do not matter.
+/// Returns the path of `dir` relative to `root`, if `dir` is the root or below. Symlinks and bind mounts on the way do
+/// not matter.
 fn below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
     let (root, dir) = there(root, context).zip(there(dir, context))?;
     let inode = inode_of(&root, context);
@@ -120,8 +120,8 @@ fn below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
     RelPath::parse(dir.strip_prefix(above).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// Refuses a `--backup-dir` or `--partial-dir` that is the root itself, by whatever path, since versions would be
-/// lost. Refuses a `--partial-dir` that is one of the local `sources`.
+/// Refuses a `--backup-dir` or `--partial-dir` that is the root itself, by any path: versions would be lost. Refuses a
+/// `--partial-dir` that is one of the local `sources`.
 ///
 /// # Errors
 /// [`SyncError::Options`], for such a directory.
@@ -180,7 +180,7 @@ fn writing(
     let writing = &options.writing;
     let path = |dir: &[u8]| named(root, dir, options, context);
     let partial = |dir: &[u8]| match dir.first() {
-        // Among the files of the tree, partial files could not be told from others.
+        // Partial files among the files of the tree would look like any file.
         Some(b'/') => Ok(match path(dir) {
             dir if below(root, &dir.path, context).is_some() => None,
             dir => Some(PartialDir::Outside(dir)),
@@ -199,12 +199,12 @@ fn writing(
     })
 }
 
-/// Returns the directory that an option names `dir`.
+/// Returns the directory that an option names as `dir`.
 fn named(root: &Path, dir: &[u8], options: &Options, context: &StoreContext) -> NamedDir {
     root_of(&root.join(OsStr::from_bytes(dir)), options, context)
 }
 
-/// Returns the directory `path`, with the options' rule for symlinks on the way.
+/// Returns the directory `path`. The options decide which symlinks on the way are followed.
 pub(crate) fn root_of(path: &Path, options: &Options, context: &StoreContext) -> NamedDir {
     let trust = Trust::new(options.follow.insecure);
     NamedDir { path: path.to_path_buf(), trust, context: context.clone() }
@@ -221,7 +221,7 @@ pub(crate) fn open_alternates(
     context: &StoreContext,
     see: MetaMask,
 ) -> (Vec<Option<LocalStore>>, Vec<String>) {
-    // Rules hide no names in alternate trees, but still hide extended attributes.
+    // Rules hide extended attributes in alternate trees, but no names.
     let of_xattrs = |rule: &&Rule| matches!(rule, Rule::Pattern(rule) if rule.marks.xattr);
     let list = options.rules.list.iter().filter(of_xattrs).cloned().collect();
     let rules = Filter::new(&Rules { list, ..options.rules }, FilterSide::Receiver);

@@ -1,7 +1,7 @@
 //! Resolves the paths of a request on this machine, and checks that the request is allowed.
 //!
 //! A session asks its [`Host`] to do both. [`Client`] handles arguments of this machine's own user. [`Agent`] was
-//! started by a user's shell, and trusts the other end as that user. A [`Restriction`](restrict::Restriction)
+//! started by a user's shell, and gives the other end all rights of that user. A [`Restriction`](restrict::Restriction)
 //! confines requests to one directory. From the admitted paths, `sources` and `destination` open trees and stores.
 
 pub(crate) mod accounts;

@@ -18,7 +18,7 @@ use rustix::fs::FileType;
 
 use crate::error::SyncError;
 
-/// The root of a destination. If the argument names a file, also the new name of the only entry.
+/// The root of a destination, and the new name of the only entry if the argument names a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) root: PathBuf,
@@ -61,7 +61,7 @@ pub(crate) fn resolve(
         exists(path, context).then(|| unmade(path, "a symlink to nothing", context))
     };
     if let Some(refused) = refused {
-        // Another run may meanwhile have made the directory.
+        // Another run may have made the directory meanwhile.
         return if is_dir(path, context) { Ok(there()) } else { Err(refused) };
     }
     if !has_parent(path, context) && !mkpath {
@@ -81,12 +81,12 @@ pub(crate) fn resolve(
     Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
 }
 
-/// Returns a path as the requesting user writes it, safe to print.
+/// Returns the path that the requesting user knows, safe to print.
 pub(crate) fn shown(path: &Path, context: &StoreContext) -> String {
     printable(context.client_path(path).as_os_str().as_bytes())
 }
 
-/// Returns the reason why nothing can be created in `dir`.
+/// Returns the reason why no entry can be created in `dir`.
 fn lacks(dir: &Path, context: &StoreContext) -> String {
     let shown = shown(dir, context);
     let why = if exists(dir, context) { "not a directory" } else { "no such directory" };
@@ -110,7 +110,7 @@ pub(crate) fn here(argument: &OsStr) -> PathBuf {
 }
 
 /// Expands a path argument of the other end as a remote shell would. A relative path and `~` start in the home
-/// directory; `~user` is that user's home directory, if the user exists.
+/// directory; `~user` is the home directory of `user`, if the user exists.
 pub(crate) fn expand(argument: &[u8]) -> PathBuf {
     let literal = here(OsStr::from_bytes(argument));
     let Some(rest) = argument.strip_prefix(b"~") else { return literal };
@@ -144,8 +144,8 @@ pub(crate) fn is_dir(path: &Path, context: &StoreContext) -> bool {
     context.look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
-/// Removes from a path each missing directory that is followed by `..`. The result is where the path leads once the
-/// directories are made.
+/// Removes each missing directory that is followed by `..`. The result is the place of the path once the directories
+/// are made.
 pub(crate) fn past_missing(path: &Path, context: &StoreContext) -> PathBuf {
     let (mut there, mut missing) = (PathBuf::new(), 0);
     for part in path.components() {
@@ -202,7 +202,7 @@ pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     Ok(())
 }
 
-/// A destination that lies in a source directory.
+/// A destination inside a source directory.
 #[derive(Debug)]
 pub(crate) struct Inside<'a> {
     /// The path without symlinks; the destination need not exist.
@@ -225,8 +225,8 @@ impl Inside<'_> {
     }
 }
 
-/// Finds the source directory that contains the destination: it would be copied into itself. A source symlink that is
-/// not followed is not a directory.
+/// Returns the source directory that contains the destination, since the destination would be copied into itself. A
+/// source symlink that is not followed is not a directory.
 ///
 /// # Errors
 /// [`SyncError::Usage`] if the destination is one of the sources.
@@ -256,12 +256,12 @@ pub(crate) fn inside<'a>(
     Ok(found)
 }
 
-/// Resolves all symlinks in `path`. The missing end of the path is appended to the nearest existing directory.
+/// Resolves all symlinks in `path`. The missing end of `path` is appended to the nearest existing directory.
 pub(crate) fn there(path: &Path, context: &StoreContext) -> Option<PathBuf> {
     let path = past_missing(&std::path::absolute(path).ok()?, context);
     let above = path.ancestors().find(|above| exists(above, context))?;
     let there = match context.is_confined() {
-        // The system knows no path that begins with the name of a volume.
+        // The kernel cannot open a path that begins with the name of a volume.
         true => NamedDir::new(above, Trust::Anyone).within(context).real_path().ok()?,
         false => above.canonicalize().ok()?,
     };
@@ -274,8 +274,8 @@ pub(crate) fn inode_of(path: &Path, context: &StoreContext) -> Option<Inode> {
     Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
-/// Returns keyed fingerprints of inodes, by the key in `said`. Returns none if this machine cannot be told from
-/// others.
+/// Returns fingerprints of inodes on this machine, under the key in the hello `said`. Empty if this boot of the machine
+/// has no identifier.
 pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
     inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()

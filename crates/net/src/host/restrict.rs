@@ -1,8 +1,8 @@
-//! An agent confined to a directory (`deltic agent --restrict`), or a server confined to volumes, that does not allow
-//! all requests.
+//! An agent that is confined to a directory (`deltic agent --restrict`), or a server that is confined to volumes. Not
+//! all requests are allowed.
 //!
 //! Two walls confine a session. The store resolves all paths below an open directory ([`StoreContext`]). Behind that,
-//! the kernel's Landlock lets this process open no other files. Requests are checked before anything is done.
+//! the kernel's Landlock lets this process open no other files. Requests are checked before any file is touched.
 
 use std::ffi::OsStr;
 use std::io;
@@ -41,9 +41,9 @@ pub struct Restriction {
     pub no_delete: bool,
     /// The directory: a path from the root of the file system, or `/VOLUME`.
     dir: PathBuf,
-    /// True for a volume. Its paths begin with its name, and no client has the superuser's rights.
+    /// True for a volume. Paths then begin with the name of the volume, and no client has the rights of the superuser.
     is_volume: bool,
-    /// Directory of the volume to which the session is confined; the root for the whole volume.
+    /// Directory of the volume that the session is confined to. The root of the volume for the whole volume.
     part: RelPath,
     /// Quotas of the client, in addition to the quota of the volume.
     quotas: Vec<Arc<SpaceQuota>>,
@@ -54,8 +54,8 @@ pub struct Restriction {
     wall: Wall,
 }
 
-/// Confines this process to these volumes for good, and to its own directories `of_its_own`, and to `reads` for
-/// reading only. Call before any other thread is started. Returns the context of stores in the volumes; a
+/// Confines this process for good to these volumes, to its own directories `of_its_own`, and to `reads` for reading
+/// only. Call before any other thread is started. Returns the context of stores in the volumes; a
 /// [`Restriction::to_volume`] is for sessions in one of the volumes.
 ///
 /// # Errors
@@ -65,7 +65,7 @@ pub fn keep_to_volumes(
     of_its_own: &[PathBuf],
     reads: &[PathBuf],
 ) -> io::Result<(StoreContext, Wall)> {
-    // Name services load libraries and files before these become unreadable.
+    // Name services load libraries and files, which are unreadable later.
     let _ = User::from_uid(geteuid());
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
@@ -112,7 +112,7 @@ impl Restriction {
         no_delete: bool,
         cache: Option<&Path>,
     ) -> io::Result<Self> {
-        // Name services load libraries and files before these become unreadable.
+        // Name services load libraries and files, which are unreadable later.
         let _ = User::from_uid(geteuid());
         // Creates the cache if it is missing, because a Landlock rule needs an existing directory.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
@@ -129,15 +129,15 @@ impl Restriction {
         Ok(Self { access, no_delete, dir, wall, context, ..Self::default() })
     }
 
-    /// Returns the limits of sessions in the volume `name` of `context`, which [`keep_to_volumes`] returned.
+    /// Returns the limits for sessions in the volume `name`. `context` is the result of [`keep_to_volumes`].
     #[must_use]
     pub fn to_volume(context: &StoreContext, name: &Name, access: Access, no_delete: bool) -> Self {
         let (dir, context) = (volume_path(name), context.clone());
         Self { access, no_delete, dir, is_volume: true, context, ..Self::default() }
     }
 
-    /// Returns the limits of sessions in the existing directory `part` of a volume. Operands name paths of the
-    /// volume; options and rules take the directory as root.
+    /// Returns the limits for sessions in the existing directory `part` of a volume. Operands name paths of the volume;
+    /// options and rules take the directory as root.
     #[must_use]
     pub fn to_part(
         context: &StoreContext,
@@ -156,7 +156,7 @@ impl Restriction {
         Self { quotas, ..self }
     }
 
-    /// Sets the receiver of changes, which are reported by their paths in the volume.
+    /// Sets the callback for changes, which are reported by their paths in the volume.
     #[must_use]
     pub fn with_changes(self, changes: Changes) -> Self {
         Self { changes, ..self }
@@ -203,7 +203,7 @@ impl Restriction {
                 self.refuse("--remove-source-files: it keeps versions, and none would be kept")
             }
             () if removes && self.no_delete => self.no_delete("--remove-source-files"),
-            // Links are followed by the kernel, which may lead anywhere.
+            // The kernel follows such links, and they may lead anywhere.
             () if options.follow.follow != Follow::Never => {
                 self.refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
             }
@@ -215,7 +215,7 @@ impl Restriction {
         let deletes = [
             (options.delete != Delete::Never, "--delete"),
             (options.remove.force, "--force"),
-            // A partial file found there becomes a part of the new version, and is removed.
+            // A file in the partial directory becomes a part of the new version, and is removed.
             (options.writing.partial_dir.is_some(), "--partial-dir"),
             (options.select.missing == Missing::Delete, "--delete-missing-args"),
         ];
@@ -260,7 +260,7 @@ impl Host for Restriction {
     fn admit(&self, mut request: Request) -> Result<Request, SyncError> {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &mut request;
         if self.is_volume {
-            // A client does not get the rights of the user that runs the server.
+            // A client does not get the rights of the server's user.
             options.metadata.powers = Powers::Confined;
             options.follow.insecure = false;
             // Files that a server reports as done must survive a crash, for later clients.
@@ -292,7 +292,8 @@ impl Host for Restriction {
         }
     }
 
-    /// Checks a source. The source itself may be a symlink that leads out: it is sent as a link, and not followed.
+    /// Checks a source. A source that is a symlink may lead out of the directory: the symlink is sent as a link, and
+    /// not followed.
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
         match Path::new(path).parent().filter(|_| !is_dir && Path::new(path) != self.dir) {
@@ -318,7 +319,7 @@ impl Host for Restriction {
         let mut names = below.components().map(|name| Name::new(name.as_os_str().as_bytes()));
         let above = names.try_fold(self.part.clone(), |above, name| above.join(&name?));
         let changes = above.map_or_else(|_| Changes::default(), |above| self.changes.below(above));
-        // In a tree of backups alone, a whole directory gives way to an older version of a file.
+        // A backup tree that is not `mixed` would lose a whole directory to an older version of a file.
         let keeps_all = self.no_delete || self.keeps_versions();
         let backup =
             local.backup.map(|backup| BackupPlace { mixed: backup.mixed || keeps_all, ..backup });
@@ -332,7 +333,7 @@ fn below_root(path: &[u8]) -> &[u8] {
 }
 
 impl Restriction {
-    /// Refuses a path that leads out of the directory.
+    /// Refuses a path that leads out of the permitted directory.
     ///
     /// # Errors
     /// [`SyncError::Selection`].
@@ -353,7 +354,7 @@ impl Restriction {
         Ok(NamesFrom::File { path, nul })
     }
 
-    /// Resolves a path of the other end below the directory, which serves as root and home.
+    /// Resolves a path of the other end in the permitted directory, which is root and home for the other end.
     fn inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
         let shown = || printable(path);
         if path.starts_with(b"~") {
@@ -391,7 +392,7 @@ impl Restriction {
         Err(SyncError::Selection(format!("{whose}: {why}")))
     }
 
-    /// Returns the agent's option that causes the refusal, for a message.
+    /// Returns the words that name the agent's option behind a refusal.
     fn said_by(&self, option: &str) -> String {
         if self.is_volume { String::new() } else { format!(" ({option})") }
     }
@@ -432,7 +433,7 @@ fn wall(
     let null = (named(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
     let rules = dirs.chain(READ.iter().map(|path| (named(Path::new(path)), reading())));
     let mut ruleset = Ruleset::default()
-        // On a kernel without `Refer`, files could not be moved between directories, so no wall is better.
+        // Without `Refer`, the kernel would forbid to move files between directories. Such a kernel gets no wall.
         .set_compatibility(CompatLevel::SoftRequirement)
         .handle_access(AccessFs::Refer)?
         .set_compatibility(CompatLevel::BestEffort)
@@ -458,8 +459,8 @@ fn reading() -> BitFlags<AccessFs> {
 /// Version of Landlock that is requested; older kernels enforce a part of it.
 const LANDLOCK: ABI = ABI::V5;
 
-/// Further paths that may be read: the user database and the libraries that read it, and the system's information
-/// about this process.
+/// Further paths that may be read: the user database with its libraries, and the system's information about this
+/// process.
 const READ: &[&str] = &[
     "/etc/passwd",
     "/etc/group",

@@ -25,7 +25,7 @@ use deltic_tree::{Name, glob};
 use crate::error::SyncError;
 use crate::host::place::{exists, is_dir, shown};
 
-/// Returns the sources that `paths` name. With `names`, returns these names below the only path.
+/// Returns the sources that `paths` name. With `names`, returns the sources with these names below the only path.
 ///
 /// # Errors
 /// [`SyncError::Selection`] for a path that cannot be a source.
@@ -59,7 +59,7 @@ pub(crate) fn open(
     }
 }
 
-/// Returns these sources.
+/// Opens these sources.
 ///
 /// # Errors
 /// [`SyncError::Selection`] for a path that cannot be a source, or for too many sources.
@@ -146,11 +146,10 @@ pub struct ListForm {
     pub commented: bool,
 }
 
-/// Reads the names of a list, without empty ones.
+/// Reads the names of a list. Empty names are left out.
 ///
 /// # Errors
-/// The error of the system if the list cannot be read, or `FileTooLarge` if it is too long
-/// for a session.
+/// The error of the system if the list cannot be read, or `FileTooLarge` if it is too long for a session.
 pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> {
     let ListForm { nul, commented } = form;
     let ends = |byte: &u8| if nul { *byte == 0 } else { matches!(byte, b'\n' | b'\r') };
@@ -189,7 +188,7 @@ pub(crate) fn names_in_file(
     })
 }
 
-/// Reads the names of a list for sources on the other machine, which receives the list unchanged.
+/// Reads a local list of names for sources on the other machine. The names are sent unchanged.
 pub(crate) fn names_to_tell(
     path: &[u8],
     nul: bool,
@@ -227,7 +226,7 @@ pub(crate) fn expand_globs(argument: PathBuf, context: &StoreContext) -> Vec<OsS
                 expanded.into_iter().map(join).collect::<Vec<_>>()
             })
             .filter(|path| {
-                // Directories above a restricted one cannot be looked at.
+                // A restriction forbids looking at the directories above.
                 let must_be_dir = is_pattern && path.last() == Some(&b'/');
                 !must_be_dir || is_dir(Path::new(OsStr::from_bytes(path)), context)
             })
@@ -253,8 +252,8 @@ fn matching(above: &[u8], pattern: &[u8], context: &StoreContext) -> Vec<Vec<u8>
 /// Most paths that an argument may expand to.
 const MAX_MATCHES: usize = 100_000;
 
-/// Returns the names at the root that a sender of these paths may send; `None` if the content of a directory was
-/// requested.
+/// Returns the names at the root that a sender may send for these paths. `None` if the content of a directory was
+/// requested, which may have any names.
 pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> {
     let (mut names, mut globs, mut own) = (Vec::new(), Vec::new(), false);
     for path in paths {
@@ -284,7 +283,7 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
     Some(Expect { names: names.into_iter().collect(), globs, own })
 }
 
-/// Returns the name at the root that a line of a list stands for, if there is a single one.
+/// Returns the name at the root for a line of a list, if the line stands for a single name.
 pub(crate) fn first_name(line: &[u8], options: &Options) -> Result<Option<Name>, BadPath> {
     listed(OsStr::new("."), line, options).map(|arg| arg.first_name())
 }

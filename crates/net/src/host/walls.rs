@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
 
-/// Makes the kernel refuse the calls of this filter to this process, for good, if the kernel has seccomp. Call before
-/// any thread is started.
+/// Makes the kernel refuse the calls of this filter to this process, for good. Call before any thread is started.
 ///
 /// # Errors
 /// The kernel has no seccomp.
@@ -22,10 +21,10 @@ pub fn refuse_calls() -> Result<(), seccompiler::Error> {
     apply_filter(&BpfProgram::try_from(filter)?)
 }
 
-/// Keeps the memory of this process out of core dumps, and other processes of the same user from reading it: only the
-/// superuser can trace this process from now on. The memory holds tokens, keys and files of other users.
+/// Keeps the memory of this process out of core dumps, and from other processes of the same user: only the superuser
+/// can trace this process from now on. The memory holds tokens, keys and files of other users.
 pub fn hide_memory() {
-    // A kernel that cannot do so dumps as before.
+    // A kernel that refuses this call makes core dumps as before.
     set_dumpable_behavior(DumpableBehavior::NotDumpable).ok();
 }
 

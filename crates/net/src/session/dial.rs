@@ -1,4 +1,4 @@
-//! The end that dials: sends the request of a plan.
+//! The connecting end: sends the request of a plan.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -38,7 +38,7 @@ use super::roles::{Agreed, ReceiveTerms, single_entry};
 use super::{DestinationRequest, OpenDestination};
 use super::{RunConfig, Session, removes_sources};
 
-/// Runs the part of a plan that the dialling end does.
+/// Runs a plan at the connecting end.
 pub(crate) async fn dial(
     session: Session,
     plan: plan::Plan,
@@ -70,7 +70,7 @@ pub(crate) async fn dial(
     }
 }
 
-/// Prepares a session for a plan. Returns the session, and the options to request.
+/// Adapts a session to a plan. Returns the session, and the options to request.
 pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Options) {
     if plan.by_blake3 {
         session.ours = session.ours.by_blake3();
@@ -106,7 +106,7 @@ pub(super) struct PushTarget {
 
 /// The agreement with an end that will send.
 struct Sending {
-    /// The name of the only entry to be received, if there is only one.
+    /// Name of the entry to be received, if there is only one.
     single: Option<Name>,
     /// Names that may arrive at the root.
     expect: Option<Expect>,
@@ -195,7 +195,7 @@ impl Session {
         Ok(Sending { single: single.filter(is_it), expect, agreed })
     }
 
-    /// Sends the names of a list. Returns the names at the root that the list stands for, or `None` for any.
+    /// Sends the names of a list. Returns the names at the root that the list may bring, or `None` for any names.
     pub(super) async fn tell_names(
         &mut self,
         names: PackedStrings,
@@ -329,7 +329,7 @@ impl Session {
         let names = Arc::clone(&worker);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
             names.agree(terms);
-            // A session with one stream has no receiver for this value.
+            // A session with one stream has dropped the receiver of this value.
             tell.send((terms, join)).ok();
         });
         let run = RunConfig {
@@ -342,7 +342,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// Returns the way to open `streams` streams, if the other end allows that.
+    /// Returns how to open `streams` streams, if the other end allows further streams.
     pub(super) fn dialling(
         &self,
         told: oneshot::Receiver<(Terms, Option<Join>)>,

@@ -45,23 +45,23 @@ pub use serve::Served;
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time for sending an abort.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
-/// Most places (inodes) that an end announces as its sources or destination.
+/// Most inodes that an end announces as its sources or destination.
 const MAX_PLACES: usize = 32;
 
-/// An end of a connection on which a session is held.
+/// One end of a connection that carries a session.
 pub(crate) struct Session {
     ours: Hello,
-    /// Hello of the dialling end.
+    /// Hello of the connecting end.
     theirs: Option<Hello>,
     arrivals: Arrivals,
     batches: mpsc::Sender<Vec<u8>>,
     writing: Task<std::io::Result<()>>,
-    /// Reads frames for the whole session, even after the machine has ended: the other end may still send.
+    /// Reads frames until the connection ends, even after the machine has ended: the other end may still send.
     reading: Option<Task<()>>,
     flow: Flow,
-    /// Troubles about lines of a list that are too long to be sent.
+    /// Troubles about list lines that are too long to be sent.
     untold: Vec<Trouble>,
-    /// This end's hello, if it waits for the next frames.
+    /// This end's hello, while it waits to be sent with the next frames.
     owed: Vec<u8>,
     config: SessionConfig,
 }
@@ -69,7 +69,7 @@ pub(crate) struct Session {
 /// Parameters for running a machine.
 pub(super) struct RunConfig {
     joining: Joining,
-    /// The greeting that is still to be read.
+    /// The greeting, if not read yet.
     greeting: Option<(Greeting, Agree)>,
     share: Share,
 }
@@ -95,8 +95,8 @@ impl Session {
         }
     }
 
-    /// Sends a hello that still waits, and `frames`. Sends nothing if both are empty: the check of an empty batch
-    /// would be refused by the other end.
+    /// Sends `frames`, after the hello if the hello still waits. Sends nothing if both are empty: the other end would
+    /// refuse the check of an empty batch.
     async fn say(&mut self, frames: Vec<u8>) {
         let mut owed = std::mem::take(&mut self.owed);
         owed.extend(frames);
@@ -105,7 +105,7 @@ impl Session {
             return;
         }
         self.flow.monitor.count_sent(Purpose::Control, frames.len());
-        // If the other end has closed the connection, the reader finds the reason.
+        // The reader finds the reason if the other end has closed the connection.
         self.batches.send(frames).await.ok();
     }
 
@@ -143,7 +143,7 @@ impl Session {
         .await
     }
 
-    /// Reads the names of a request's list, up to the last.
+    /// Reads the names of a request's list, up to the end of the list.
     async fn hear_names(&mut self) -> Result<PackedStrings, SyncError> {
         let (mut names, mut bytes) = (PackedStrings::default(), 0);
         loop {
@@ -160,8 +160,8 @@ impl Session {
         }
     }
 
-    /// Announces the inodes that this end reads or writes, if sources are to be removed. An end on the same machine
-    /// refuses if its own inodes are among them. Only the first `MAX_PLACES` are announced.
+    /// Adds the first `MAX_PLACES` inodes that this end reads or writes to its hello, if sources are to be removed. An
+    /// end on the same machine refuses if its own inodes are among these inodes.
     fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
         let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
         self.ours = self.ours.clone().at(&places);
@@ -227,13 +227,13 @@ impl Session {
         let session = drive(machine, worker, by, watch);
         let result = beside(session, joining.go_on(joined)).await;
         if result.is_ok() {
-            // The sender's notice ends a further stream. Closing a stream earlier would be a fault.
+            // The sender's last notice ends a further stream. Closing a stream earlier would be an error.
             tokio::time::timeout(CLOSING_PATIENCE, closed.recv()).await.ok();
         }
         result
     }
 
-    /// Closes this end. If this end failed, sends the reason before.
+    /// Closes this end. Before, sends the error if this end failed.
     async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
         let Self { batches, writing, reading: _reading, owed, .. } = self;
         let last_word = result.as_ref().err().and_then(last_word);

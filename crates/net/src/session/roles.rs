@@ -32,11 +32,11 @@ use deltic_worker::source::SourceWorker;
 
 use super::{RunConfig, Session};
 
-/// Terms on which the ends agreed.
+/// Terms that the ends agreed on, and the role of this end.
 pub(super) struct Agreed {
     pub(super) terms: Terms,
     pub(super) joining: Joining,
-    /// True if this end dialled.
+    /// True if this is the connecting end.
     pub(super) user_is_here: bool,
 }
 
@@ -67,7 +67,7 @@ impl Drop for Made {
 }
 
 impl Session {
-    /// Resolves a destination. With `--list-only`, no file is looked at.
+    /// Resolves a destination. With `--list-only`, touches no file.
     pub(super) fn resolve(
         &self,
         destination: &[u8],
@@ -81,7 +81,7 @@ impl Session {
         let resolved = resolve(&host.path(destination), single, options.select.mkpath, context)?;
         let strange = |error| unusable(&resolved.root, error, context);
         root_of(&resolved.root, options, context).check().map_err(strange)?;
-        // A run that only compares needs an existing file as well.
+        // For a dry run of a single file, the file counts as the destination.
         let named = resolved.rename.as_ref().filter(|_| options.dry_run);
         let named = named.map(|name| resolved.root.join(OsStr::from_bytes(name.as_bytes())));
         let is_missing =
@@ -228,7 +228,7 @@ fn not_made(root: &Path, error: StoreError, context: &StoreContext) -> SyncError
     unmade(root, error.words(&shown(root, context)), context)
 }
 
-/// Converts the error of a root that cannot be opened. Errors about another directory already name its option.
+/// Converts the error of opening a root. Errors about another directory name the option of that directory.
 fn refused(root: &Path, error: StoreError, context: &StoreContext) -> SyncError {
     match error {
         StoreError::Argument { .. } => SyncError::Selection(error.to_string()),

@@ -1,4 +1,4 @@
-//! The end that is dialled: answers the request of the other end, so far as its host allows.
+//! The serving end: answers the request of the other end, as far as the host allows.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use super::roles::{Agreed, ReceiveTerms, single_entry};
 use super::{DestinationRequest, OpenDestination};
 use super::{Session, removes_sources};
 
-/// Longest time that this end's hello waits for the hello of the other end.
+/// Longest time that this end holds back its hello to wait for the other end's hello.
 const HELLO_PATIENCE: Duration = Duration::from_millis(10);
 
 /// A tree that a server sends.
@@ -37,22 +37,22 @@ const HELLO_PATIENCE: Duration = Duration::from_millis(10);
 pub struct Served<T> {
     /// The tree.
     pub tree: T,
-    /// Metadata of the root, if the content of a directory was requested. Other entries of the destination may then
-    /// be deleted.
+    /// Metadata of the root, if the content of a directory was requested. The receiver may then delete other entries of
+    /// the destination.
     pub own: Option<Meta>,
-    /// The name of the only entry, if a single file was requested.
+    /// Name of the requested file, if a single file was requested.
     pub single: Option<Name>,
 }
 
 impl Session {
-    /// Answers the request of the dialling end.
+    /// Answers the request of the connecting end.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
-        // Boxed, so that this large future is moved once, and not once for each future that contains it.
+        // Boxed, so that this large future is moved once, and not with each future around it.
         let result = Box::pin(self.answer(watch)).await;
         self.end(result).await
     }
 
-    /// Sends from the tree that `open` opens for the request of the dialling end.
+    /// Sends from the tree that `open` opens for the request of the connecting end.
     pub(crate) async fn serve_tree<T: Tree>(
         mut self,
         open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
@@ -89,7 +89,7 @@ impl Session {
         self.send_by(worker, options, agreed, &mut |_| ()).await
     }
 
-    /// Receives into the destination that `open` opens for the request of the dialling end.
+    /// Receives into the destination that `open` opens for the request of the connecting end.
     pub(crate) async fn serve_destination<S: Store>(
         mut self,
         open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
@@ -129,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Sends the hello and reads the request. The role of this end is fixed.
+    /// Sends the hello and reads a request that gives this end the role `role`.
     async fn greet_as(&mut self, role: Role) -> Result<(Request, Terms), SyncError> {
         self.say(self.ours.encode()).await;
         let (theirs, request) = self.hear_request().await?;
@@ -138,10 +138,10 @@ impl Session {
         Ok((request, terms))
     }
 
-    /// Greets, reads the request, and answers it.
+    /// Exchanges hellos, reads the request, and answers the request.
     pub(super) async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         let is_far = matches!(self.config.further, Further::Answer { .. });
-        // Opening sources may take long. If both ends are in this process, the other end gets the hello before.
+        // Opening sources may take long. An other end in this process gets the hello before.
         let (theirs, request) = match is_far {
             true => self.greet_and_hear().await?,
             false => {
@@ -164,8 +164,8 @@ impl Session {
         }
     }
 
-    /// Sends the hello, and reads the hello and request of the other end. Mostly both have already arrived: then this
-    /// end's hello is sent together with the answer.
+    /// Sends the hello, and reads the hello and request of the other end. Mostly both have already arrived: then the
+    /// hello is sent together with the answer.
     async fn greet_and_hear(&mut self) -> Result<(Hello, Request), SyncError> {
         let (hello, batches) = (self.ours.encode(), self.batches.clone());
         let monitor = self.flow.monitor.clone();
@@ -176,7 +176,7 @@ impl Session {
                 heard = &mut heard => heard,
                 () = tokio::time::sleep(HELLO_PATIENCE) => {
                     monitor.count_sent(Purpose::Control, hello.len());
-                    // If the other end has closed the connection, the reader finds the reason.
+                    // The reader finds the reason if the other end has closed the connection.
                     batches.send(hello.clone()).await.ok();
                     return heard.await;
                 }
@@ -186,12 +186,12 @@ impl Session {
         heard
     }
 
-    /// Reads the hello and the request of the dialling end.
+    /// Reads the hello and the request of the connecting end.
     pub(super) async fn hear_request(&mut self) -> Result<(Hello, Request), SyncError> {
         hear_magic(&mut self.arrivals, &self.flow.counters).await?;
         let frame = self.hear().await?;
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
-        // An end without a common version may send a request that this end cannot decode.
+        // Without a common version, the request may not be decodable.
         agree(Role::Sends, &self.ours, &theirs)?;
         let frame = self.hear().await?;
         Ok((theirs, Request::decode(frame.kind, &frame.payload)?))
@@ -221,7 +221,7 @@ impl Session {
                         Some(names_in_file(&path, form, trust, context)?)
                     }
                     NamesFrom::Frames => {
-                        // The other end may wait for this hello before it sends the names.
+                        // The other end may wait for this hello before sending the names.
                         self.say(Vec::new()).await;
                         Some(self.hear_names().await?)
                     }
@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    /// Refuses to remove sources that are also the destination, since no other copy would exist.
+    /// Refuses to remove sources that are also the destination, since no copy would remain.
     pub(super) fn check_elsewhere<I: IntoIterator<Item = Inode>>(
         &self,
         options: &Options,

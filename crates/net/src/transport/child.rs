@@ -1,4 +1,4 @@
-//! The remote shell: how to start the shell, and the meaning of its exit status.
+//! The remote shell: how it is started, and what its exit status means.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};
@@ -57,8 +57,8 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     Ok(Link { reader, writer, child: Some(child) })
 }
 
-/// Removes tokens from the environment of a program that this process starts. A remote shell passes its environment
-/// to commands of its configuration, and may send it to the other machine.
+/// Removes tokens from the environment of a program that this process starts. A remote shell passes its environment to
+/// commands of its configuration, and may send its environment to the other machine.
 pub fn withhold_secrets(command: &mut std::process::Command) -> &mut std::process::Command {
     command.env_remove(TOKEN_VARIABLE)
 }
@@ -66,7 +66,7 @@ pub fn withhold_secrets(command: &mut std::process::Command) -> &mut std::proces
 /// The environment variable that holds the token for a server.
 pub const TOKEN_VARIABLE: &str = "DELTIC_TOKEN";
 
-/// The remote shell of a session, if there is one. After a run that ended well, the shell is left to exit by itself.
+/// The remote shell of a session, if there is one. After a successful run, the shell is left to exit by itself.
 #[derive(Clone, Default)]
 pub(crate) struct Shell(Arc<Mutex<Option<Child>>>);
 
@@ -77,7 +77,7 @@ impl From<Option<Child>> for Shell {
 }
 
 impl Shell {
-    /// Takes over a child that was started.
+    /// Takes over a child process that was started.
     pub(crate) fn keep(&self, child: Option<Child>) {
         *lock(&self.0) = child;
     }
@@ -96,7 +96,7 @@ impl Shell {
         lock(&self.0).as_mut()?.try_wait().transpose()
     }
 
-    /// Ends the shell of a failed run. The streams of the shell are closed by now; a shell that does not exit is sent
+    /// Ends the shell of a failed run. The streams of the shell are closed by now. A shell that does not exit gets
     /// signals.
     pub(crate) fn stop(&self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
@@ -110,8 +110,8 @@ impl Shell {
                 match self.status() {
                     None => thread::sleep(LOOK_EVERY),
                     Some(Ok(_)) => return,
-                    // Another part of the process reaped this child, so its process number may belong to another
-                    // process.
+                    // Another part of the process reaped this child. Its process number may belong to another process
+                    // now.
                     Some(Err(_)) => return drop(lock(&self.0).take()),
                 }
             }
@@ -126,7 +126,7 @@ pub(crate) enum Heard {
     Hello,
 }
 
-/// Waits for the shell to exit. Returns the error that its exit status stands for, if any.
+/// Waits for the shell to exit. Returns an error if the exit status means an error.
 pub(crate) async fn farewell(shell: &Shell, heard: Heard) -> Option<SyncError> {
     let ended = async {
         loop {

@@ -1,4 +1,5 @@
-//! Tests of sessions over a connection that damages one byte: no session ends well with a tree other than the source.
+//! Tests of sessions over a connection that damages one byte. No session may end well with a tree that differs from the
+//! source.
 #![expect(clippy::disallowed_methods, reason = "makes and looks at what is synced")]
 
 use std::collections::BTreeMap;
@@ -15,24 +16,23 @@ use crate::config::SessionConfig;
 use crate::plan::{Plan, Sources};
 use crate::session::{Session, dial};
 
-/// Longest time for a session. A session that waits for the rest of a frame with a damaged length would wait for
-/// ever.
+/// Longest time for a session, since a session would wait for ever for the rest of a frame with a damaged length.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Longest time for a session over an undamaged connection, enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 /// Distance between the damaged bytes of two tries, since trying all bytes would take minutes.
 const STEP: usize = 7;
 
-/// The end that dials, and the direction of the damaged byte.
+/// The end that connects, and the direction of the damaged byte.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     pulls: bool,
-    /// True if the byte is sent by the dialling end.
+    /// True if the connecting end sends the byte.
     up: bool,
 }
 
-/// Returns the files and symlinks below `root`: contents and modification times. Entries that vanish meanwhile are
-/// left out, because a session that was cut off may still be at work.
+/// Returns the files and symlinks below `root`: contents and modification times. Entries that vanish meanwhile are left
+/// out, because a session that was cut off may still be working.
 fn tree(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, Option<std::time::SystemTime>)> {
     let mut found = BTreeMap::new();
     let mut dirs = vec![root.to_owned()];

@@ -17,19 +17,19 @@ use crate::plan::Traffic;
 
 use super::Heard;
 
-/// Signs of life that are sent within the longest silence that the other end tolerates.
+/// Signs of life for each silence that the other end tolerates.
 const BEATS: u32 = 3;
 
-/// Counts of a session over all its streams, shared with observers.
+/// Counters of a session over all its streams, shared with observers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent: AtomicU64,
     received: AtomicU64,
-    /// Batches of read frames that wait for the driver.
+    /// Batches of frames that were read and wait for the driver.
     waiting: AtomicUsize,
-    /// Number of times that bytes of other frames than signs of life and checks arrived.
+    /// Number of arrivals of bytes, without signs of life and checks.
     told: AtomicU64,
-    /// True while this end has work of its own under way.
+    /// True while this end has work under way.
     works: AtomicBool,
 }
 
@@ -45,12 +45,12 @@ impl Counters {
         if self.traffic().received == 0 { Heard::Nothing } else { Heard::Hello }
     }
 
-    /// True if read frames wait for the driver. Then the other end is not the silent one.
+    /// True if read frames wait for the driver. A pause is then not the other end's silence.
     pub(crate) fn is_behind(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// True if this end is working or has frames to handle. Then this end does not wait for the other end.
+    /// True if this end is working or has frames to process, and so does not wait for the other end.
     pub(crate) fn is_busy(&self) -> bool {
         self.works.load(Ordering::Relaxed) || self.is_behind()
     }
@@ -64,7 +64,7 @@ impl Counters {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Notes that bytes of a frame of type `kind` arrived.
+    /// Counts the arrival of bytes of a frame of type `kind`.
     pub(super) fn note(&self, kind: u8) {
         if kind != Alive::KIND && kind != CHECK {
             self.told.fetch_add(1, Ordering::Relaxed);
@@ -89,12 +89,12 @@ pub(crate) struct Flow {
     longest: Arc<AtomicUsize>,
     reading: Option<Arc<Limit>>,
     writing: Option<Arc<Limit>>,
-    /// Longest time without a frame on the first stream.
+    /// Longest pause between frames on the first stream.
     pause: Arc<watch::Sender<Option<Duration>>>,
 }
 
 impl Flow {
-    /// Limits the rate in each direction to that of `config`.
+    /// Limits the rate in each direction to the rate of `config`.
     pub(crate) fn new(config: &SessionConfig) -> Self {
         let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
@@ -113,12 +113,12 @@ impl Flow {
         Limits { frame_bytes: self.longest.load(Ordering::Relaxed), credit: None }
     }
 
-    /// Sends signs of life often enough for an end that tolerates `silence`.
+    /// From now on, sends signs of life often enough for an end that tolerates `silence`.
     pub(crate) fn beats(&self, silence: Option<Duration>) {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 
-    /// Returns the number of bytes of a batch to write at once.
+    /// Returns the number of bytes of a batch to write in one call.
     pub(super) fn piece_of(&self, batch: &[u8]) -> usize {
         self.writing
             .as_ref()
@@ -135,7 +135,7 @@ impl Flow {
         }
     }
 
-    /// Counts bytes to be sent, after the delay that the rate demands.
+    /// Waits until the rate allows `bytes` to be sent, and counts the bytes.
     pub(super) async fn count_out(&self, bytes: usize) {
         if let Some(limit) = &self.writing {
             limit.wait_for(bytes).await;
@@ -143,12 +143,13 @@ impl Flow {
         self.counters.count_sent(bytes);
     }
 
-    /// Returns a receiver of the longest pause and its changes.
+    /// Returns a receiver of the longest pause, and of changes of the longest pause.
     pub(super) fn pauses(&self) -> watch::Receiver<Option<Duration>> {
         self.pause.subscribe()
     }
 
-    /// Runs `taking`, which waits until read frames are taken. This time does not count as silence of the other end.
+    /// Runs `taking`, which waits until the driver takes read frames. This time does not count as silence of the other
+    /// end.
     pub(super) async fn behind<T>(&self, taking: impl Future<Output = T>) -> T {
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
         let taken = taking.await;
@@ -168,7 +169,7 @@ impl Limit {
         Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
     }
 
-    /// Returns the bytes to write at once: about a tenth of a second's.
+    /// Returns the bytes to write in one call: about a tenth of the bytes of a second.
     fn piece(&self) -> usize {
         (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
     }
@@ -177,7 +178,7 @@ impl Limit {
         tokio::time::sleep_until(self.turn_of(bytes)).await;
     }
 
-    /// Returns the time at which `bytes` may be sent or read.
+    /// Returns the time at which the rate allows `bytes` to be sent or read.
     fn turn_of(&self, bytes: usize) -> Instant {
         let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);

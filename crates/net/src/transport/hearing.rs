@@ -1,4 +1,4 @@
-//! Reads frames from a stream: as many at once as arrive, without copying.
+//! Reads frames from a stream. Takes all frames that have arrived at once, without copying.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
@@ -18,7 +18,7 @@ use crate::task::Task;
 use super::spare::{self, Used};
 use super::{Flow, Heard, Reader};
 
-/// Readings queued between the reader and the driver; with fills of usual length, a few MiB.
+/// Most readings between the reader and the driver. Readings of literals in usual frames then take a few MiB.
 const READINGS: usize = 4;
 
 /// A frame as it arrived, not decoded.
@@ -57,12 +57,12 @@ pub(crate) type Frames = mpsc::Sender<Reading>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     First,
-    /// A further stream, which carries only asides.
+    /// A further stream, which carries only frames that may overtake others.
     Further,
 }
 
 /// Reads frames of the first stream into a bounded queue, which the readers of further streams may share. Reads the
-/// magic before the first frame, unless it was `heard` before.
+/// magic before the first frame, unless the magic was `heard` before.
 pub(crate) fn start_reader(
     mut arrivals: Arrivals,
     flow: &Flow,
@@ -83,8 +83,8 @@ pub(crate) fn start_reader(
     (frames, taken, task)
 }
 
-/// Reads frames of a stream until its end, or until the driver takes no more. The other end feels the bounded queue,
-/// because the connection buffers only so much.
+/// Reads frames of a stream until its end, or until the driver takes no more. The bounded queue slows down the other
+/// end, because the connection buffers only so much.
 pub(crate) async fn read_frames(
     mut arrivals: Arrivals,
     frames: &Frames,
@@ -102,20 +102,20 @@ pub(crate) async fn read_frames(
             }
         }
         let unheard = flow.behind(frames.send(reading)).await.is_err();
-        // Frames of an abandoned attempt may arrive after the session's end. A further stream is read to its end, so
-        // that it closes in order.
+        // Frames of an abandoned attempt may arrive after the end of the session. A further stream is read to its end,
+        // so that the stream closes in order.
         if last || unheard && stream == Stream::First {
             return;
         }
     }
 }
 
-/// Bytes and frames of a stream that were not taken yet.
+/// Bytes and frames of a stream that the driver has not taken yet.
 pub(crate) struct Arrivals {
     reader: Reader,
     bytes: Vec<u8>,
     incoming: IncomingFrames,
-    /// Frames that may be taken.
+    /// Frames that the driver may take.
     ready: VecDeque<RawFrame>,
 }
 
@@ -131,7 +131,7 @@ impl From<Reader> for Arrivals {
 }
 
 impl Arrivals {
-    /// Returns the bytes that arrived and were not taken.
+    /// Returns the bytes that arrived and were not taken yet.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -156,8 +156,8 @@ impl Arrivals {
         }
     }
 
-    /// Returns all frames that may be taken, at least one, or the reason why the stream ended. Small frames reach the
-    /// driver together, without copies, and wake it once.
+    /// Returns all frames that may be taken, at least one, or the reason why the stream ended. So small frames reach
+    /// the driver together, and wake the driver once.
     async fn next(&mut self, flow: &Flow) -> Reading {
         while self.ready.is_empty() {
             if let Err(end) = self.fill(flow).await {
@@ -180,7 +180,7 @@ impl Arrivals {
             match self.read().await {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
-                // Bytes are counted as they arrive, so a long frame on a slow line does not count as silence.
+                // Bytes are counted as they arrive, so a slow line that carries a long frame does not count as silent.
                 Ok(bytes) => {
                     self.bytes.first().inspect(|kind| flow.counters.note(**kind));
                     flow.count_in(bytes).await;
@@ -190,7 +190,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes the frames that may be processed without copies. The bytes after them, mostly few, are copied to another
+    /// Takes complete frames without copying their bytes. The bytes after the frames, mostly few, are copied to another
     /// buffer.
     fn take_ready(&mut self, flow: &Flow) {
         let len = self.incoming.take();
@@ -209,7 +209,7 @@ impl Arrivals {
     }
 }
 
-/// Filters the frames of a stream for the driver. Returns `None` if a further stream was closed in order.
+/// Returns the frame or error that the driver gets. `None` if a further stream was closed in order.
 fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
     match (frame, stream) {
         (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,
@@ -235,7 +235,7 @@ mod tests {
         }
     }
 
-    /// While frames wait to be taken, the other end does not count as silent.
+    /// The other end is not silent while its frames wait to be taken.
     #[tokio::test]
     async fn who_does_not_take_what_has_come_is_behind() {
         let flow = Flow::new(&SessionConfig::default());

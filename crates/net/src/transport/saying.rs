@@ -16,8 +16,8 @@ use crate::task::Task;
 
 use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
-/// Longest time for writing a batch to a line that counts as fast. On a fast line, one check at the end of a batch
-/// saves a copy.
+/// Longest time of writing a batch to a line that counts as fast. On a fast line, the bytes get one check at the end of
+/// the batch, which saves a copy.
 const FAST: Duration = Duration::from_millis(20);
 
 /// Writes batches of frames from a bounded queue until the queue is closed; `opening` comes before the first.
@@ -47,7 +47,7 @@ struct Said {
     /// Bytes before the first batch, until they are written.
     opening: &'static [u8],
     taken: mpsc::Receiver<Vec<u8>>,
-    /// The longest pause, on the stream that sends signs of life.
+    /// Longest pause before a sign of life. `None` for streams that send no signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
     counters: Arc<Counters>,
     /// Value of `Counters::told` when this end last sent a batch.
@@ -55,8 +55,8 @@ struct Said {
 }
 
 impl Said {
-    /// Waits for the next batch. Returns a sign of life instead if the longest pause has passed and there is reason
-    /// for one.
+    /// Waits for the next batch. Returns a sign of life instead, if the longest pause has passed and the other end
+    /// needs a sign.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let next = self.batch_or_sign().await;
         self.owed = self.counters.told();
@@ -79,7 +79,7 @@ impl Said {
                 () = silence => {}
                 Ok(()) = pause.changed() => continue,
             }
-            // Two ends that only wait for each other have no reason for signs of life, and fall silent.
+            // Two ends that only wait for each other need no signs of life.
             if self.counters.is_busy() || self.counters.told() != self.owed {
                 return Some(Alive.encode());
             }
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(signs().await, 100);
         flow.counters.set_works(false);
         assert!(signs().await <= 1, "one may have been on its way");
-        // A frame has arrived, and is answered by a sign of life.
+        // A frame arrived, so this end sends a sign of life.
         flow.counters.note(9);
         assert_eq!(signs().await, 1);
         flow.counters.note(Alive::KIND);

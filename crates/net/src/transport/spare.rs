@@ -1,16 +1,16 @@
-//! Reused buffers for read bytes and batches: all bytes of a run pass through a few of them. Buffers freed to the
-//! system would come back as pages that the kernel must clear.
+//! Reused buffers for read bytes and for batches. All bytes of a run pass through a few buffers: buffers from the
+//! system would be pages that the kernel must clear.
 
 use std::cell::RefCell;
 use std::ops::Deref;
 
-/// Most buffers that are kept: about as many as are between the ends of a pipe.
+/// Most buffers that are kept: about as many as a pipe has in use between its ends.
 const KEPT: usize = 4;
-/// Longest buffer that is kept, in bytes: that of a batch whose last frame is a usual fill.
+/// Longest buffer that is kept, in bytes: enough for a batch with a usual frame of literals at its end.
 const KEPT_BYTES: usize = 1 << 20;
 
 thread_local! {
-    /// All tasks of a process share a thread.
+    /// The spare buffers. The tasks of a process all run on one thread.
     static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -19,13 +19,13 @@ pub(crate) fn buffer() -> Vec<u8> {
     SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default()
 }
 
-/// Keeps a buffer for reuse.
+/// Keeps a buffer for reuse, unless the buffer is too long.
 pub(crate) fn keep(mut buffer: Vec<u8>) {
     if buffer.capacity() == 0 || buffer.capacity() > KEPT_BYTES {
         return;
     }
     buffer.clear();
-    // A thread that is ending keeps no buffer.
+    // A thread that is ending cannot keep a buffer.
     let _ = SPARE.try_with(|spare| {
         let mut spare = spare.borrow_mut();
         if spare.len() < KEPT {

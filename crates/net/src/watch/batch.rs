@@ -1,17 +1,17 @@
-//! Decides when changes are synced: once no more have come for a while, but not too late; later after a failure.
+//! Decides when changes are synced: when no change has come for some time, but not too late; later after a failure.
 //!
-//! Uses no clock: callers pass each time, counted from some start.
+//! Uses no clock: the caller passes the time, counted from a fixed moment.
 
 use std::time::Duration;
 
 use super::dirt::{Change, Dirt};
 
-/// The times for which changes are gathered.
+/// Times for which changes are gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Time without a new change after which a round is due.
+    /// A round is due when no change has come for this time.
     pub delay: Duration,
-    /// Longest time that changes wait.
+    /// A round is due at the latest this long after a change.
     pub longest: Duration,
 }
 
@@ -24,15 +24,15 @@ pub(crate) struct Batch {
     noted: Option<(Duration, Duration)>,
     /// Changes of a failed round, which are tried again.
     failed: Option<Failed>,
-    /// The fault that the last taken changes had before, and the pause after it.
+    /// Fault of an earlier round with the changes that were taken last, and the pause after that round.
     tries: Option<(Fault, Duration)>,
-    /// Set while changes may be missed: the time of the next full comparison, and the pause before the one after.
+    /// `Some` while changes may be missed: the time of the next full comparison, and the pause that precedes it.
     blind: Option<(Duration, Duration)>,
     /// True if the next round is due at once.
     at_once: bool,
 }
 
-/// Changes that a round did not fully bring to the destination.
+/// Changes that an incomplete round did not bring to the destination.
 #[derive(Debug)]
 struct Failed {
     dirt: Dirt,
@@ -46,7 +46,7 @@ struct Failed {
 /// Cause of an incomplete round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Some names failed. Mending them is mostly another change.
+    /// Some names failed. Another change will most likely mend these names.
     Names,
     /// The connection or the other end failed, and may be back at any time.
     Run,
@@ -64,11 +64,11 @@ impl Fault {
 
 /// Pause between the first failure and the next try.
 const BACK_OFF: Duration = Duration::from_secs(1);
-/// Pause between full comparisons while changes may be missed: at first, and at most.
+/// Shortest and longest pause between full comparisons while changes may be missed.
 const LOOK_AGAIN: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
 
 impl Batch {
-    /// Begins with a full comparison, which is due at once.
+    /// Starts with a full comparison, which is due at once.
     pub(crate) fn new(pace: Pace) -> Self {
         let mut dirt = Dirt::default();
         dirt.note(Change::All);
@@ -83,7 +83,7 @@ impl Batch {
         self.noted = Some((first, now));
     }
 
-    /// Marks everything for comparison.
+    /// Marks all names for comparison.
     pub(crate) fn compare_all(&mut self) {
         self.dirt.compare_all();
     }
@@ -97,13 +97,13 @@ impl Batch {
         }
     }
 
-    /// Returns the time at which the next round is due, if no more changes come.
+    /// Returns the time at which the next round is due, without further changes.
     pub(crate) fn due(&self) -> Option<Duration> {
         if self.at_once {
             return Some(Duration::ZERO);
         }
         let again = self.failed.as_ref().map(|failed| failed.at);
-        // After a failed run, nothing is sent before the next try. Failed names delay no other changes.
+        // A failed run sends no data before the next try. Failed names delay no other changes.
         if self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Run) {
             return again;
         }
@@ -114,7 +114,7 @@ impl Batch {
         [self.noted.map(quiet), look, again].into_iter().flatten().min()
     }
 
-    /// Takes the changes of the next round, if it is due.
+    /// Takes the changes of the next round, if a round is due.
     pub(crate) fn take(&mut self, now: Duration) -> Option<Dirt> {
         if self.due().is_none_or(|due| due > now) {
             return None;
@@ -143,7 +143,7 @@ impl Batch {
             _ => BACK_OFF,
         };
         match &mut self.failed {
-            // The time of the next try stays: a name that keeps failing must not delay the others for ever.
+            // A name that keeps failing must not delay other failed names for ever, so the time of the next try stays.
             Some(failed) if fault == Fault::Names => failed.dirt.join(dirt),
             waiting => {
                 let mut all = waiting.take().map(|failed| failed.dirt).unwrap_or_default();
@@ -153,13 +153,12 @@ impl Batch {
         }
     }
 
-    /// Notes that a round brought everything except deletions. The deletions join the next round, but do not cause
-    /// one.
+    /// Notes that a round brought all changes except deletions. The deletions join the next round, but cause no round.
     pub(crate) fn held_back(&mut self, dirt: Dirt) {
         self.dirt.join(dirt);
     }
 
-    /// Allows the deletions of earlier changes; the next round is due at once.
+    /// Allows the deletions in `dirt`; the next round is due at once.
     pub(crate) fn confirm(&mut self, dirt: Dirt) {
         self.dirt.join(dirt);
         self.at_once = true;

@@ -1,21 +1,21 @@
-//! The changes of the source that are not yet at the destination, as few names as possible.
+//! Changes of the source that are not yet at the destination, in as few names as possible.
 //!
-//! Guarantee: syncing the names listed here syncs everything that changed, in whatever order changes came.
+//! Guarantee: syncing the names in this list syncs all changes, whatever their order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use deltic_tree::{Name, RelPath};
 
-/// A change at the source, as far as it matters for syncing.
+/// A change at the source, as far as syncing needs to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The entry is new, or its content or attributes changed.
     Name(RelPath),
-    /// The entry is new, so that its directory changed too.
+    /// The entry is new, which also changed its directory.
     Came(RelPath),
-    /// The directory is new, or any of its entries may have changed, but not the entries of subdirectories.
+    /// The directory is new, or any of its entries may have changed. Entries of subdirectories have not.
     Dir(RelPath),
-    /// The entry is gone, with everything below it.
+    /// The entry and all entries below are gone.
     Gone(RelPath),
     /// Anything may have changed.
     All,
@@ -25,22 +25,22 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirt {
     all: bool,
-    /// Directories to be compared entry by entry, without the entries of subdirectories.
+    /// Directories to compare entry by entry, without the entries of subdirectories.
     dirs: BTreeSet<RelPath>,
-    /// Names to be compared, by their directory. Names in the directories of `dirs` are not listed.
+    /// Names to compare, by directory. Names in the directories of `dirs` are not listed.
     names: BTreeMap<RelPath, BTreeSet<Name>>,
     count: usize,
-    /// Names that are gone and did not come back, with everything below them. Names in `gone_from` are not listed.
+    /// Names that are gone, with all names below them, and did not come back. Names in `gone_from` are not listed.
     gone: BTreeSet<RelPath>,
-    /// Directories of which any entry may be gone, because too many were gone to list each.
+    /// Directories from which any entry may be gone, because too many entries are gone to list each.
     gone_from: BTreeSet<RelPath>,
     /// True if more names may be gone.
     more_gone: bool,
 }
 
-/// Most directories and names; beyond this, everything is compared.
+/// Most directories and names. With more, all names are compared.
 const MOST: usize = 4096;
-/// Most names in a directory; beyond this, the whole directory is compared.
+/// Most names in a directory. With more, the whole directory is compared.
 const MOST_IN_DIR: usize = 256;
 /// Most names listed as gone, and most directories in `gone_from`.
 const MOST_GONE: usize = 256;
@@ -57,7 +57,7 @@ impl Dirt {
         self.compare(change);
     }
 
-    /// Marks everything for comparison. The names known to be gone stay known.
+    /// Marks all names for comparison. Keeps the list of gone names.
     pub(crate) fn compare_all(&mut self) {
         self.compare(Change::All);
     }
@@ -70,7 +70,7 @@ impl Dirt {
             Change::Name(path) => self.name(&path),
             Change::Came(path) => {
                 self.name(&path);
-                // No comparison on the way includes the root itself, so its attributes are compared as well.
+                // The parent is the root, which no other comparison includes, so its attributes are compared too.
                 if path.split_last().is_some_and(|(dir, _)| dir.is_root()) {
                     self.dir(RelPath::root());
                 }
@@ -100,7 +100,7 @@ impl Dirt {
         }
     }
 
-    /// True if every directory of `other` is compared here too. A comparison of single names deletes nothing.
+    /// True if every directory in `other` is compared here too. Only comparisons of directories delete entries.
     pub(crate) fn covers_dirs(&self, other: &Self) -> bool {
         self.all || !other.all && other.dirs.is_subset(&self.dirs)
     }
@@ -120,7 +120,7 @@ impl Dirt {
         self.gone.iter()
     }
 
-    /// Returns the directories of which any entry may be gone.
+    /// Returns the directories from which any entry may be gone.
     pub(crate) fn gone_from(&self) -> impl Iterator<Item = &RelPath> {
         self.gone_from.iter()
     }
@@ -130,8 +130,8 @@ impl Dirt {
         self.gone.remove(path)
     }
 
-    /// True if a removal at `path` adds to the known deletions: `path` contains a gone name, or lies in a directory
-    /// of `gone_from`.
+    /// True if a removal of `path` extends the known deletions: a known deletion is at or below `path`, or `path` lies
+    /// in a directory of `gone_from`.
     pub(crate) fn goes_with(&self, path: &RelPath) -> bool {
         let dir = path.split_last().map(|(dir, _)| dir);
         self.gone.iter().chain(&self.gone_from).any(|gone| gone.starts_with(path))
@@ -164,22 +164,22 @@ impl Dirt {
         !self.all && self.dirs.is_empty() && self.names.is_empty()
     }
 
-    /// True if everything is compared.
+    /// True if all names are compared.
     pub(crate) const fn is_all(&self) -> bool {
         self.all
     }
 
-    /// Returns the number of directories and names to compare; 0 if [everything](Self::is_all) is compared.
+    /// Returns the number of directories and names to compare; 0 if [all](Self::is_all) are compared.
     pub(crate) fn len(&self) -> usize {
         self.dirs.len() + self.count
     }
 
-    /// Returns the directories to be compared entry by entry.
+    /// Returns the directories to compare entry by entry.
     pub(crate) fn dirs(&self) -> impl Iterator<Item = &RelPath> {
         self.dirs.iter()
     }
 
-    /// Returns the names to be compared.
+    /// Returns the names to compare.
     pub(crate) fn names(&self) -> impl Iterator<Item = RelPath> {
         let paths = |(dir, names): (&RelPath, &BTreeSet<Name>)| {
             names.iter().filter_map(|name| dir.join(name).ok()).collect::<Vec<_>>()

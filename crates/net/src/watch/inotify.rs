@@ -1,9 +1,8 @@
-//! Reads the kernel's events on a separate thread, because unread events are lost.
+//! Reads inotify events on a separate thread, because the kernel drops events that are not read in time.
 //!
-//! A watch belongs to the directory that a path leads to at the moment, and the kernel has one watch for each
-//! directory, by whatever path. So paths below a root are resolved as the store resolves them, without symlinks.
-//! Otherwise a symlink in a directory's place could take over the watch of another directory. The store looks at
-//! changed entries through its own handles.
+//! The kernel has one watch for each directory, whatever path led to the directory. So paths below a root are resolved
+//! without symlinks, as the store does. Otherwise a symlink in a directory's place could take over the watch of another
+//! directory. The store looks at changed entries through its own handles.
 
 #![expect(
     clippy::disallowed_methods,
@@ -50,7 +49,7 @@ pub(super) struct Site {
 const BUFFER_BYTES: usize = 64 << 10;
 /// Events that are read before the changes are reported.
 const AT_ONCE: usize = 1024;
-/// Most tries of a path resolution that concurrent renames disturb.
+/// Most attempts to resolve a path while names on the path are being renamed.
 const MAX_TRIES: usize = 8;
 /// Pause between two checks that the roots exist and are the watched directories.
 const LOOK_FOR_ROOTS: Duration = Duration::from_secs(1);
@@ -68,11 +67,11 @@ pub(super) fn start(site: Site, shared: Shared, stop: OwnedFd) -> Result<(), Syn
     let run = move || Watcher::new(ground, files, shared).run(&stop, &tell);
     let spawned = thread::Builder::new().name("watch".into()).spawn(run);
     spawned.map_err(|source| SyncError::Transport { action: "start threads", source })?;
-    // The thread ends early only by a panic, which has been reported.
+    // The thread has ended early by a panic, which was reported.
     begun.recv().map_err(|_| SyncError::Internal)
 }
 
-/// Single files to be watched, by the watch of their directory.
+/// Names of single files to watch, by the watch of their directory.
 type Files = HashMap<i32, HashSet<Name>>;
 
 fn watch_files(queue: &OwnedFd, files: &[SourceArg]) -> Result<Files, Errno> {
@@ -116,7 +115,7 @@ impl Kernel {
         let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         match self.site.open_below(dir) {
             Some(Err(Errno::NOSYS | Errno::PERM)) | None => {
-                // A root may be reached through a symlink, as a source may.
+                // The path of a root may lead through symlinks, as that of a source.
                 let follows = dir.is_root();
                 let follow = if follows { WatchFlags::empty() } else { WatchFlags::DONT_FOLLOW };
                 inotify::add_watch(&self.queue, &*place, flags | follow)
@@ -145,8 +144,8 @@ impl Site {
         Some(arg.dir().join(OsStr::from_bytes(path.as_bytes())))
     }
 
-    /// Opens a directory below an argument without passing symlinks. Returns `None` if `path` is an argument itself,
-    /// or below none.
+    /// Opens a directory below an argument without following symlinks. Returns `None` if `path` is an argument itself,
+    /// or is not below an argument.
     fn open_below(&self, path: &RelPath) -> Option<Result<OwnedFd, Errno>> {
         let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
         let below = &path.as_bytes()[arg.path().as_bytes().len()..];
@@ -174,11 +173,11 @@ impl Site {
         self.roots().iter().all(|path| path.metadata().is_ok_and(|meta| meta.is_dir()))
     }
 
-    /// Returns the names of rule files. A changed rule file may change the set of transferred files.
+    /// Returns the names of rules files. A change of a rules file may change the set of transferred files.
     fn rule_files(&self) -> HashSet<Vec<u8>> {
         let named = |rule: &Rule| match rule {
             Rule::DirMerge(merge) => {
-                // A rule file named with slashes lies above the roots, or is found by the last name.
+                // A rules file with slashes in its name lies above the roots, or is found by its last name.
                 merge.file.rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
             }
             Rule::Pattern(_) => None,
@@ -201,7 +200,7 @@ impl Ground for Kernel {
     }
 
     fn unwatch(&mut self, no: WatchNo) {
-        // A directory that is gone has lost its watch already.
+        // A removed directory has lost its watch already.
         inotify::remove_watch(&self.queue, no.0).ok();
     }
 
@@ -230,14 +229,14 @@ struct Watcher {
     rule_files: HashSet<Vec<u8>>,
     shared: Shared,
     mounts: Mounts,
-    /// Times of the last check of the roots, and of the last look at everything.
+    /// Times of the last check of the roots, and of the last full comparison.
     looked: (Instant, Instant),
 }
 
-/// The reason why the thread wakes up.
+/// Reasons for the thread to wake up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Woken {
-    /// Events may have come, or the roots are due for a check.
+    /// Events may have arrived, or the roots are due for a check.
     Up,
     /// A file system was mounted or unmounted somewhere.
     ByMounts,
@@ -282,8 +281,8 @@ impl Watcher {
         }
     }
 
-    /// Looks at everything if the mounts in the sources changed. Checks the roots from time to time, and looks at
-    /// everything if a missing root is back or more watches may be possible.
+    /// Watches all directories again if mounts in the sources changed, a missing root is back, or more watches may be
+    /// possible. Also checks the roots from time to time.
     fn look(&mut self, woken: Woken) -> Option<Change> {
         let remounted = woken == Woken::ByMounts && self.mounts.differ(&self.ground.site.roots());
         if !remounted && self.looked.0.elapsed() < LOOK_FOR_ROOTS {
@@ -301,7 +300,7 @@ impl Watcher {
         })
     }
 
-    /// Reads some of the queued events, and returns the resulting changes.
+    /// Reads some of the queued events. Returns the changes that the events mean.
     fn read(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
@@ -350,7 +349,7 @@ fn kind(flags: ReadFlags) -> Option<Kind> {
     kinds.into_iter().find(|(of, _)| flags.intersects(*of)).map(|(_, kind)| kind)
 }
 
-/// True if an argument is a directory, or means the content of a directory.
+/// True if an argument is a directory, or stands for the content of a directory.
 pub(super) fn is_dir(arg: &SourceArg) -> std::io::Result<bool> {
     let path = arg.dir().join(OsStr::from_bytes(arg.path().as_bytes()));
     let meta = if arg.path().is_root() { path.metadata() } else { Path::symlink_metadata(&path) };

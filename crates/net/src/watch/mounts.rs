@@ -1,4 +1,4 @@
-//! File systems mounted in the sources: a mount in a directory's place causes no inotify event there.
+//! Mounts in the sources. A file system that is mounted over a directory causes no inotify event.
 
 #![expect(
     clippy::disallowed_methods,
@@ -11,10 +11,10 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// The mount points at and below some directories.
+/// Mount points at and below the watched directories.
 pub(super) struct Mounts {
-    /// The mount table, ready with [`PRI`](rustix::event::PollFlags::PRI) after each change; `None` if it cannot be
-    /// opened.
+    /// The mount table. `poll` reports [`PRI`](rustix::event::PollFlags::PRI) after each change. `None` if the table
+    /// cannot be opened.
     pub(super) table: Option<File>,
     /// The lines of the table for mount points at or below the directories.
     within: Vec<Vec<u8>>,
@@ -24,7 +24,7 @@ pub(super) struct Mounts {
 const TABLE: &str = "/proc/self/mountinfo";
 
 impl Mounts {
-    /// Reads the present mounts; later changes of the table become visible in `table`.
+    /// Reads the present mounts. `table` becomes ready after the next change.
     pub(super) fn new(roots: &[PathBuf]) -> Self {
         let table = File::open(TABLE).ok();
         Self { table, within: within(roots) }

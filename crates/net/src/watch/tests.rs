@@ -1,8 +1,8 @@
-//! Tests of the guarantee: whatever happens, in whatever order events arrive, both trees are equal once rounds
-//! succeed.
+//! Tests of the guarantee: both trees are equal once rounds succeed, whatever happens and in whatever order events
+//! arrive.
 //!
-//! The ground is a model of a tree with watches as on Linux: watches belong to directories and not to paths. Its
-//! queue may be too short, and its watches may be too few.
+//! The ground is a model of a tree with watches as on Linux: watches belong to directories and not to paths. The queue
+//! of events may be too short, and the watches may be too few.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -47,7 +47,7 @@ struct World {
     links: bool,
 }
 
-/// Each path, with its version, and true for directories.
+/// Each path, with true for a directory, and the version.
 type Picture = BTreeMap<RelPath, (bool, u64)>;
 
 const ROOT: Inode = 0;
@@ -141,8 +141,8 @@ impl World {
         self.all().iter().filter(|(_, other)| *other == inode).count()
     }
 
-    /// True if a name may be removed. Removing a hard link soon after a write through it would remove the only hint
-    /// at the other links.
+    /// True if a name may be removed. After a write through a hard link, that link is the only hint at the other links
+    /// for a while.
     fn lets_go(&self) -> bool {
         !self.links || self.queue.is_empty()
     }
@@ -333,7 +333,7 @@ impl Sync {
         let Some(dirt) = self.batch.take(self.now) else { return };
         let ends = dice.below(4);
         for item in items(&dirt) {
-            // An argument that fails may have been synced in part.
+            // A failed round may have synced a part of its argument.
             if ends < 2 || dice.below(2) == 0 {
                 bring(&self.world, &item, &mut self.there);
             }
@@ -413,7 +413,7 @@ fn what_is_written_through_a_name_that_is_not_watched_yet_is_found_under_the_oth
     let mut sync = Sync::new(world);
     sync.watches.look_again(&mut sync.world);
     sync.settle();
-    // The directory was renamed, and the event is not handled yet, when the file changes.
+    // The file changes after the rename of its directory, before the event of the rename is handled.
     sync.world.take(ROOT, &name("a"));
     sync.world.add(ROOT, &name("d"), dir);
     sync.world.nodes.get_mut(&file).unwrap().version += 1;
@@ -487,10 +487,10 @@ fn a_name_that_keeps_failing_puts_nothing_else_off() {
     assert_eq!(batch.due(), Some(now + secs(1)));
     let dirt = batch.take(now + secs(1)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a")]);
-    // Another failing name waits with the first, and does not delay it.
+    // A second failing name waits together with the first, and does not delay it.
     batch.failed(now + secs(2), dirt, Fault::Names);
     assert_eq!(batch.due(), Some(again));
-    // A full comparison tries all failed names, which are then not tried again.
+    // A full comparison includes all failed names, so these names are not tried again.
     batch.note(now, Change::All);
     assert!(batch.take(now + secs(3)).is_some_and(|dirt| dirt.is_all()));
     assert_eq!((batch.due(), batch.is_clean()), (None, true));
@@ -553,10 +553,10 @@ fn what_is_held_back_and_not_known_goes_into_each_round() {
     let (dirt, state) = held(257, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
     assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 1));
-    // A tree that is removed name by name, and then the directory itself.
+    // A tree is removed name by name, and then the directory itself.
     let (_, state) = held(1300, Some(Change::Gone(path("d"))));
     assert_eq!(state.held.unwrap().dirt.names_gone().collect::<Vec<_>>(), [&path("d")]);
-    // A tree that is removed name by name, with a round in between, and then the directory itself.
+    // A tree is removed name by name, with a round in between, and then the directory itself.
     let (_, mut state) = held(1300, None);
     state.note(ms(30_000), Change::Gone(path("d/another")));
     assert!(state.held.is_none());

@@ -1,10 +1,10 @@
-//! Keeps the watch of each directory, as directories are made, removed and moved.
+//! Keeps a watch on each directory while directories are created, removed and moved.
 //!
-//! Events and directories are data in this module; [`inotify`](super::inotify) has the kernel's.
+//! Events and directories are plain data here; [`inotify`](super::inotify) has those of the kernel.
 //!
 //! A new directory is first watched and then listed: older entries are listed, later entries cause events, and some
-//! are seen twice. Watches follow directories that are moved. So a directory that leaves its name loses its own watch
-//! and those below it, and gets new ones at its new name.
+//! entries are seen twice. Watches follow directories that are moved. So a directory that leaves its name loses its
+//! watch and the watches below, and gets new watches at the new name.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,37 +12,37 @@ use deltic_tree::{Name, RelPath};
 
 use super::dirt::Change;
 
-/// Number of a watch.
+/// Number of a watch in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct WatchNo(pub(crate) i32);
 
-/// The reason why a directory is not watched.
+/// Reasons why a directory is not watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unwatched {
-    /// The directory is gone, is another kind of entry, or cannot be read. The round reports that.
+    /// The directory is gone, is another kind of entry, or cannot be read. The round reports the error.
     Nothing,
     /// The system allows no more watches.
     TooMany,
 }
 
-/// The content of a directory, as far as it matters for watching.
+/// Entries of a directory, as far as watching needs to know.
 pub(crate) struct Listed {
     pub(crate) dirs: Vec<Name>,
-    /// True if an entry other than a directory has several hard links, wherever the others are.
+    /// True if an entry other than a directory has several hard links, which may be anywhere.
     pub(crate) has_links: bool,
 }
 
-/// The directories to watch, of the kernel or of a test.
+/// Directories that can be watched: those of the kernel, or of a test.
 pub(crate) trait Ground {
-    /// Forgets the opened roots and rules, which may have changed.
+    /// Drops opened roots and rules, which may have changed.
     fn renew(&mut self);
-    /// Watches a directory. A directory that is already watched, under whatever path, keeps its number.
+    /// Watches a directory. A directory that is already watched under any path keeps its number.
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched>;
     /// Ends a watch, if it still exists.
     fn unwatch(&mut self, no: WatchNo);
     /// Lists the entries of a directory that take part in the transfer.
     fn list(&mut self, dir: &RelPath) -> Listed;
-    /// True if the file at `path` has several hard links, wherever the others are.
+    /// True if the file at `path` has several hard links, which may be anywhere.
     fn has_other_names(&mut self, path: &RelPath) -> bool;
 }
 
@@ -81,19 +81,19 @@ pub(crate) struct Watches {
     by_path: BTreeMap<RelPath, WatchNo>,
     /// True if the system allows too few watches for all directories, so that changes may be missed.
     pub(crate) is_short: bool,
-    /// True if a root is missing. It is [looked for](Self::look_again) from time to time.
+    /// True if a root is missing. From time to time, the root is [looked for](Self::look_again).
     pub(crate) lost: bool,
 }
 
 impl Watches {
-    /// Makes a value without watches, for roots of which none is below another.
+    /// Returns a value without watches. No root may be below another root.
     pub(crate) fn new(roots: Vec<RelPath>) -> Self {
         let (by_no, by_path) = (HashMap::new(), BTreeMap::new());
         Self { roots, by_no, by_path, is_short: false, lost: false }
     }
 
-    /// Checks that each root is still the watched directory. Another directory may have taken its place without an
-    /// event: a removed directory that a process holds open causes none.
+    /// Checks that each root is still the watched directory. Another directory may have taken the root's place without
+    /// an event: a removed directory that a process holds open causes none.
     pub(crate) fn check_roots(&mut self, ground: &mut impl Ground) {
         let is_it = |root| self.by_path.get(root).is_none_or(|no| ground.watch(root) == Ok(*no));
         self.lost |= !self.roots.iter().all(is_it);
@@ -116,26 +116,26 @@ impl Watches {
         Change::All
     }
 
-    /// Returns the changes that an event stands for.
+    /// Returns the changes that an event means.
     pub(crate) fn handle(&mut self, event: Event, ground: &mut impl Ground) -> Vec<Change> {
         let Event { no, kind, name, is_dir } = event;
         if kind == Kind::Lost {
             return vec![self.look_again(ground)];
         }
-        // The watch belongs to a directory that has left the sources.
+        // A watch of a directory that has left the sources.
         let Some(dir) = self.by_no.get(&no).cloned() else { return Vec::new() };
         let Some(name) = name else { return self.own(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
-        // The other hard links changed too, or may have changed just before this one was moved here. No event tells
-        // their names.
+        // The other hard links changed too, or may have changed just before this link was moved here. No event names
+        // the other links.
         if !is_dir && kind != Kind::Went && ground.has_other_names(&path) {
             changes.push(Change::All);
         }
         match kind {
             Kind::Changed => {
                 changes.push(Change::Name(path.clone()));
-                // The directory may not have been readable before.
+                // The directory may have been unreadable before.
                 if is_dir && !self.by_path.contains_key(&path) {
                     self.adopt(path, ground, &mut changes);
                 }
@@ -155,8 +155,8 @@ impl Watches {
         changes
     }
 
-    /// Returns the changes that an event about a watched directory itself stands for. The watch of its parent already
-    /// reports most events.
+    /// Returns the changes that an event about a watched directory itself means. Most events are already reported by
+    /// the watch of the parent.
     fn own(&mut self, dir: &RelPath, kind: Kind) -> Vec<Change> {
         let is_root = self.roots.contains(dir);
         match kind {
@@ -191,14 +191,15 @@ impl Watches {
             let listed = ground.list(&dir);
             dirs.extend(listed.dirs.iter().filter_map(|name| dir.join(name).ok()));
             changes.push(Change::Dir(dir));
-            // Bytes written through these hard links before their directory was watched may concern names elsewhere.
+            // Before the directory was watched, writes through these hard links may have changed files with other
+            // names.
             if listed.has_links {
                 changes.push(Change::All);
             }
         }
     }
 
-    /// Records that the watch `no` belongs to `dir`. Each watch has one directory and each directory one watch, so
+    /// Records that the watch `no` belongs to `dir`. Each watch has one directory, and each directory one watch, so
     /// older records are dropped.
     fn note(&mut self, no: WatchNo, dir: &RelPath, ground: &mut impl Ground) {
         if let Some(before) = self.by_no.insert(no, dir.clone())
