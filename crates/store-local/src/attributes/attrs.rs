@@ -1,9 +1,9 @@
 //! Sets the metadata of an entry in this order: owner, attributes, ACLs, mode and times. A change of owner clears
-//! setuid, so the mode comes later; a mode may close a file to its owner, so attributes come before; times are last.
+//! setuid, so the mode comes later. A mode may close a file to its owner, so attributes come earlier. Times are last.
 //!
 //! A failure to set one attribute stops nothing else: the failure is noted, and reported once the entry is in place.
-//! But an entry with the wrong owner gets no setuid or setgid, and an entry that lacks its ACL stays closed to the
-//! owning group wherever the ACL would have closed it.
+//! But an entry with the wrong owner gets no setuid or setgid. An entry that lacks its ACL stays closed to the owning
+//! group wherever the ACL would have closed it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::OnceLock;
@@ -30,21 +30,21 @@ use deltic_store::{Filter, Keep, Unset};
 pub(crate) struct Attrs<'a> {
     meta: &'a Meta,
     keep: Keep,
-    /// Scope of the extended attributes that the run keeps and may change.
+    /// Scope of the extended attributes that the run may change.
     scope: XattrScope,
     rules: &'a Filter,
-    /// True if metadata that only the superuser may set is noted in an attribute instead (`--fake-super`).
+    /// True if an attribute holds the metadata that only the superuser may set (`--fake-super`).
     notes: bool,
     mode: Option<u32>,
-    /// True if the run does not keep modes: an error of a file system without modes is ignored then.
+    /// True if the run does not set modes. An error of a file system without modes is then ignored.
     mode_is_optional: bool,
     times: Option<Timestamps>,
-    /// The group and the default ACL that the entry's directory would have handed down.
+    /// Group and default ACL that the entry would have inherited from its directory.
     heritage: Heritage,
     bounds: &'a PathBounds,
 }
 
-/// The metadata that a run keeps, the metadata that the store looks at, its rules, and the directories that the store is
+/// The metadata that a run sets, the metadata that the store reads, its rules, and the directories that the store is
 /// confined to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttributeRules<'a> {
@@ -74,17 +74,17 @@ pub(crate) enum On<'a> {
     Open(BorrowedFd<'a>),
     /// A handle opened with `O_PATH`.
     Handle(BorrowedFd<'a>),
-    /// A symlink, by its directory and name: not every system can open a handle of a symlink.
+    /// A symlink, by its directory and name, since not every system can open a handle of a symlink.
     Link(&'a Dir, &'a Name),
 }
 
-/// Inputs of a new entry's mode, besides the source's mode.
+/// Inputs of the mode of a new entry, besides the mode in the source.
 #[derive(Clone, Debug)]
 pub(crate) struct NewMode {
-    /// The mode of the old version.
+    /// The mode of the old version, if there is one.
     pub(crate) old: Option<u32>,
     pub(crate) umask: u32,
-    /// Metadata that the directory hands down.
+    /// Metadata that entries inherit from the directory.
     pub(crate) heritage: Heritage,
 }
 
@@ -94,14 +94,14 @@ impl NewMode {
         Self { old: None, umask, heritage }
     }
 
-    /// Inputs for an entry that replaces an old version of mode `old`, in a directory that hands down nothing.
+    /// Inputs for an entry that replaces an old version of mode `old`, in a directory whose entries inherit nothing.
     pub(crate) fn replacing(old: Option<u32>, umask: u32) -> Self {
         Self { old, umask, heritage: Heritage::default() }
     }
 }
 
 impl<'a> Attrs<'a> {
-    /// Returns the metadata of an entry that is not in the tree yet, or of an entry that gets a mode by `new`.
+    /// Returns the metadata to set on an entry that is not in the tree yet, or on an entry that gets a mode by `new`.
     pub(crate) fn of_new(meta: &'a Meta, rules: AttributeRules<'a>, new: NewMode) -> Self {
         let NewMode { old, umask, heritage } = new;
         let mode = Some(rules.keep.mode_of_new(meta, old, heritage.umask(umask)));
@@ -109,7 +109,7 @@ impl<'a> Attrs<'a> {
         Self { mode, mode_is_optional, heritage, ..Self::of_existing(meta, rules) }
     }
 
-    /// Returns the metadata of an entry that was in the tree before.
+    /// Returns the metadata to set on an entry that was in the tree before.
     pub(crate) fn of_existing(meta: &'a Meta, rules: AttributeRules<'a>) -> Self {
         let AttributeRules { keep, see, filter: rules, bounds } = rules;
         let mode = keep.modes.then_some(meta.mode & ALL_BITS);
@@ -133,7 +133,7 @@ impl<'a> Attrs<'a> {
         self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
     }
 
-    /// True if the metadata to set depends on the present metadata of the entry.
+    /// True if the present metadata of the entry must be read first.
     fn looks_first(&self) -> bool {
         let Keep { executability, acls, xattrs, .. } = self.keep;
         let owned = self.meta.user.is_some() || self.meta.group.is_some();
@@ -141,8 +141,8 @@ impl<'a> Attrs<'a> {
         owned || acls || xattrs || inherits || executability && self.mode.is_none()
     }
 
-    /// Returns the mode to create a file with, where the file will belong to `owner`. This is the final mode if only
-    /// times are to be set besides. Otherwise only the owner may read and write, since nobody may read the file
+    /// Returns the mode to create a file with. `owner` is the owner that the new file gets. This is the final mode if
+    /// only times are to be set besides. Otherwise only the owner may read and write, so nobody else reads the file
     /// before its metadata is set.
     pub(crate) fn birth_mode(&self, owner: EntryOwner) -> Mode {
         match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
@@ -162,7 +162,7 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// True if the entry with the state `is` has all of the metadata already.
+    /// True if the entry with the state `is` already has all of the metadata.
     pub(crate) fn are_on(&self, is: &Stat) -> bool {
         let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
         let has_times = self.times.as_ref().is_none_or(|times| {
@@ -174,7 +174,7 @@ impl<'a> Attrs<'a> {
         has_mode && has_times && !self.notes && self.suits(EntryOwner::of(is))
     }
 
-    /// True if a new file of this user and group lacks at most its mode and times.
+    /// True if a new file of this user and group would lack at most its mode and times.
     pub(crate) fn suits(&self, owner: EntryOwner) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
         self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
@@ -186,8 +186,8 @@ impl<'a> Attrs<'a> {
             && self.meta.group.is_none_or(|wanted| wanted == group)
     }
 
-    /// Sets the metadata that counts before anything is created in an existing directory: owner, group and setgid.
-    /// Until the final mode is set, others may do only what both the old and the new mode allow. Failures are
+    /// Sets the metadata that must be right before entries are created in an existing directory: owner, group and
+    /// setgid. Until the final mode is set, others may do only what both the old and the new mode allow. Failures are
     /// reported later, when all metadata is set.
     pub(crate) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
         let is = on.stat()?;
@@ -212,7 +212,7 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// True if the entry has or gets an access ACL: mode bits alone do not tell the permissions then.
+    /// True if the entry has or gets an access ACL, so mode bits alone do not say who may access the entry.
     fn meets_acl(&self, on: On<'_>) -> bool {
         let has_one = || access_acl(&on.reach()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
@@ -242,7 +242,7 @@ impl<'a> Attrs<'a> {
         }
     }
 
-    /// Sets the metadata that must come before the mode; returns the mode to set afterwards.
+    /// Sets the metadata that must come before the mode. Returns the mode to set afterwards.
     fn set_special(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         let stat = match on.stat() {
             Ok(stat) => stat,
@@ -265,14 +265,13 @@ impl<'a> Attrs<'a> {
             unset.note(ACL, inherit(&at, acl, wanted));
             wanted = less(wanted, Some(acl), unset);
         }
-        // The mode is set even if the run does not keep modes: a change of owner or ACL may have cleared special
-        // bits.
+        // The mode is set even if the run does not set modes: a change of owner or ACL may have cleared special bits.
         Some(wanted)
     }
 
-    /// Sets attributes and ACLs of a directory in which entries will be created: these are too large to keep in
-    /// memory until the end. Owner, mode and times follow later. Also returns the mode bits to leave out then,
-    /// because the ACL could not be set.
+    /// Sets attributes and ACLs of a directory in which entries will be created. These are too large to keep in memory
+    /// until the end. Owner, mode and times follow later. Also returns the mode bits to leave out then, because the ACL
+    /// could not be set.
     pub(crate) fn set_early(&self, on: On<'_>) -> (Unset, u32) {
         let mut unset = Unset::default();
         match on.stat() {
@@ -317,7 +316,7 @@ impl<'a> Attrs<'a> {
     fn set_xattrs(&self, on: On<'_>, at: &Reach, now: u32) -> Unset {
         let set = || set_xattrs(at, self.meta, self.scope, self.rules);
         let unset = set();
-        // No attributes can be set on an entry without write permission: the owner gets the write bit meanwhile.
+        // No attribute can be set on an entry without write permission, so the owner gets the write bit meanwhile.
         let denies = |why| Errno::from_io_error(why) == Some(Errno::ACCESS);
         let is_closed = unset.reasons().any(denies) && !self.meta.is_symlink();
         if !is_closed || on.set_mode(now | OWNER_WRITES, self.bounds).is_err() {
@@ -328,7 +327,7 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// Notes metadata that only the superuser may set, and sets the rest, while the owner may write to the entry.
+    /// Notes metadata that only the superuser may set, and sets the rest while the owner may write to the entry.
     fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         self.inherit_group(on, unset);
         let at = on.reach();
@@ -366,7 +365,7 @@ impl<'a> Attrs<'a> {
     fn inherit_group(&self, on: On<'_>, unset: &mut Unset) {
         let group = self.heritage.group.filter(|_| self.meta.group.is_none());
         match group.map(|group| on.set_owner(None, Some(Gid::from_raw(group)))) {
-            // The system hands down even groups that this user is not in; a call to `chown` cannot.
+            // An entry may inherit even a group that this user is not in; `chown` to such a group fails.
             None | Some(Ok(()) | Err(Errno::PERM)) => {}
             Some(error) => unset.note(GROUP, error),
         }
@@ -378,8 +377,8 @@ impl<'a> Attrs<'a> {
         if user.is_some() && group.is_some() && set_owner(on, user, group).is_ok() {
             return;
         }
-        // Owner and group are set separately: the system may allow only the owner or only the group. The group comes
-        // first: after a change of owner, this user may not set the group.
+        // Owner and group are set separately, since the system may allow only one of them. The group comes first: after
+        // a change of owner, this user may not set the group.
         for (name, user, group) in [(GROUP, None, group), (OWNER, user, None)] {
             if user.is_some() || group.is_some() {
                 unset.note(name, set_owner(on, user, group));
@@ -389,16 +388,16 @@ impl<'a> Attrs<'a> {
 }
 
 fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Errno> {
-    // `u32::MAX` means "leave unchanged" to the system.
+    // The system takes `u32::MAX` for "leave unchanged".
     if user == Some(u32::MAX) || group == Some(u32::MAX) {
         return Err(Errno::INVAL);
     }
     on.set_owner(user.map(Uid::from_raw), group.map(Gid::from_raw))
 }
 
-/// Returns the mode of a directory while it changes from mode `old` to `new`: others may do only what both modes
-/// allow. If the directory `moves` to another owner or group, group and others get the same bits, since a user's
-/// class is unknown meanwhile.
+/// Returns the mode of a directory during a change from mode `old` to `new`. Others may do only what both modes allow.
+/// If the directory `moves` to another owner or group, the group and all others get the same bits, since the class of a
+/// user is unknown meanwhile.
 const fn between(old: u32, new: u32, moves: bool) -> u32 {
     let both = old & new;
     let least = both & both >> 3 & 7;
@@ -406,8 +405,8 @@ const fn between(old: u32, new: u32, moves: bool) -> u32 {
     old & OWNER_BITS | others | both & LENDING_BITS | (old | new) & STICKY
 }
 
-/// Returns `mode` without the group bits that `acl` denies to the owning group, if `acl` could not be set. The group
-/// bits of a mode that goes with an ACL are the ACL's mask.
+/// Returns `mode` without the group bits that `acl` denies to the owning group, if `acl` could not be set. In a mode
+/// that belongs to an ACL, the group bits are the mask of the ACL.
 fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
     match acl.filter(|acl| acl.mask.is_some() && unset.why(ACL).is_some()) {
         Some(acl) => mode & !(u32::from(!acl.group & 7) << 3),
@@ -443,15 +442,15 @@ impl On<'_> {
         self.stat().is_ok_and(|is| is.st_mode & ALL_BITS == mode)
     }
 
-    /// True if the entry has this mode and may keep it: within volumes, a file from a client may not have setuid or
+    /// True if the entry has this mode and may keep this mode. In volumes, a file of a client may not have setuid or
     /// setgid.
     fn keeps_mode(self, mode: u32, bounds: &PathBounds) -> bool {
         let is_file = || self.stat().is_ok_and(|is| file_type(&is).is_file());
         self.has_mode(mode) && !(bounds.are_volumes() && is_file())
     }
 
-    /// Sets the mode. If the entry has the mode already, an error is ignored, since only the owner may set a mode.
-    /// With setgid, the call is then left out, since it would clear setgid for a user outside the group.
+    /// Sets the mode. If the entry already has the mode, errors are ignored, since only the owner may set a mode. With
+    /// setgid, the call is then left out, since `chmod` by a user outside the group clears setgid.
     fn set_mode(self, mode: u32, bounds: &PathBounds) -> Result<(), Errno> {
         let to_set = Mode::from_raw_mode(mode);
         if mode & SETGID != 0 && self.keeps_mode(mode, bounds) {
@@ -474,9 +473,8 @@ impl On<'_> {
     }
 }
 
-/// Gives this user all owner bits on the directory `path` below `root`, if the user owns the directory and lacks one
-/// of the bits. Returns the mode before. If the mode cannot be set, later calls on the directory will report the
-/// error.
+/// Gives this user all owner bits on the directory `path` below `root`, if the user owns the directory and lacks one of
+/// the bits. Returns the former mode. If the mode cannot be set, later calls on the directory will report the error.
 pub(crate) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
     if process::geteuid().is_root() {
         return None;
@@ -486,7 +484,7 @@ pub(crate) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
         let closed = mode & OWNER_BITS != OWNER_BITS;
         (closed && set_mode(dir, mode | OWNER_BITS, dir.bounds()).is_ok()).then_some(mode)
     };
-    // No name can be looked up in a closed directory, not even `.`: so the root is changed by its own handle.
+    // In a closed directory no name can be looked up, not even `.`, so the root is changed by its own handle.
     if path.is_root() { open(root) } else { open(&root.dir(path, Use::Pass).ok()?) }
 }
 
@@ -495,7 +493,7 @@ pub(crate) fn set_mode(handle: impl AsFd, mode: u32, bounds: &PathBounds) -> Res
     On::Handle(handle.as_fd()).set_mode(mode & ALL_BITS, bounds)
 }
 
-/// Returns the times to set; a time that is not kept stays unchanged.
+/// Returns the times to set. Times that the run does not set stay unchanged.
 fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     if !keep.times_of(&meta.kind) {
         return None;
@@ -511,12 +509,12 @@ fn times(meta: &Meta, keep: Keep) -> Option<Timestamps> {
     (accessed.is_some() || modified.is_some()).then_some(times)
 }
 
-/// Access time of an entry whose access time is not kept: the present time. A call that sets only mtime is ignored,
-/// without an error, by FUSE file systems.
+/// The present time, for an access time that the run does not set. FUSE file systems ignore a call that sets only
+/// mtime, without an error.
 pub(crate) const AT_ANY_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
 
 /// Returns the `umask` that the process had at the first call. Read from `/proc`, since the system call that returns
-/// the mask also sets it for all threads; `0o077` if `/proc` is not mounted.
+/// the mask also sets the mask for all threads; `0o077` if `/proc` is not mounted.
 #[must_use]
 pub fn umask() -> u32 {
     static ASKED: OnceLock<u32> = OnceLock::new();

@@ -1,7 +1,7 @@
-//! Metadata that a directory hands down to new entries: the group, if setgid is set, and the default ACL.
+//! Metadata that new entries inherit from their directory: the group, if setgid is set, and the default ACL.
 //!
-//! The system hands metadata down when an entry is created. This store creates entries in a staging directory, which
-//! hands down nothing, and then sets the metadata that the final directory would have handed down.
+//! The system applies inherited metadata when an entry is created. This store creates entries in a staging directory,
+//! from which entries inherit nothing, and then sets the metadata that the final directory would have given.
 
 use deltic_tree::meta::{Acl, SETGID};
 use rustix::fs::{self, Mode};
@@ -12,7 +12,7 @@ use super::recent::Recent;
 use crate::handles::dir::{Dir, set_mode_of_open};
 use crate::handles::place::Place;
 
-/// The metadata that one directory hands down.
+/// The metadata that entries inherit from one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Heritage {
     /// The group, if it is not the group of this process.
@@ -20,7 +20,7 @@ pub(crate) struct Heritage {
     pub(crate) acl: Option<Acl>,
 }
 
-/// Remembers the metadata that recently used directories hand down.
+/// Remembers the metadata that entries inherit from recently used directories.
 #[derive(Debug, Default)]
 pub(crate) struct Heritages(Recent<Heritage>);
 
@@ -40,7 +40,7 @@ impl Heritages {
         Ok(heritage)
     }
 
-    /// Forgets everything: a default ACL may have changed.
+    /// Forgets all directories, since a default ACL may have changed.
     pub(crate) fn clear(&self) {
         self.0.clear();
     }
@@ -61,7 +61,7 @@ impl Heritage {
     }
 }
 
-/// Makes the new directory `dir`, open to read, hand down nothing.
+/// Removes the inheritance of the new directory `dir`, which is open for reading.
 pub(crate) fn disinherit(dir: &Dir) -> Result<(), Errno> {
     forget_default_acl(&Reach::Followed(dir.own_path()));
     match set_mode_of_open(dir, Mode::RWXU, dir.bounds()) {

@@ -14,8 +14,8 @@ use crate::handles::stat::{Stamp, file_type, inode_of, names, timestamp};
 use crate::kernel::read_write::read_at;
 
 impl Place {
-    /// Returns the metadata of the entry. Under `--fake-super`, a real symlink gets an empty target, so that it is
-    /// replaced by a file with a note.
+    /// Returns the metadata of the entry. Under `--fake-super`, a real symlink gets an empty target, so that a file
+    /// with a note will replace the symlink.
     pub(crate) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
         let mut meta = look_at(&self.dir, &self.name, see)?;
         if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
@@ -32,7 +32,7 @@ pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Err
     look_at_version(dir, name, see).map(|(meta, _)| meta)
 }
 
-/// Returns metadata and stamp of `name` of `dir`, without following a symlink.
+/// Returns the metadata and the version stamp of `name` of `dir`, without following a symlink.
 pub(crate) fn look_at_version(
     dir: &Dir,
     name: &Name,
@@ -63,8 +63,8 @@ pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     look_deeper(|| Reach::Followed(root.own_path()), &stat, Kind::Dir, see, nothing)
 }
 
-/// Returns the metadata of an entry, and reads the parts that `stat` does not tell. `target` reads the content of a
-/// file that stands for a symlink.
+/// Returns the metadata of an entry, with the parts that `stat` lacks. `target` reads the content of a file that stands
+/// for a symlink.
 fn look_deeper(
     at: impl FnOnce() -> Reach,
     stat: &Stat,
@@ -88,7 +88,7 @@ pub(crate) fn read_target(file: &OwnedFd) -> Result<Box<[u8]>, Errno> {
     let mut target = vec![0; MAX_TARGET_BYTES + 1];
     let len = read_at(file.as_fd(), 0, &mut target)?;
     target.truncate(len);
-    // Too long for a target.
+    // The content is too long for a target.
     Ok(if len > MAX_TARGET_BYTES { Box::default() } else { target.into() })
 }
 

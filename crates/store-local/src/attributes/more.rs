@@ -1,5 +1,5 @@
-//! Extended attributes and ACLs, read and set by paths that start at held handles. Before Linux 6.13 no call for
-//! these takes a directory handle and a name.
+//! Reads and sets extended attributes and ACLs by paths that start at held handles. Before Linux 6.13, no call for
+//! extended attributes takes a directory handle and a name.
 
 use std::collections::BTreeMap;
 
@@ -60,13 +60,13 @@ impl Reach {
 /// True if the rules admit an extended attribute of this name.
 pub(crate) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
 
-/// Adds the attributes and ACLs that `see` asks for of the entry at `at`.
+/// Adds the attributes and ACLs of the entry at `at` that `see` asks for.
 pub(crate) fn look(at: &Reach, meta: &mut Meta, see: MetaMask) {
     look_but(at, meta, see, &|_| true);
 }
 
-/// Reads the attributes again if there were too many, or some were unreadable: these may be among the attributes that
-/// `admits` excludes.
+/// Reads the attributes again if there were too many, or some were unreadable. `admits` may exclude the attributes that
+/// caused this.
 pub(crate) fn look_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,
@@ -103,7 +103,7 @@ fn read(
         more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
-    // Names that stand for other names come first in reverse order, so the duplicates removed below are the plain
+    // Names that stand for other names come first in reverse order. So the duplicates removed below are the plain
     // names.
     for name in names(at, see.xattrs).map_err(unread)?.into_iter().rev() {
         if !admits(see.xattrs.sent_name(&name)) {
@@ -172,8 +172,8 @@ fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// Sets the attributes of `meta`, and removes all other attributes, as far as `scope` and the rules admit. Returns
-/// those that could not be set.
+/// Sets the attributes of `meta`, and removes all other attributes, as far as `scope` and the rules admit. Returns the
+/// attributes that could not be set.
 pub(crate) fn set_xattrs(at: &Reach, meta: &Meta, scope: XattrScope, rules: &Filter) -> Unset {
     let told = meta.xattrs().iter().filter(|xattr| rules.admits_xattr(&xattr.name));
     let kept = told.map(|xattr| (scope.local_name(&xattr.name), &*xattr.value));
@@ -210,7 +210,7 @@ pub(crate) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
     }
 }
 
-/// Sets the ACL that an entry would have inherited from its directory, on an entry that was created elsewhere.
+/// Sets an inherited ACL on an entry that was not created in the directory with that ACL.
 pub(crate) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     match acl.mask {
         Some(_) => at.set(ACCESS, &acl.with_mode(mode).to_bytes()),
@@ -218,7 +218,7 @@ pub(crate) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     }
 }
 
-/// Returns the entry's access ACL, if that says more than the mode.
+/// Returns the access ACL of the entry, if the mode bits do not express the same.
 pub(crate) fn access_acl(at: &Reach) -> Option<Acl> {
     acl(at, ACCESS).ok().flatten().filter(|acl| acl.mask.is_some())
 }

@@ -11,16 +11,16 @@ use super::heritage::{Heritage, Heritages};
 use crate::handles::place::Place;
 use crate::kernel::lock;
 
-/// Inputs of new entries, and unfinished directories.
+/// Owner and mode inputs of new entries, and the unfinished directories.
 #[derive(Debug)]
 pub(crate) struct NewEntries {
     pub(crate) umask: u32,
     /// User and group of entries that this process creates.
     pub(crate) owner: EntryOwner,
     pub(crate) heritages: Heritages,
-    /// Directories without the final mode.
+    /// Directories that do not have their final mode yet.
     pub(crate) unfinished: Mutex<PathMap<UnfinishedDir>>,
-    /// Mode bits that directories must lack, because ACLs could not be set.
+    /// Mode bits to leave out of a directory's mode, because its ACLs could not be set.
     pub(crate) withheld: Mutex<PathMap<u32>>,
 }
 
@@ -38,25 +38,25 @@ impl NewEntries {
         }
     }
 
-    /// Returns the metadata that the directory of `place` hands down.
+    /// Returns the metadata that entries inherit from the directory of `place`.
     pub(crate) fn heritage(&self, place: &Place) -> Result<Heritage, Errno> {
         let known = lock(&self.unfinished).get(&place.dir_path).copied();
         match known {
-            // This directory is new and hands down nothing yet.
+            // This directory is new, and entries inherit nothing from it yet.
             Some(UnfinishedDir::Plain) => Ok(Heritage::default()),
             _ => self.heritages.of(place),
         }
     }
 }
 
-/// A directory without the final mode.
+/// A directory that does not have its final mode yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnfinishedDir {
-    /// Created by this run in a directory that hands metadata down, so the new directory may do so too.
+    /// Created by this run in a directory with inherited metadata. Entries of the new directory may inherit the same.
     Heir,
     /// Created by this run.
     Plain,
-    /// Opened to the owner by this run; holds the mode before.
+    /// Opened to the owner by this run. Holds the former mode.
     Opened(u32),
 }
 

@@ -1,5 +1,6 @@
-//! Entries under `--fake-super`, as in rsync: metadata that only the superuser may set is noted in extended
-//! attributes. Devices, FIFOs, sockets and symlinks are regular files then, empty except for a symlink's target.
+//! Entries under `--fake-super`, as in rsync: extended attributes note the metadata that only the superuser may set.
+//! Devices, FIFOs, sockets and symlinks are then regular files. These files are empty, except that the file for a
+//! symlink holds the target.
 
 use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
 use deltic_tree::meta::{ExtraMeta, MAX_XATTR_VALUE_BYTES, Meta, MetaMask};
@@ -11,7 +12,7 @@ use super::more::{ACL, DEFAULT_ACL, Reach};
 use crate::handles::stat::file_type;
 use deltic_store::Unset;
 
-/// Returns the noted metadata of the entry at `at`, with the actual state `stat`. Only files and directories have
+/// Returns the noted metadata of the entry at `at`. `stat` is the entry's own state. Only files and directories have
 /// notes.
 pub(crate) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
     let holds = matches!(file_type(stat), FileType::RegularFile | FileType::Directory);

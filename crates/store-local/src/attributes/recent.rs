@@ -1,5 +1,5 @@
-//! Facts about recently used directories. Entries arrive directory by directory, but on several threads, each in a
-//! different directory.
+//! Facts about recently used directories. Each thread works in one directory for some time, but threads use different
+//! directories.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ impl<T: Clone> Recent<T> {
         lock(&self.0).iter().find(|(known, _)| known == dir).map(|(_, of)| of.clone())
     }
 
-    /// Notes the fact about `dir`, in place of the oldest fact.
+    /// Notes the fact about `dir`. The oldest fact gives way.
     pub(crate) fn note(&self, dir: &RelPath, of: T) {
         let mut all = lock(&self.0);
         all.retain(|(known, _)| known != dir);

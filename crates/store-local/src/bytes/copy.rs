@@ -1,9 +1,9 @@
-//! Copies spans between files, sharing their blocks where the file system can.
+//! Copies spans between files. The copy shares blocks where the file system can.
 //!
 //! `copy_file_range` shares blocks by itself on btrfs and xfs, and copies inside the kernel elsewhere; the unsafe
 //! `FICLONERANGE` is not needed. But only parts that are aligned on both sides are shared, so a span is cut in three:
 //! head and tail are read and written, the aligned middle is left to the kernel. Short spans are always read and
-//! written: sharing costs a transaction each, and fragments the new file. Spans that are not aligned alike on both
+//! written: sharing costs a transaction each, and fragments the new file. Spans with different alignment on the two
 //! sides are read and written too: the kernel would copy them page by page.
 
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ pub(crate) struct End<'a> {
 }
 
 impl Copier {
-    /// True if the kernel is asked to copy this span between these devices.
+    /// True if the kernel should copy this span between these devices.
     pub(crate) fn may_share(&self, devices: DevicePair, old: &Range<u64>, new_start: u64) -> bool {
         let aligned = aligned_part(old, new_start);
         let is_short = aligned.end - aligned.start < MIN_KERNEL_COPY_BYTES;
@@ -80,8 +80,8 @@ impl Copier {
 }
 
 impl Copier {
-    /// Copies a file of `len` bytes into an empty file, with holes in the places of the file's holes. Returns false
-    /// if `from` ends before `len`.
+    /// Copies a file of `len` bytes into an empty file, with holes where the file has holes. Returns false if `from`
+    /// ends before `len`.
     pub(crate) fn copy_with_holes(
         &self,
         from: End<'_>,
@@ -101,8 +101,8 @@ impl Copier {
     }
 }
 
-/// Returns the part of `old` that begins and ends at block boundaries on both sides; empty if old and new positions
-/// differ modulo the block size.
+/// Returns the part of `old` that is aligned to blocks on both sides. Empty if old and new positions differ modulo the
+/// block size.
 fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
     if old.start % BLOCK_BYTES != new_start % BLOCK_BYTES {
         return old.end..old.end;
@@ -111,7 +111,7 @@ fn aligned_part(old: &Range<u64>, new_start: u64) -> Range<u64> {
     start..(old.end - old.end % BLOCK_BYTES).max(start)
 }
 
-/// Returns the number of bytes copied; an error comes with the number of bytes copied before.
+/// Copies by the kernel. Returns the number of copied bytes; an error has this number too.
 fn copy_by_kernel(
     from: BorrowedFd<'_>,
     old: Range<u64>,
@@ -122,7 +122,7 @@ fn copy_by_kernel(
     while old_at < old.end {
         let left = usize::try_from(old.end - old_at).unwrap_or(usize::MAX);
         match fs::copy_file_range(from, Some(&mut old_at), to, Some(&mut new_at), left) {
-            // The old file ends here, or the file system pretends so: reading the rest will tell.
+            // The old file ends here, or the file system pretends so. Reading the rest will show which.
             Ok(0) => break,
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err((old_at - old.start, errno)),
@@ -165,7 +165,7 @@ pub(crate) fn read_through(
 }
 
 thread_local! {
-    /// Buffer kept from copy to copy: a page that is new to the process costs as much as copying into it.
+    /// Buffer that copies reuse: memory that is new to the process costs as much as copying into it.
     static BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 

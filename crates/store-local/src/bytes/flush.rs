@@ -1,8 +1,8 @@
 //! Flushes files to the disk, several at a time where that is cheaper.
 //!
-//! On most file systems, concurrent flushes share one write of the journal. On btrfs each flush writes its own, and a
-//! flush of the whole file system costs hardly more. So flushes that wait there for another one are done together
-//! next (docs/decisions/0005).
+//! On most file systems, concurrent flushes share one write of the journal. On btrfs each flush writes its own journal,
+//! and a flush of the whole file system costs hardly more. So flushes that wait there for a running flush are done
+//! together next (docs/decisions/0005).
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ use crate::kernel::system::System;
 pub(crate) struct FlushGroups(Mutex<HashMap<u64, Arc<FlushGroup>>>);
 
 impl FlushGroups {
-    /// Flushes a file or directory of a store on `system`, and the metadata needed to find its data.
+    /// Flushes a file or directory of a store on `system`, with the metadata that is needed to find its data.
     ///
     /// # Errors
     /// The error of `fsync`: written data may be lost.
@@ -47,8 +47,7 @@ impl FlushGroups {
         let device = if system.is_btrfs() { common_device(files) } else { None };
         let (Some(device), [first, ..]) = (device, files) else { return each() };
         let own = self.group(device).flush(each, || fs::syncfs(first));
-        // Another caller of `syncfs` may have received the error of this file: each file is checked for its own
-        // error.
+        // Another caller of `syncfs` may have received the error of this file, so each file is asked for its own error.
         own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
     }
 
@@ -58,14 +57,14 @@ impl FlushGroups {
     }
 }
 
-/// Returns the common device of these files, if there is one: `syncfs` flushes a single file system.
+/// Returns the device of these files, if all are on one device: `syncfs` flushes a single file system.
 fn common_device(files: &[BorrowedFd<'_>]) -> Option<u64> {
     let mut devices = files.iter().map(|file| fs::fstat(file).ok().map(|stat| stat.st_dev));
     let first = devices.next()??;
     devices.all(|device| device == Some(first)).then_some(first)
 }
 
-/// Number of waiting flushes from which on `syncfs` is cheaper.
+/// Number of waiting flushes from which `syncfs` is cheaper.
 const WORTHWHILE: usize = 4;
 
 /// Longest wait for a running flush.
@@ -80,12 +79,12 @@ struct FlushGroup {
 
 #[derive(Debug, Default)]
 struct FlushState {
-    /// True while a flush runs that others may wait for.
+    /// True while a flush runs that later callers wait for.
     busy: bool,
     /// Number of callers that wait for the next flush.
     waiting: usize,
     next: u64,
-    /// Number of the last flush that ended; true if that flush covered the files of all waiters.
+    /// Number of the last flush that ended, with true if that flush covered the files of all waiting callers.
     ended: Option<(u64, bool)>,
 }
 
@@ -104,14 +103,14 @@ impl FlushGroup {
         let waited = self.changed.wait_timeout_while(state, PATIENCE, waits);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
         if state.next > number {
-            // Another thread began the flush that this thread waited for.
+            // Another thread began the flush that this caller waited for.
             let runs = |state: &mut FlushState| state.ended.is_none_or(|(ended, _)| ended < number);
             let ended = self.changed.wait_while(state, runs);
             let is_flushed = ended.unwrap_or_else(PoisonError::into_inner).ended;
             return (is_flushed != Some((number, true))).then(own);
         }
         if state.busy {
-            // The running flush is that of a long file: do not wait any longer.
+            // The running flush is of a long file, so this caller stops waiting.
             state.waiting -= 1;
             drop(state);
             return Some(own());
@@ -120,7 +119,7 @@ impl FlushGroup {
         (state.busy, state.next) = (true, number + 1);
         drop(state);
         self.changed.notify_all();
-        // An error of `all` may belong to another caller's file: then each caller flushes by `own`.
+        // An error of `all` may belong to another caller's file. Each caller then flushes by `own`.
         let is_flushed = waiting >= WORTHWHILE && all().is_ok();
         let flushed = (!is_flushed).then(own);
         let mut state = lock(&self.state);

@@ -20,8 +20,7 @@ pub(crate) const fn has_holes(stat: &Stat) -> bool {
     bytes_on_disk(stat) < stat.st_size as u64
 }
 
-/// Reads until `buf` is full or the file ends, without reading holes: the kernel would allocate pages of zeros for
-/// these.
+/// Reads until `buf` is full or the file ends. Holes are not read, since the kernel would allocate pages of zeros.
 pub(crate) fn read_around(
     file: BorrowedFd<'_>,
     start: u64,
@@ -54,7 +53,7 @@ pub(crate) fn read_around(
     Ok(done)
 }
 
-/// Returns the runs of data in a file of `len` bytes, ascending and separate. `None` if the file system does not
+/// Returns the ranges of data in a file of `len` bytes, ascending and separate. `None` if the file system does not
 /// support holes.
 pub(crate) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let mut runs = Vec::new();
@@ -65,7 +64,7 @@ pub(crate) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Ran
     Ok(whole.then_some(runs))
 }
 
-/// Calls `each` with the runs of data in this range of a file. Returns false if the file system does not support
+/// Calls `each` with the ranges of data within a range of a file. Returns false if the file system does not support
 /// holes.
 pub(crate) fn each_data(
     file: BorrowedFd<'_>,
@@ -105,7 +104,7 @@ pub(crate) fn copy_sparse(
     if told { Ok(whole) } else { read_through(from, 0..len, put) }
 }
 
-/// Zeros a range of a file, with holes for whole blocks. An existing hole stays a hole, at no cost.
+/// Zeros a range of a file, with holes for whole blocks. Existing holes cost nothing.
 pub(crate) fn clear(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
     let clear = |data| clear_data(file, data);
     if each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
@@ -115,7 +114,7 @@ pub(crate) fn clear(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno>
 fn clear_data(file: BorrowedFd<'_>, data: Range<u64>) -> Result<(), Errno> {
     let blocks = whole_blocks(data.clone());
     if blocks.is_empty() || !punch(file, blocks.clone()) {
-        // No hole could be punched: if writing zeros fails too, that error is returned.
+        // Punching a hole failed. If writing zeros fails too, that error is returned.
         return write_zeros(file, data);
     }
     write_zeros(file, data.start..blocks.start)?;
@@ -140,7 +139,7 @@ fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
     fs::fallocate(file, flags, blocks.start, blocks.end - blocks.start).is_ok()
 }
 
-/// Content of a file's range before it is written.
+/// Content of a range of a file before the range is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Under {
     /// A hole: the range was never written.
@@ -170,7 +169,7 @@ pub(crate) fn write_sparse(
     Ok(())
 }
 
-/// Punches holes for the allocated blocks of zeros in a file of `len` bytes.
+/// Punches holes for allocated blocks of zeros in a file of `len` bytes.
 pub(crate) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     // A file system without support for holes is left unchanged.
     each_data(file, 0..len, |data| {
@@ -193,8 +192,8 @@ pub(crate) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Returns the longest front of `bytes`, at offset `at` of the file, of which either each block is all zeros or no
-/// block is; also returns which case applies.
+/// Splits off the longest start of `bytes` in which either all blocks of the file are zeros, or none. `bytes` begin at
+/// offset `at` of the file. Also returns true for zeros.
 fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
     let to_next = BLOCK_BYTES - at % BLOCK_BYTES;
     let mut end = bytes.len().min(to_next as usize);
@@ -309,7 +308,7 @@ mod tests {
         let (_, full) = written(Some(9), 0, &ones(LEN));
         for before in [None, Some(9)] {
             let (_, blocks) = written(before, 0, &bytes);
-            // A file system without holes shows no difference.
+            // The file system may have no holes.
             assert!(blocks * 3 == full || before.is_some() && blocks == full, "{blocks}");
         }
     }

@@ -1,11 +1,11 @@
-//! Blocks for the bytes of a new version: support for shared blocks, and allocation in advance.
+//! Blocks for the bytes of a new version: whether blocks can be shared, and allocation in advance.
 //!
-//! ext4 shares no blocks and copies page by page. It allocates blocks as late as possible, and all at once when a
-//! file is renamed over another. A copy of 1 GiB into allocated blocks takes a quarter less processor time, including
-//! the rename. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
+//! ext4 shares no blocks and copies page by page. It allocates blocks as late as possible, and all at once when a file
+//! is renamed over another. A copy of 1 GiB into allocated blocks takes a quarter less processor time, including the
+//! rename. Other file systems share blocks (btrfs, xfs) or would write zeros first (tmpfs).
 //!
-//! A window is allocated when bytes are copied there, not when a length is announced: a sender could announce the
-//! size of the whole disk. `--preallocate` permits allocating all of a file.
+//! A window is allocated when bytes are copied there, not when a length is announced: a sender could announce the size
+//! of the whole disk. `--preallocate` permits allocating all of a file.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -25,10 +25,10 @@ pub(crate) struct Room {
     reserved: Option<ReservedBlocks>,
 }
 
-/// Part of a new version to allocate before any content.
+/// The part of a new version to allocate before any content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
-    /// Windows that bytes are copied to, where that saves time.
+    /// Windows that bytes are copied to, where allocation saves time.
     Worthwhile,
     /// No part: the file may have holes.
     Nothing,
@@ -45,11 +45,11 @@ impl Room {
     /// Returns the allocation for a file of `len` bytes.
     pub(crate) fn of(file: impl AsFd, len: u64, reserve: Reserve) -> Self {
         if reserve == Reserve::Nothing {
-            // A shared block of zeros is no hole.
+            // A shared block of zeros would not be a hole.
             return Self { shares: false, reserved: None };
         }
         let kind = || kind_of(file).unwrap_or(0);
-        // A short file is not worth the call.
+        // Allocation does not pay for a short file.
         let kind = if len >= WINDOW_BYTES { kind() } else { 0 };
         let reserved = (kind == EXT4).then(|| ReservedBlocks { len, windows: Mutex::default() });
         Self { shares: ![EXT4, TMPFS].contains(&kind), reserved }
@@ -60,7 +60,8 @@ impl Room {
         self.shares
     }
 
-    /// Allocates the windows that `range` lies in, if that saves time. Errors are ignored: the write will fail too.
+    /// Allocates the windows that `range` lies in, if allocation saves time. Errors are ignored, since the write will
+    /// fail too.
     pub(crate) fn reserve(&self, file: impl AsFd, range: Range<u64>) {
         let Some(ReservedBlocks { len, windows }) = &self.reserved else { return };
         for window in range.start / WINDOW_BYTES..range.end.div_ceil(WINDOW_BYTES) {

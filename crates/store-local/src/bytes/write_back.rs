@@ -15,7 +15,7 @@ pub(crate) fn begin(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
 }
 
 /// Waits for the write-back that was started before, and starts write-back of newer bytes. So only the bytes between
-/// two calls are under way. This does not make the bytes durable.
+/// two calls are being written. This does not make the bytes durable.
 ///
 /// # Errors
 /// As [`begin`].
@@ -41,8 +41,8 @@ fn sync_range(file: BorrowedFd<'_>, how: c_uint) -> Result<(), rustix::io::Errno
         Ok(()) => return Ok(()),
         Err(errno) => errno,
     };
-    // The call may be missing or forbidden: the flush does all the work then. A file server may have caused the same
-    // error, but reports it only once, so a second call tells.
+    // The call may be missing or forbidden: then the flush does all the work. A file server may have caused the same
+    // error. A server reports an error only once, so a second call shows the difference.
     let is_missing = matches!(first, Errno::ENOSYS | Errno::EINVAL | Errno::EPERM)
         && call().is_err_and(|second| second == first);
     if is_missing { Ok(()) } else { Err(rustix::io::Errno::from_raw_os_error(first as i32)) }

@@ -4,7 +4,7 @@
 //! [notes](super::notes) about a base, one note in each file. The file name and key of a note are the digest of the
 //! base. The caller decides what the bytes of a note mean.
 //!
-//! Several parties may keep their bases in one directory. Each party finds only its own.
+//! Several parties may keep their bases in one directory. Each party finds only its own bases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::notes::Notes;
 #[derive(Clone, Debug)]
 pub struct Bases {
     kept: Arc<Kept>,
-    /// Key of the party that owns the bases; `None` if the bases are for everybody.
+    /// Key of the party that owns the bases; `None` if the bases have no owner.
     whose: Option<[u8; 32]>,
 }
 
@@ -33,8 +33,8 @@ struct Kept {
 }
 
 impl Bases {
-    /// Opens the bases in the user's own directory `dir`, which is created if missing. `None` if no bases can be kept
-    /// there: then bases are neither found nor noted.
+    /// Opens the bases in the user's own directory `dir`, which is created if missing. `None` if the directory cannot
+    /// keep bases: then no base is found or noted.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         let held = Cache::open_table(dir, TABLE_NAME, MAX_TABLE_BYTES)?;
@@ -43,14 +43,14 @@ impl Bases {
         Some(Self { kept: Arc::new(Kept { held, extents, sums }), whose: None })
     }
 
-    /// Returns the bases of one party, in the same directory. They are sealed with the party's key and not found by
-    /// any other key.
+    /// Returns the bases of one party, in the same directory. The bases are sealed with the party's key, and no other
+    /// key finds them.
     #[must_use]
     pub fn of(&self, party: [u8; 32]) -> Self {
         Self { kept: Arc::clone(&self.kept), whose: Some(party) }
     }
 
-    /// Hides a version's token or a base under the party's key.
+    /// Hashes a version's token or a base digest under the party's key, if there is a key.
     fn seal(&self, bytes: &[u8; 32]) -> [u8; 32] {
         self.whose.map_or(*bytes, |party| *blake3::keyed_hash(&party, bytes).as_bytes())
     }
@@ -72,12 +72,12 @@ impl Bases {
         }
     }
 
-    /// Returns the digest of the base that a version is.
+    /// Returns the digest of the base that equals a version.
     pub(super) fn base(&self, version: &Version) -> Option<Digest> {
         self.kept.held.find(&Version { token: self.sealed_token(version), ..*version })
     }
 
-    /// Notes which base a version is.
+    /// Notes that a version equals `base`.
     pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
         let token = self.sealed_token(version.version());
         self.kept.held.note(&version.with_token(token), base);
@@ -102,19 +102,19 @@ impl Bases {
     }
 }
 
-/// A later format gets another name, so that older programs neither find nor damage newer files.
+/// A later format gets another name, so older programs neither find nor damage newer files.
 const TABLE_NAME: &[u8] = b"bases-1";
 const DIR_NAME: &str = "extents-1";
 const SUMS_NAME: &str = "sums-1";
-/// Table size in bytes: room for 350,000 files, each of 32 MiB at least.
+/// Most bytes of the table: room for 350,000 files. Only files of 32 MiB or more have bases.
 const MAX_TABLE_BYTES: u64 = 32 << 20;
-/// Room for the extents of some ten thousand disk images, or of hundreds of fragmented images.
+/// Most bytes of the notes of extents: room for some ten thousand disk images, or for hundreds of fragmented images.
 const MAX_BYTES: u64 = 256 << 20;
-/// Extent notes between two scans for room: extent notes are short, and may be many.
+/// New notes of extents between two scans for room. These notes are short, and may be many.
 const ROOM_EVERY: u32 = 32;
-/// Room in bytes for the sums of at least 64 GiB of files.
+/// Most bytes of the notes of sums: room for the sums of at least 64 GiB of files.
 const MAX_SUMS_BYTES: u64 = 256 << 20;
-/// Sum notes between two scans for room: some sum notes are long.
+/// New notes of sums between two scans for room. Some of these notes are long.
 const SUMS_ROOM_EVERY: u32 = 4;
 
 #[cfg(test)]

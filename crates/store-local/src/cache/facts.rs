@@ -1,4 +1,4 @@
-//! [`FactStore`] of all facts kept on this machine.
+//! The [`FactStore`] for all facts kept on this machine.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -12,8 +12,7 @@ use super::recent::RecipeCache;
 use super::recipes::Recipes;
 use super::run::RunCache;
 
-/// Greatest length in bytes of files without a recipe on disk: chunking the file again takes no longer than reading
-/// the recipe.
+/// Longest file in bytes without a recipe on disk. Chunking such a file again takes no longer than reading its recipe.
 pub const LONGEST_UNKEPT_BYTES: u64 = 32 << 20;
 
 /// Facts in a directory of the user's own, and facts that the sessions of a process share. The default value keeps no

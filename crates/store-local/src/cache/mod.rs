@@ -1,9 +1,9 @@
-//! Facts about files that are kept between runs outside of every tree: digests of whole files, recipes of large
-//! files, and [bases](Bases).
+//! Facts about files that are kept between runs outside of every tree: digests of whole files, recipes of large files,
+//! and [bases](Bases).
 //!
 //! [`LocalFacts`] combines all of these in a [`FactStore`](deltic_store::FactStore). Each answer equals the result of
-//! reading the file, as that trait demands; otherwise there is no answer. A damaged or missing cache knows nothing;
-//! no call fails.
+//! reading the file, as that trait demands; otherwise there is no answer. A damaged or missing cache has no facts; no
+//! call fails.
 //!
 //! Digests are in one file, a hash table of buckets. The hash is of device and inode (docs/decisions/0023):
 //!
@@ -46,20 +46,20 @@ pub use bases::Bases;
 pub use facts::{LONGEST_UNKEPT_BYTES, LocalFacts};
 pub use recent::RecipeCache;
 
-/// Digests of files that any process of this user has read, in this run or before.
+/// Digests of files that any process of this user read, in this run or before.
 #[derive(Debug)]
 pub struct Cache {
     table: OwnedFd,
     /// Greatest length of the table in bytes.
     most: u64,
-    /// Number of buckets when the length was read last.
+    /// Number of buckets at the last look at the file's length.
     seen: AtomicU64,
 }
 
 /// Key of a version, and the greatest age of its note.
 type SlotKey<'a> = (&'a [u8; KEY_BYTES], Option<Duration>);
 
-/// A note on a file, as it stands in the table.
+/// A note about a file, as stored in the table.
 type Slot = [u8; SLOT_BYTES];
 
 /// Offset in the table, in bytes.
@@ -73,8 +73,8 @@ pub fn now() -> Moment {
 }
 
 impl Cache {
-    /// Opens the cache in the user's own directory `dir`, which is created if missing. `None` if no cache can be kept
-    /// there.
+    /// Opens the cache in the user's own directory `dir`, which is created if missing. `None` if the directory cannot
+    /// keep a cache.
     #[must_use]
     pub fn open(dir: &Path) -> Option<Self> {
         Self::open_table(dir, TABLE_NAME, MAX_BYTES)
@@ -84,7 +84,7 @@ impl Cache {
     fn open_table(dir: &Path, name: &[u8], most: u64) -> Option<Self> {
         let dir = Dir::make_own(dir).ok()?;
         let name = Name::new(name).ok()?;
-        // A table that is open only to read still serves lookups.
+        // A table that can only be opened for reading still serves lookups.
         let opened = dir.open_own(&name, OFlags::RDWR | OFlags::CREATE);
         let table = opened.or_else(|_| dir.open_own(&name, OFlags::RDONLY)).ok()?;
         Some(Self::of(table, most))
@@ -93,30 +93,30 @@ impl Cache {
     fn of(table: OwnedFd, most: u64) -> Self {
         let cache = Self { table, most, seen: AtomicU64::new(0) };
         if cache.buckets().is_none() {
-            // Any remaining bytes are not a table of this program. If the file cannot grow, the table stays empty.
+            // Other bytes are not a table of this program. If the file cannot grow, the table stays empty.
             fs::ftruncate(&cache.table, FIRST_BUCKETS * BUCKET_BYTES as u64).ok();
         }
         cache
     }
 
-    /// Reads the length of the table again: another process may have enlarged it, which moves slots.
+    /// Reads the length of the table again, since another process may have enlarged the table, which moves slots.
     pub fn refresh(&self) {
         self.buckets();
     }
 
-    /// The digest of this version, if it is known.
+    /// Returns the digest of this version, if known.
     #[must_use]
     pub fn find(&self, version: &Version) -> Option<Digest> {
         self.find_within(version, None)
     }
 
-    /// The digest of this version, if it was noted less than `max_age` ago.
+    /// Returns the digest of this version, if the digest was noted less than `max_age` ago.
     fn find_within(&self, version: &Version, max_age: Option<Duration>) -> Option<Digest> {
         let key = (&key_of(version), max_age);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         if self.read_near(file_of(version), &mut near).is_some() {
             let found = find_in(&near, key);
-            // While a near slot is free, the note is in no other slot.
+            // Notes go to near slots first, so with a free near slot no other slot has the note.
             if found.is_some() || near.chunks_exact(SLOT_BYTES).any(is_free) {
                 return found;
             }
@@ -124,7 +124,7 @@ impl Cache {
         self.find_anywhere(file_of(version), key)
     }
 
-    /// Reads the near slots of a file; returns their place.
+    /// Reads the near slots of a file, and returns their place.
     fn read_near(
         &self,
         inode: Inode,
@@ -146,7 +146,7 @@ impl Cache {
         self.put(&slot_of(version, digest));
     }
 
-    /// Writes a slot to a place where [`find`](Self::find) looks.
+    /// Writes a slot to a place where [`find`](Self::find) will look.
     fn put(&self, slot: &Slot) {
         let inode = inode_of(slot);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
@@ -193,7 +193,7 @@ impl Cache {
         }
     }
 
-    /// Writes slots of one bucket; returns the slots for which the bucket has no room.
+    /// Writes slots of one bucket. Returns the slots that the bucket has no room for.
     fn put_group(&self, place: SlotPlace, group: &[Slot]) -> Vec<Slot> {
         if let [slot] = group {
             self.put(slot);
@@ -212,7 +212,7 @@ impl Cache {
         left
     }
 
-    /// The number of buckets; `None` if the file is no table.
+    /// Returns the number of buckets; `None` if the file is not a table.
     fn buckets(&self) -> Option<u64> {
         let bytes = u64::try_from(fs::fstat(&self.table).ok()?.st_size).ok()?.min(self.most);
         let buckets = bytes / BUCKET_BYTES as u64;
@@ -221,18 +221,18 @@ impl Cache {
         buckets
     }
 
-    /// Reads a bucket; `None` if the bucket cannot be read, or the file ends before it.
+    /// Reads a bucket. `None` if the bucket cannot be read, or is not in the file.
     fn read(&self, place: SlotPlace, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
         let got = read_at(&self.table, place.0, bucket).ok()?;
         (got == BUCKET_BYTES).then_some(())
     }
 
-    /// Writes a slot. On a full disk the note is lost.
+    /// Writes a slot. If the disk is full, the note is lost.
     fn write(&self, place: SlotPlace, at: usize, slot: &[u8]) {
         io::pwrite(&self.table, slot, place.0 + (at * SLOT_BYTES) as u64).ok();
     }
 
-    /// The slot to overwrite in a full bucket, if the table cannot grow.
+    /// Returns the slot to overwrite in a full bucket; `None` while the table can grow.
     fn oldest(&self, bucket: &[u8; BUCKET_BYTES]) -> Option<usize> {
         let full = self.buckets()? * 2 * BUCKET_BYTES as u64 > self.most;
         let slots = bucket.chunks_exact(SLOT_BYTES).enumerate();
@@ -240,7 +240,7 @@ impl Cache {
         oldest.filter(|_| full).map(|(at, _)| at)
     }
 
-    /// Doubles the table. If two processes double the table at once, its length may grow fourfold.
+    /// Doubles the table. Two processes that do so at once may make the table four times as long.
     fn grow(&self) {
         let Some(buckets) = self.buckets() else { return };
         if fs::ftruncate(&self.table, buckets * 2 * BUCKET_BYTES as u64).is_ok() {
@@ -248,7 +248,7 @@ impl Cache {
         }
     }
 
-    /// Moves slots of a bucket to the new bucket that they belong to, after the number of `buckets` was doubled.
+    /// Moves slots to the new bucket that they belong to, after the number of `buckets` was doubled.
     fn split(&self, bucket: u64, buckets: u64) -> Option<()> {
         let [low, high] = [bucket, bucket + buckets].map(|no| SlotPlace(no * BUCKET_BYTES as u64));
         let (mut all, mut goes) = ([0; BUCKET_BYTES], [0; BUCKET_BYTES]);
@@ -271,7 +271,7 @@ impl Cache {
 
 /// The digest in the first of these slots that has the key and is sound and young enough.
 fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
-    // Inode numbers differ more often than device numbers, so the numbers are compared first.
+    // The inode numbers are compared first, since device numbers differ less often.
     let number = &key[8..INODE_BYTES];
     let slots = slots.chunks_exact(SLOT_BYTES);
     let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
@@ -281,23 +281,23 @@ fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
     digest.filter(|_| is_young)
 }
 
-/// Place of the bucket of a file, in a table of so many buckets.
+/// Returns the place of a file's bucket, in a table of so many buckets.
 const fn place_of(inode: Inode, buckets: u64) -> SlotPlace {
     SlotPlace((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
-/// The first near slot of a file within its bucket.
+/// Returns the first near slot of a file within its bucket.
 const fn first_slot(inode: Inode) -> usize {
-    // Uses other bits of the hash than the choice of the bucket does.
+    // The slot depends on other bits of the hash than the bucket.
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)
 }
 
-/// The second at which a slot was noted.
+/// Returns the second at which a slot was noted.
 fn noted_at(slot: &[u8]) -> u32 {
     slot[NOTED_AT..].first_chunk().copied().map_or(0, u32::from_le_bytes)
 }
 
-/// Index of the slot that `slot` may overwrite: a note of the same file, or a free slot.
+/// Returns the index of a slot that `slot` may overwrite: a note of the same file, or a free slot.
 fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
     let inode = &slot[..INODE_BYTES];
     let slots = || bucket.chunks_exact(SLOT_BYTES);
@@ -306,7 +306,7 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
         .or_else(|| slots().position(|slot| !is_sound(slot)))
 }
 
-/// A free slot for this file.
+/// Returns a free slot for this file.
 fn vacant(bucket: &[u8; BUCKET_BYTES], inode: Inode) -> Option<usize> {
     let slots = || bucket.chunks_exact(SLOT_BYTES);
     let first = first_slot(inode);
@@ -318,14 +318,14 @@ fn is_free(slot: &[u8]) -> bool {
     slot.iter().all(|byte| *byte == 0)
 }
 
-/// The version's token as two words: device and inode for a local file.
+/// Returns device and inode of a local file, from the version's token.
 fn file_of(version: &Version) -> Inode {
     let (words, _) = version.token.0.as_chunks();
     let word = |at: usize| u64::from_le_bytes(words[at]) ^ u64::from_le_bytes(words[at + 2]);
     Inode { device: word(0), number: word(1) }
 }
 
-/// The bytes of a version: first device and inode.
+/// Returns the bytes of a version, starting with device and inode.
 fn key_of(version: &Version) -> [u8; KEY_BYTES] {
     let Version { len, modified, changed, .. } = *version;
     let Inode { device, number } = file_of(version);
@@ -345,7 +345,7 @@ fn inode_of(slot: &[u8]) -> Inode {
     Inode { device: word(0), number: word(8) }
 }
 
-/// The slot of a note.
+/// Returns the slot with a note.
 fn slot_of(version: &SettledVersion, digest: &Digest) -> Slot {
     let mut slot = [0; SLOT_BYTES];
     slot[..KEY_BYTES].copy_from_slice(&key_of(version.version()));
@@ -366,8 +366,8 @@ fn check_of(slot: &[u8]) -> [u8; CHECK_BYTES] {
     *sum.as_bytes().first_chunk().expect("a sum is longer than a check")
 }
 
-/// Spreads files over buckets: files created one after the other have consecutive inode numbers. The end of
-/// SplitMix64.
+/// Spreads files over buckets, although files that are created together have consecutive inode numbers. This is the
+/// last step of SplitMix64.
 const fn hash_of(Inode { device, number }: Inode) -> u64 {
     let mut hash = number ^ device.rotate_left(32);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -375,16 +375,16 @@ const fn hash_of(Inode { device, number }: Inode) -> u64 {
     hash ^ (hash >> 31)
 }
 
-/// Name of the table. Another format gets another name, so that older programs neither read nor damage the table.
+/// Name of the table. Another format gets another name, so older programs neither read nor damage the table.
 const TABLE_NAME: &[u8] = b"digests-1";
 /// Greatest length of a table in bytes. Buckets without notes are holes.
 const MAX_BYTES: u64 = 1 << 30;
 const FIRST_BUCKETS: u64 = 64;
-/// Number of attempts to find room in a bucket. The table grows before each further attempt, unless other processes
-/// take the new room.
+/// Most attempts to find room in a bucket. The table grows before each further attempt, but other processes may take
+/// the new room.
 const MAX_TRIES: usize = 32;
 const BUCKET_BYTES: usize = 8192;
-/// Slots that one call reads first, where a note most likely is.
+/// Slots that one call reads first, since a note is most likely there.
 const NEAR_SLOTS: usize = 8;
 const INODE_BYTES: usize = 16;
 const KEY_BYTES: usize = 48;

@@ -33,8 +33,9 @@ impl<const N: usize> Notes<N> {
     /// Length of the head before the note's bytes.
     pub(super) const HEAD_BYTES: usize = N + CHECK_BYTES;
 
-    /// Opens the notes in the directory `name` of `dir`, both of the user's own and created if missing. The notes
-    /// take at most `most` bytes. `None` if no notes can be kept there: then notes are neither found nor written.
+    /// Opens the notes in the directory `name` of `dir`. Both directories are the user's own and created if missing.
+    /// The notes take at most `most` bytes. `None` if the directory cannot keep notes: then no note is found or
+    /// written.
     pub(super) fn open(dir: &Path, name: &str, most: u64, room_every: u32) -> Option<Self> {
         Some(Self {
             dir: Dir::make_own(&dir.join(name)).ok()?,
@@ -57,14 +58,14 @@ impl<const N: usize> Notes<N> {
         let mut check = Check::of(key);
         check.take(notes);
         let is_sound = got == len && head == check.head(key);
-        // Notes may be long: the head is removed without another buffer.
+        // Notes may be long, so the head is removed without another buffer.
         bytes.drain(..Self::HEAD_BYTES);
         is_sound.then_some(bytes)
     }
 
     /// Removes the note of this name.
     pub(super) fn forget(&self, name: &Name) {
-        // A note that cannot be removed is still true when found again.
+        // A note that cannot be removed still has true bytes.
         let _ = self.dir.remove_file(name);
     }
 
@@ -81,7 +82,7 @@ impl<const N: usize> Notes<N> {
     ) -> Option<()> {
         let other = [name.as_bytes(), format!(".{}", std::process::id()).as_bytes()].concat();
         let other = Name::new(&other).ok()?;
-        // A file of this name is left from a killed process with our process id.
+        // Left from a killed process that had our process id.
         let _ = self.dir.remove_file(&other);
         let file: OwnedFd = self.dir.create(&other).ok()?;
         let written = self.fill(&file, key, notes).and_then(|()| {
@@ -118,7 +119,7 @@ impl<const N: usize> Notes<N> {
         write_at(file.as_fd(), 0, &check.head(key)).ok()
     }
 
-    /// Removes the oldest files until all fit, counting the file that is being written.
+    /// Removes the oldest files until all files fit, with the file that is being written.
     fn make_room(&self) -> Option<()> {
         let mut all = Vec::new();
         let add = |name: &[u8]| all.extend(Name::new(name));

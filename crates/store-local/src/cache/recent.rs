@@ -1,4 +1,4 @@
-//! Recipes in memory, which the sessions of a process share.
+//! Recipes in memory, shared by the sessions of a process.
 
 use std::sync::{Arc, Mutex};
 
@@ -21,17 +21,17 @@ struct RecentRecipes {
 }
 
 impl RecipeCache {
-    /// Shortest file, in bytes, with a recipe in memory.
+    /// Shortest file in bytes that gets a recipe in memory.
     pub(super) const SHORTEST_BYTES: u64 = 64 << 10;
 
-    /// An empty cache of at most `max_bytes`. A recipe takes about a hundredth of the bytes of its file.
+    /// Returns an empty cache of at most `max_bytes`. A recipe takes about a hundredth of the bytes of its file.
     #[must_use]
     pub fn new(max_bytes: usize) -> Self {
         let recipes = LruCache::unbounded();
         Self(Arc::new(Mutex::new(RecentRecipes { recipes, bytes: 0, max_bytes })))
     }
 
-    /// The recipe of a version.
+    /// Returns the recipe of a version.
     pub(super) fn find(&self, version: &Version) -> Option<Arc<Vec<u8>>> {
         lock(&self.0).recipes.get(version).cloned()
     }

@@ -21,7 +21,7 @@ impl Recipes {
         Notes::open(dir, DIR_NAME, MAX_BYTES, 1).map(Self)
     }
 
-    /// The recipe of a version.
+    /// Returns the recipe of a version.
     pub(super) fn find(&self, version: &Version) -> Option<Vec<u8>> {
         self.0.find(&name_of(version)?, &key_of(version))
     }
@@ -45,9 +45,9 @@ fn name_of(version: &Version) -> Option<Name> {
     Name::new(format!("{device:x}-{number:x}").as_bytes()).ok()
 }
 
-/// A later format gets another name, so that older programs neither find nor damage newer files.
+/// A later format gets another name, so older programs neither find nor damage newer files.
 const DIR_NAME: &str = "recipes-1";
-/// Bytes of all recipes: room for the recipes of some hundred disk images.
+/// Most bytes of all recipes: room for some hundred disk images.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
         let (dir, recipes) = recipes(3 * one);
         for n in 1..=9 {
             note(&recipes, &version(n), &[n as u8; 100]);
-            // Without this the last file may have the same mtime as the first.
+            // Otherwise the last file may have the same mtime as the first.
             let file = fs::File::open(dir.path().join(format!("recipes-1/1-{n:x}"))).unwrap();
             file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(n)).unwrap();
         }

@@ -1,8 +1,8 @@
-//! The [`Cache`] of one run: notes wait in memory, and many are written together.
+//! The [`Cache`] of one run. Notes wait in memory, and many notes are written together.
 //!
-//! A first copy notes each of its files. If each note were written alone, each would read and write the table between
-//! the flushes of the files. Thousands written together share the system calls of their bucket. Notes that wait when
-//! a process is killed are lost. Their files are few and short enough to be read again quickly.
+//! A first copy notes each of its files. A note that is written alone reads and writes the table between the flushes of
+//! the files. Thousands of notes that are written together share the system calls of their bucket. Waiting notes are
+//! lost when a process is killed. Their files are few and short enough to be read again quickly.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use deltic_tree::meta::Inode;
 use super::{Cache, Slot, file_of, find_in, inode_of, key_of, slot_of};
 use crate::kernel::lock;
 
-/// Most notes that wait; each takes a few hundred bytes of memory.
+/// Most waiting notes. Each takes a few hundred bytes of memory.
 const MAX_WAITING: usize = 4096;
 /// Most bytes of all files with waiting notes.
 const MAX_WAITING_BYTES: u64 = 256 << 20;
@@ -63,7 +63,7 @@ impl RunCache {
         }
     }
 
-    /// Answers with the notes that wait.
+    /// Answers a query from the waiting notes.
     fn find_waiting(&self, query: &DigestQuery<'_>, found: &mut [Option<Digest>]) {
         let waiting = lock(&self.waiting);
         if waiting.slots.is_empty() {
@@ -88,7 +88,7 @@ impl RunCache {
         }
     }
 
-    /// Writes the notes that wait.
+    /// Writes the waiting notes.
     pub(super) fn write(&self) {
         self.write_waiting(&mut lock(&self.waiting));
     }
@@ -99,7 +99,7 @@ impl RunCache {
     }
 }
 
-/// Writes the notes that wait: a cancelled run ends by dropping its cache.
+/// Writes the waiting notes, since a cancelled run ends by dropping its cache.
 impl Drop for RunCache {
     fn drop(&mut self) {
         self.write();

@@ -23,7 +23,7 @@ use crate::kernel::errno::{At, store_error};
 use crate::staging::stage::new_name;
 
 impl StoreState {
-    /// Keeps the old version at the turn's place, if old versions are kept, and calls `then`. `then` replaces or
+    /// Keeps the old version at the place of `turn`, if old versions are kept, then calls `then`. `then` replaces or
     /// removes the entry there; it is not called if a removed entry was moved to its backup.
     ///
     /// # Errors
@@ -88,7 +88,7 @@ impl StoreState {
             return Ok(Unset::default());
         }
         let staged = self.stages.create(place)?;
-        // Before the file is read: a read may change the file's times.
+        // Done before the file is read, since a read may change the file's times.
         let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
         let unset = match self.fill(&meta, old, stat, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
@@ -112,8 +112,8 @@ impl StoreState {
         self.copy_entry(place, to, name, || self.open_old(place))
     }
 
-    /// Copies an entry that this run staged to `name` in `to`. If the mode of a staged file forbids its owner to
-    /// read, the mode allows reading while the file is opened.
+    /// Copies an entry that this run staged to `name` in `to`. If the mode of a staged file forbids its owner to read,
+    /// changes the mode while the file is opened.
     pub(crate) fn copy_staged(&self, staged: &Place, to: &Dir, name: &Name) -> Result<(), Errno> {
         const OWNER_READS: u32 = 0o400;
         self.copy_entry(staged, to, name, || match self.open_old(staged) {
@@ -129,8 +129,8 @@ impl StoreState {
         })
     }
 
-    /// Opens the file at `place`, and reads its attributes before its content, since a read may change the file's
-    /// times.
+    /// Opens the file at `place`. Reads the attributes of the file before its content, since a read may change the
+    /// file's times.
     fn open_old(&self, place: &Place) -> Result<(OwnedFd, Meta), Errno> {
         let file = place.dir.open(&place.name, OFlags::RDONLY)?;
         Ok((file, self.look_at_old(place)?))
@@ -225,9 +225,9 @@ impl StoreState {
         Attrs::of_new(old, rules, NewMode::replacing(None, self.makes.umask)).set(on)
     }
 
-    /// Returns the mode of a copy that keeps the owner it was created with. Under another user or group than the
-    /// `old` entry's, the copy has no setuid and setgid bits. Under another group, the group gets only permissions
-    /// that all others have.
+    /// Returns the mode of a copy that belongs to the user who made it. Under another user or group than that of `old`,
+    /// the copy has no setuid and setgid bits. Under another group, the group gets only permissions that all others
+    /// have.
     fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
         let is = on.stat().ok();
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
@@ -243,7 +243,7 @@ struct OldVersion<'a> {
     place: &'a Place,
     goes: Goes,
     stat: Stat,
-    /// Device and inode number of the entry to keep. Any other entry was put there by another run.
+    /// Device and inode number of the entry to keep. An entry with other numbers was put there by another run.
     inode: Inode,
 }
 
@@ -258,13 +258,13 @@ impl<'a> OldVersion<'a> {
         Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
     }
 
-    /// Expects the inode `was`, if set, instead of the inode found.
+    /// Expects the inode `was`, if set, in place of the inode that was found.
     fn expecting(self, was: Option<Inode>) -> Self {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
-    /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
-    /// new versions that is removed. Returns the backup's place if the old version was moved there.
+    /// Keeps the old version by a hard link, a rename or a copy. Directories are not kept, nor are removed backups
+    /// beside the new versions. Returns the place of the backup if the old version was moved there.
     fn keep(
         &self,
         backup: &BackupPlace,
@@ -276,7 +276,7 @@ impl<'a> OldVersion<'a> {
         }
         let root = &self.store.root;
         let conflict = || StoreError::Conflict { path: self.place.path.clone() };
-        // Tries twice, in case another old version takes the place first.
+        // Tries twice, since another old version may take the place first.
         for _ in 0..2 {
             let spot = backup.spot(self.place, taken)?;
             if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
@@ -307,7 +307,7 @@ impl<'a> OldVersion<'a> {
         Ok(self.is(self.place.dir.find(&self.place.name)?))
     }
 
-    /// Links, moves or copies the old version to `spot`; `over` allows to replace an older backup.
+    /// Links, moves or copies the old version to `spot`. With `over`, an older backup may be replaced.
     fn put(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
         match (self.link(spot, over), self.goes) {
             (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
@@ -324,7 +324,7 @@ impl<'a> OldVersion<'a> {
         }
     }
 
-    /// Links the old version to `spot`. Fails with `STALE` if another file has taken the place.
+    /// Links the old version to `spot`. Fails with `STALE` if another file is at the old version's place.
     fn link(&self, spot: &BackupSpot<'_>, over: bool) -> Result<(), Errno> {
         let place = self.place;
         let Ok(dir) = self.store.stages.dir_for(place) else {
@@ -339,8 +339,8 @@ impl<'a> OldVersion<'a> {
         linked
     }
 
-    /// Copies the old version to `spot`, under a temporary name until the copy is complete. An older backup is
-    /// replaced at once.
+    /// Copies the old version to `spot`, under a temporary name until the copy is complete. The rename then replaces an
+    /// older backup in one step.
     fn copy(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
         let (dir, own) = (spot.dir(), new_name(&self.place.path));
         self.store.copy_away(self.place, dir, &own)?;
@@ -353,7 +353,7 @@ impl<'a> OldVersion<'a> {
         self.take(spot, &self.place.dir, &self.place.name, over).map(|()| KeptNames::Alone)
     }
 
-    /// Renames `name` of `from` to `spot`, unless another file has taken the old version's place: then fails with `STALE`.
+    /// Renames `name` of `from` to `spot`. Fails with `STALE` if another file is at the old version's place.
     fn take(
         &self,
         spot: &BackupSpot<'_>,
@@ -368,7 +368,7 @@ impl<'a> OldVersion<'a> {
     }
 }
 
-/// True if the error means that a hard link is impossible here, or not permitted.
+/// True if the error means that no hard link is possible or permitted here.
 const fn is_no_to_links(errno: Errno) -> bool {
     matches!(
         errno,

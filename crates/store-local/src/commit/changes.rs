@@ -8,7 +8,7 @@ use deltic_tree::RelPath;
 /// The change of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
-    /// A new version of a file, or another entry, has this name.
+    /// A new version of a file, or a new entry, has this name.
     Put,
     /// The name is removed.
     Gone,
@@ -24,13 +24,13 @@ pub struct Changes(Option<Hears>);
 type Hears = Arc<dyn Fn(&RelPath, Became) + Send + Sync>;
 
 impl Changes {
-    /// Reports changes to `hears`, on the thread that makes the change: `hears` must return soon.
+    /// Reports changes to `hears`. The call is on the thread that makes the change, so `hears` must return soon.
     #[must_use]
     pub fn to(hears: impl Fn(&RelPath, Became) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hears)))
     }
 
-    /// Returns the callback for a store in the directory `above`; paths are reported relative to the outer store.
+    /// Returns the callback for a store in the directory `above`. Paths are reported relative to the outer store.
     #[must_use]
     pub fn below(&self, above: RelPath) -> Self {
         let Self(Some(hears)) = self else { return Self::default() };

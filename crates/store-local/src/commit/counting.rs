@@ -1,4 +1,4 @@
-//! Steps of a store that take or free space.
+//! Steps of a store that reserve or free space in quotas.
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
@@ -19,9 +19,9 @@ impl StoreState {
         self.space.reserve(path, FileSize::full(bytes), 1)
     }
 
-    /// Reserves room at `place` for a file that may have holes. Holes need room too if the file system does not
-    /// support holes (exFAT) and stores the whole length. The file's name is reserved too, unless an entry of that name
-    /// is there and is not kept: then [`Reserved::take_name`] reserves the name at the commit.
+    /// Reserves room at `place` for a file that may have holes. On a file system without holes (exFAT), reserves the
+    /// whole length. Also reserves the file's name, unless the file replaces an entry that is not kept: then
+    /// [`Reserved::take_name`] reserves the name at the commit.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -36,8 +36,8 @@ impl StoreState {
         self.space.reserve(&place.path, size, self.further_names(place))
     }
 
-    /// Returns the number of further names that a file at `place` needs: 0 if the file replaces an entry that is not
-    /// kept as an old version.
+    /// Returns the number of names that a file at `place` adds: 0 if the file replaces an entry that is not kept as an
+    /// old version.
     fn further_names(&self, place: &Place) -> u64 {
         let is_counted = self.space.counts() && !self.old.keeps_old();
         u64::from(!is_counted || !matches!(place.dir.find(&place.name), Ok(Some(_))))
@@ -68,8 +68,8 @@ impl StoreState {
         self.space.reserve_again(&place.path, stat, bytes, self.further_names(place))
     }
 
-    /// Calls `then`, which replaces or removes the entry at the place. Then frees the entry's space in the quotas,
-    /// unless the old version is kept.
+    /// Calls `then`, which replaces or removes the entry at the place. Afterwards frees the space of the entry in the
+    /// quotas, unless the old version is kept.
     pub(crate) fn counting(
         &self,
         Turn { place, .. }: &Turn<'_>,

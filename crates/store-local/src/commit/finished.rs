@@ -1,5 +1,5 @@
-//! A new version that is complete, has all metadata, and only lacks a name. It gets the name at once, or together
-//! with all others of the run (`--delay-updates`).
+//! A new version that is complete, has all metadata, and only lacks a name. The version gets its name at once, or
+//! together with all others of the run (`--delay-updates`).
 
 use std::collections::{HashMap, VecDeque};
 
@@ -26,18 +26,19 @@ pub(crate) struct Finished {
     pub(crate) inode: Inode,
     /// True if the file has a log.
     pub(crate) is_noted: bool,
-    /// The intended metadata, if a packed entry can hold it: a plain file with one name, without rare metadata.
+    /// The intended metadata, if a packed entry can hold it: for a plain file with one hard link, without rare
+    /// metadata.
     pub(crate) meta: Option<Meta>,
     pub(crate) expected: Expected,
 }
 
-/// Versions that wait for a commit. There may be as many as there are files, so they are packed.
+/// Versions that wait for a commit. A version for every file may wait, so the versions are packed.
 #[derive(Debug, Default)]
 pub(crate) struct Delayed {
     all: PackedStrings,
-    /// Replaced entries that are identified by metadata seen before ([`Expected::Seen`]), in order.
+    /// Metadata of replaced entries that were looked at before ([`Expected::Seen`]), in order.
     seen: VecDeque<Box<Meta>>,
-    /// Packed versions that other paths will become hard links to, by path.
+    /// Packed versions that will get further hard links, by path.
     leaders: HashMap<RelPath, StringSlot>,
 }
 
@@ -72,7 +73,7 @@ impl Delayed {
 }
 
 impl Finished {
-    /// Encodes everything but the metadata of [`Expected::Seen`].
+    /// Encodes all fields but the metadata of [`Expected::Seen`].
     fn packed(&self) -> Vec<u8> {
         let at_home = self.path.split_last().is_some_and(|(dir, _)| dir == self.home);
         let (kind, version) = match &self.expected {

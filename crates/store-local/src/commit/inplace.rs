@@ -1,11 +1,12 @@
-//! Changes a file in place (`--inplace`): the file keeps inode and other names, and stays open in other programs.
+//! Changes a file in place (`--inplace`): the file keeps its inode and its hard links, and stays open in other
+//! programs.
 //!
-//! Bytes that stay in place, or equal the bytes in place, are not written. All other bytes are staged, and written
-//! into the file once the whole new version is verified: so every copied byte is read before it is overwritten, in
-//! any order, and an interrupted transfer leaves the old version. The end of a session waits for files that are
-//! [changing](UnderWay). Only a kill while the staged bytes are written leaves a mix of both versions. The file's
-//! time is then the present, which `--update` takes for newer. After an error, the file gets a [time](is_torn) that
-//! no source has, so that the next run repairs the file (docs/decisions/0020).
+//! Bytes that stay in place, or equal the bytes in place, are not written. All other bytes are staged, and written into
+//! the file once the whole new version is verified. So every copied byte is read before it is overwritten, in any
+//! order, and an interrupted transfer leaves the old version. The end of a session waits for files that are
+//! [changing](UnderWay). Only a kill while the staged bytes are written leaves a mix of both versions. The time of such
+//! a file is the present, which `--update` takes for newer. After an error, the file gets a [time](is_torn) that no
+//! source has, so that the next run repairs the file (docs/decisions/0020).
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -36,15 +37,15 @@ use deltic_store::StoreError;
 #[derive(Debug)]
 pub(crate) struct Changing {
     file: OwnedFd,
-    /// True if the mode denies writing even to the owner, this user: the file is open read-only then.
+    /// True if the mode denies writing even to this user, the owner: the file is then open read-only.
     is_closed: bool,
     version: Stamp,
-    /// Staged ranges, as ends by starts; separate and not adjacent.
+    /// Staged ranges, as end by start; separate and not adjacent.
     staged: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl Changing {
-    /// Opens the regular file at `place`; `None` without such a file, or for a file that must be replaced instead.
+    /// Opens the regular file at `place`. `None` if there is no file, or the file must be replaced instead.
     pub(crate) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
         let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
         let Some(found) = found.filter(|stat| file_type(stat).is_file()) else { return Ok(None) };
@@ -52,7 +53,7 @@ impl Changing {
         let open = |how| place.dir.open(&place.name, how);
         let (file, is_closed) = match open(OFlags::RDWR) {
             Err(Errno::ACCESS) if is_ours => match open(OFlags::RDONLY) {
-                // An unreadable file has no open snapshot that a change of the mode would invalidate.
+                // No snapshot of an unreadable file is open, so a change of the mode invalidates none.
                 Err(Errno::ACCESS) => (open_to_owner(place), false),
                 file => (file, true),
             },
@@ -61,7 +62,7 @@ impl Changing {
         let file = file.at(OPEN, &place.path)?;
         let stat = fs::fstat(&file).at(OPEN, &place.path)?;
         let version = Stamp::of(&stat);
-        // Bytes of a client never get setuid or setgid: such a file is replaced.
+        // Content from a client never gets setuid or setgid, so such a file is replaced.
         let lends = place.dir.bounds().are_volumes() && stat.st_mode & LENDING_BITS != 0;
         let is_file = file_type(&stat).is_file() && !lends;
         Ok(is_file.then_some(Self { file, is_closed, version, staged: Mutex::default() }))
@@ -73,7 +74,7 @@ impl Changing {
             return Ok(Writer { of: self, opened: None });
         }
         let opened = open_to_owner(place).at(OPEN, &place.path)?;
-        // The name may belong to another file by now.
+        // Another file may have this name by now.
         if inode_of(&fs::fstat(&opened).at(OPEN, &place.path)?) == self.version.inode {
             Ok(Writer { of: self, opened: Some(opened) })
         } else {
@@ -89,7 +90,7 @@ impl Changing {
         &self.file
     }
 
-    /// True if this span of `from` is already in the right place of the file.
+    /// True if this span of `from` is already at its place in the file.
     pub(crate) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
         old.start == new_start && from.stamp() == self.version
     }
@@ -110,7 +111,7 @@ impl Changing {
         }
     }
 
-    /// Drops a staged range: the file has the right bytes there.
+    /// Removes a range from the staged ranges, since the file has the right bytes there.
     pub(crate) fn unstage(&self, range: &Range<u64>) {
         let mut staged = lock(&self.staged);
         while let Some((&start, &end)) = staged.range(..range.end).next_back() {
@@ -127,8 +128,8 @@ impl Changing {
         }
     }
 
-    /// Returns the runs of `bytes`, for offset `start`, that differ from the file's bytes there. Runs consist of
-    /// whole blocks, except at the ends. Equal bytes are not overwritten, and a hole that should hold zeros stays a
+    /// Returns the ranges of `bytes`, for offset `start`, that differ from the file's bytes there. The ranges consist
+    /// of whole blocks, except at the ends. Equal bytes are not overwritten, and a hole that should hold zeros stays a
     /// hole.
     pub(crate) fn lacks(&self, start: u64, bytes: &[u8]) -> Result<Vec<Range<u64>>, Errno> {
         let mut here = vec![0; bytes.len()];
@@ -145,7 +146,7 @@ impl Changing {
         Ok(runs)
     }
 
-    /// Returns the runs of the new version that differ from the file, for the bytes `old` of `from` at `new_start`.
+    /// Returns the ranges of the new version that differ from the file, for the bytes `old` of `from` at `new_start`.
     /// `None` if `from` ends before `old` does.
     pub(crate) fn lacks_of(
         &self,
@@ -174,7 +175,7 @@ impl Changing {
         self.has_staged(&(0..len))
     }
 
-    /// Reads the new version: staged ranges from `staged`, all else from the file.
+    /// Reads the new version: staged ranges from `staged`, all other bytes from the file.
     pub(crate) fn read_at(
         &self,
         staged: &OwnedFd,
@@ -193,10 +194,10 @@ impl Changing {
         Ok(filled)
     }
 
-    /// Marks the file as a mix of two versions, by a time that no source has and that `--update` does not take for
-    /// newer.
+    /// Marks the file as a mix of two versions. The mark is a time that no source has, and that `--update` does not
+    /// take for newer.
     pub(crate) fn mark_torn(&self) {
-        // If this fails, the file has the present time.
+        // Without the mark, the file has the present time.
         let _ = fs::futimens(&self.file, &modified_at(0, TORN_NANOS));
     }
 }
@@ -213,11 +214,11 @@ impl Writer<'_> {
         self.opened.as_ref().unwrap_or(&self.of.file)
     }
 
-    /// Allocates blocks for the file's growth to `len` bytes. On failure the file stays as it was.
+    /// Allocates blocks for growth of the file to `len` bytes. After a failure the file is unchanged.
     pub(crate) fn reserve(&self, len: u64, old: &Stat) -> Result<(), Errno> {
         let own_len = self.of.version.len();
         reserve_all(self.file(), own_len, len).inspect_err(|_| {
-            // Truncating frees blocks that were allocated, but changes the file's time, which is set back.
+            // Truncating frees the allocated blocks, but changes the file's time, which is set back.
             if fs::fstat(self.file()).is_ok_and(|now| now.st_size as u64 == own_len) {
                 let _ = fs::ftruncate(self.file(), own_len);
                 let _ =
@@ -226,7 +227,8 @@ impl Writer<'_> {
         })
     }
 
-    /// Turns the file into the new version of `len` bytes, with the changed ranges from the staged file `from`.
+    /// Writes the changed ranges from the staged file `from` into the file, which becomes the new version of `len`
+    /// bytes.
     pub(crate) fn change(
         &self,
         from: End<'_>,
@@ -236,7 +238,7 @@ impl Writer<'_> {
     ) -> Result<(), Errno> {
         let to = End { file: self.file().as_fd(), device: self.of.version.device() };
         let is = fs::fstat(self.file())?;
-        // Zeros that were sent would fill the file's holes.
+        // Zeros that were sent would fill the holes of the file.
         let has_holes = (is.st_blocks as u64).saturating_mul(512) < is.st_size as u64;
         let put = |staged: Range<u64>| {
             let runs = if has_holes {
@@ -265,7 +267,7 @@ impl Writer<'_> {
                 at = run.end;
                 put(run)
             };
-            // A staged hole may become a hole in the file.
+            // A hole of the staged file may become a hole of the file.
             if writing.sparse && each_data(from.file, start..end, put_data)? {
                 clear(to.file, at..end)?;
             } else {
@@ -287,7 +289,7 @@ fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     }
 }
 
-/// Files of a session that are being changed in place at this moment.
+/// The files that a session is changing in place at this moment.
 #[derive(Clone, Debug, Default)]
 pub struct UnderWay(Arc<Mutex<Midst>>);
 
@@ -298,14 +300,15 @@ struct Midst {
 }
 
 impl UnderWay {
-    /// Stops further files from changing. Returns the path of a file that is still being changed.
+    /// Stops further changes in place. Returns the path of a file that is still being changed.
     pub fn end(&self) -> Option<RelPath> {
         let mut midst = lock(&self.0);
         midst.is_over = true;
         midst.paths.first().cloned()
     }
 
-    /// Notes that the file `path` changes until the returned value is dropped. `None` after [`end`](Self::end).
+    /// Notes that the file `path` is being changed, until the returned value is dropped. `None` after
+    /// [`end`](Self::end).
     pub(crate) fn begin(&self, path: &RelPath) -> Option<BegunChange<'_>> {
         let mut midst = lock(&self.0);
         if midst.is_over {
@@ -316,7 +319,7 @@ impl UnderWay {
     }
 }
 
-/// Marks a file as changing until dropped.
+/// A file that is being changed, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BegunChange<'a> {
     under_way: &'a UnderWay,
@@ -332,7 +335,7 @@ impl Drop for BegunChange<'_> {
     }
 }
 
-/// True if an earlier run left the file as a mix of two versions, and no program wrote to the file since.
+/// True if an earlier run left the file as a mix of two versions, and no program has written to the file since.
 pub(crate) fn is_torn(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
@@ -342,7 +345,8 @@ fn modified_at(tv_sec: i64, tv_nsec: i64) -> Timestamps {
     Timestamps { last_access: AT_ANY_TIME, last_modification: Timespec { tv_sec, tv_nsec } }
 }
 
-/// Opens the file at `place` for reading and writing. Its mode lets the owner, this user, do so meanwhile.
+/// Opens the file at `place` for reading and writing. Changes the mode for the open, if the mode denies this to the
+/// owner.
 fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     let held = place.dir.open(&place.name, OFlags::PATH)?;
     let stat = fs::fstat(&held)?;
@@ -355,7 +359,7 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
     opened
 }
 
-/// Files of several names whose content or metadata a run changes in place. The run may do so under several of the
+/// Files with several hard links that a run changes in place. The run may change such a file under several of its
 /// names, and replace other names.
 #[derive(Debug, Default)]
 pub(crate) struct LeftFiles(Mutex<HashMap<Inode, Turn>>);
@@ -363,16 +367,16 @@ pub(crate) struct LeftFiles(Mutex<HashMap<Inode, Turn>>);
 /// State of a file, locked while the file changes.
 type Turn = Arc<Mutex<LeftFile>>;
 
-/// State in which the run left a file. The lock makes one name wait for another.
+/// State of a file after the run's last change. The lock makes names of the file wait for each other.
 #[derive(Debug, Default)]
 pub(crate) struct LeftFile {
     pub(crate) version: Option<Stamp>,
-    /// The first name under which the file got new content.
+    /// The first name under which the run wrote new content to the file.
     pub(crate) rewritten_as: Option<RelPath>,
 }
 
 impl LeftFiles {
-    /// Returns the state of the file of this device and inode; `None` if the limit of files is reached.
+    /// Returns the state of the file with this inode, for a change. `None` if the limit of files is reached.
     pub(crate) fn of(&self, inode: Inode) -> Option<Turn> {
         let mut known = lock(&self.0);
         if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
@@ -381,17 +385,17 @@ impl LeftFiles {
         Some(Arc::clone(known.entry(inode).or_default()))
     }
 
-    /// Returns the state of the file of this device and inode, if the run has changed it.
+    /// Returns the state of the file with this inode, if the run has changed the file.
     pub(crate) fn known(&self, inode: Inode) -> Option<Turn> {
         lock(&self.0).get(&inode).cloned()
     }
 }
 
-/// Greatest number of files of several names that a run changes in place, at about 200 bytes each. Further files are
-/// replaced, which leaves their other names alone.
+/// Most files with several hard links that a run changes in place, at about 200 bytes each. Further files are replaced,
+/// which leaves their other names alone.
 const MAX_LEFT: usize = 1 << 16;
 
-/// Differs from 0, the time of files without a time.
+/// Fraction of a second in the mark, since files without a time have the time 0.
 const TORN_NANOS: i64 = 1;
 
 /// Mode bits that an owner needs to change a file in place.

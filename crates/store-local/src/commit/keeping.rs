@@ -19,7 +19,7 @@ use crate::staging::stage::new_name;
 use deltic_tree::{Name, RelPath};
 
 impl StoreState {
-    /// Calls `then`, which replaces or removes the entry at `place`. Keeps a version of a file first, if the volume
+    /// Calls `then`, which replaces or removes the entry at `place`. Before, keeps a version of a file, if the volume
     /// keeps versions.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl StoreState {
         let done = then();
         if done.is_err() {
             let newest = ids.pop().expect("it was added");
-            // The version that remains if this fails is another name of the present file.
+            // The remaining version is a further name of the present file if this fails.
             let _ = dir.remove_file(&newest.name());
         }
         // Versions that cannot be removed now are removed later.
@@ -63,7 +63,7 @@ impl StoreState {
     }
 
     /// Keeps a version of the file `name` of `dir`, an older backup that is about to be replaced, if the volume keeps
-    /// versions. The caller has the lock of another path, so this path is not locked.
+    /// versions. This path is not locked, since the caller has the lock of another path.
     pub(crate) fn keep_replaced_backup(&self, dir: &Dir, name: &Name) -> Result<(), Errno> {
         let Some(versions) = &self.old.versions else { return Ok(()) };
         let found = dir.find(name)?.filter(|found| file_type(found).is_file());
@@ -79,8 +79,8 @@ impl StoreState {
         Ok(())
     }
 
-    /// Adds the `old` file at `place` as the newest version. Returns the directory and the list of all versions of
-    /// the file.
+    /// Adds the `old` file at `place` as the newest version. Returns the directory with all versions of the file, and
+    /// the list of versions.
     fn add_version(
         &self,
         versions: &OldVersions,
@@ -106,7 +106,7 @@ impl StoreState {
             }
             Err(errno) => return Err(errno),
         }
-        // A killed run may have left the present file as the last version.
+        // After a kill, the last version may be the present file itself.
         let is_old = |last: &VersionId| {
             dir.stat(&last.name()).is_ok_and(|stat| inode_of(&stat) == inode_of(old))
         };

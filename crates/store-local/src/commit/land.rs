@@ -25,7 +25,8 @@ use crate::read::snapshot::LocalSnapshot;
 use crate::staging::log::remove_log;
 use crate::staging::stage::{StageOwner, new_name};
 
-/// Makes `path` wait as a hard link to the version that waits at `leader`. Returns false if no version waits there.
+/// Lets `path` wait for the commit, as a hard link to the version that waits at `leader`. Returns false if no version
+/// waits there.
 pub(crate) fn link_waiting(
     store: &StoreState,
     path: &RelPath,
@@ -67,7 +68,7 @@ impl Expected {
         }
     }
 
-    /// Fails if the version could not be put in place later, so that no caller relies on that.
+    /// Fails if the version could not be put in place later, so that the caller does not rely on the commit.
     pub(crate) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.is_barred().at(COMMIT, &place.path)? {
@@ -76,7 +77,7 @@ impl Expected {
         Ok(())
     }
 
-    /// Checks that `place` holds the entry to be replaced; returns its state.
+    /// Checks that the entry to be replaced is at `place`. Returns its state.
     pub(crate) fn check(
         &self,
         place: &Place,
@@ -88,7 +89,7 @@ impl Expected {
         }
     }
 
-    /// Checks that `place` holds the entry to be replaced, without regard to changes of this run under other names.
+    /// Checks that the entry to be replaced is at `place`. Ignores changes that this run made under other names.
     pub(crate) fn check_alone(
         &self,
         place: &Place,
@@ -107,8 +108,8 @@ impl Expected {
         if expected { Ok(found) } else { Err(StoreError::Conflict { path: place.path.clone() }) }
     }
 
-    /// Checks that `place` holds a file of several names in the state in which this run left the file under another
-    /// name.
+    /// Checks that a file with several hard links is at `place`, in the state in which this run left the file under
+    /// another name.
     fn check_left(&self, place: &Place, store: &StoreState) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
         let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
@@ -132,8 +133,8 @@ impl Expected {
 }
 
 impl Finished {
-    /// Moves the version into place by [`land`](Self::land). Discards the version instead if another run put an equal
-    /// one (`is_same`) there meanwhile.
+    /// Moves the version into place by [`land`](Self::land). Discards the version if another run has meanwhile put an
+    /// equal version (`is_same`) there.
     pub(crate) fn land_unless(
         &self,
         store: &StoreState,
@@ -148,7 +149,7 @@ impl Finished {
         match self.land(store, place) {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
                 store.stages(self.whose).discard_in(&self.home, &self.name);
-                // The partial file is gone, but the version in place can be matched against.
+                // The partial file goes too, since a later run can match against the version in place.
                 let _ = store.hide_partial(place, self.inode);
                 store.settle(place, self.whose, &self.home);
                 Ok(())
@@ -157,8 +158,8 @@ impl Finished {
         }
     }
 
-    /// Moves the staged file into place. Checks first that the staged file is still this process's, and that the file
-    /// to be replaced is the expected one. Returns whether the staged file was renamed or copied.
+    /// Moves the staged file into place. Checks before that the staged file is still this process's file, and that the
+    /// file to be replaced is the expected one. Returns whether the staged file was renamed or copied.
     pub(crate) fn land(&self, store: &StoreState, place: &Place) -> Result<Landed, StoreError> {
         let turn = place.turn().at(COMMIT, &self.path)?;
         let was = self.expected.check(place, store)?.as_ref().map(inode_of);
@@ -194,12 +195,12 @@ impl Finished {
 }
 
 impl StoreState {
-    /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which gets the directory
-    /// and the name to rename. If the kernel refuses to rename from `from` to `place`, `rename` gets a copy in the
-    /// staging directory beside the place. All later files for that directory are then staged there.
+    /// Brings `staged`, an entry of the staging directory `from`, to `place` by `rename`, which gets the directory and
+    /// the name to rename. If the kernel refuses to rename from `from` to `place`, `rename` gets a copy in the staging
+    /// directory beside the place. All later files for that directory are then staged there.
     ///
     /// # Errors
-    /// The system's error. The staged entry stays in `from` then.
+    /// The system's error. The staged entry then stays in `from`.
     pub(crate) fn land(
         &self,
         place: &Place,
@@ -226,8 +227,8 @@ impl StoreState {
         Ok(Landed::Copy)
     }
 
-    /// Returns the version of the file at its place, if the `staged` file itself was renamed there. `None` for a
-    /// copy, or if the store does not flush.
+    /// Returns the version of the file at its place, if the `staged` file itself was renamed. `None` for a copy, or if
+    /// the store does not flush.
     pub(crate) fn version_landed(&self, landed: Landed, staged: &OwnedFd) -> Option<Version> {
         (landed == Landed::Itself).then(|| self.version_written(staged)).flatten()
     }
@@ -247,7 +248,7 @@ pub(crate) fn link(
     let there = Place::of(&from.root, LINK, at)?;
     let found = place.dir.find(&place.name).at(LINK, path)?;
     let source = there.dir.stat(&there.name).at(LINK, path)?;
-    // A rename between two names of one file does nothing and leaves both.
+    // A rename from one hard link of a file to another does nothing and leaves both.
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
@@ -278,7 +279,7 @@ pub(crate) fn link(
     };
     let is_on_device = || fs::fstat(&place.dir).is_ok_and(|dir| dir.st_dev == source.st_dev);
     let landed = match link_in(&*store.stages.dir_for(&place)?) {
-        // A staging directory beside the place may allow the rename.
+        // From a staging directory beside the place, the rename may be allowed.
         Err(error) if error.errno() == Some(Errno::XDEV.raw_os_error()) && is_on_device() => {
             store.stages.part(&place).at(LINK, path).and_then(|beside| link_in(&beside))
         }
@@ -290,13 +291,13 @@ pub(crate) fn link(
     landed
 }
 
-/// Removes from `see` the metadata that changes when a file is read or gets another name: access time and number of
-/// names.
+/// Removes from `see` the metadata that changes when a file is read or gets another hard link: access time and number
+/// of links.
 fn lasting(see: MetaMask) -> MetaMask {
     MetaMask { accessed: false, linked: false, ..see }
 }
 
-/// Removes access time and number of names from `meta`.
+/// Removes access time and number of hard links from `meta`.
 fn lasting_of(meta: &Meta) -> Meta {
     let more = meta.more.as_deref().cloned().unwrap_or_default();
     Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }

@@ -1,4 +1,4 @@
-//! Steps that change a tree: new versions get in place, and entries are removed.
+//! Steps that change a tree: putting new versions in place, and removing entries.
 
 pub(crate) mod backing_up;
 pub(crate) mod changes;

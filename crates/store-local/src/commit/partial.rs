@@ -1,9 +1,9 @@
 //! Unfinished new versions that users can see (`--partial-dir`).
 //!
 //! A new version grows in the staging directory. From its first bytes on, the staged file has a hard link in the
-//! partial directory, so that users can see and take the file even if the run fails. The link is removed just before
-//! the commit. A run that is killed in between leaves a staged file, which the next run resumes, and never a link in
-//! the partial directory to a file that is in place.
+//! partial directory. So users can see and take the file even if the run fails. The link is removed just before the
+//! commit. A run that is killed in between leaves a staged file, which the next run resumes. The partial directory
+//! never has a link to a file that is in place.
 
 use deltic_tree::Name;
 use deltic_tree::meta::Inode;
@@ -17,19 +17,18 @@ use crate::handles::place::Place;
 use crate::handles::stat::{file_type, inode_of};
 use crate::read::snapshot::LocalSnapshot;
 
-/// Handling of another file that has the name in the partial directory.
+/// Treatment of another file that has the name in the partial directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
-    /// The other file keeps the name: it may be the file to match against, and would count as changed without the
-    /// name.
+    /// The other file keeps the name. It may be the file to match against, and would look changed without the name.
     Stays,
     /// The other file loses the name.
     Goes,
 }
 
 impl StoreState {
-    /// Links the file `staged` of `from`, the new version for `place`, into the partial directory, if the run has
-    /// one. Errors are ignored: the staged file is kept in any case.
+    /// Links the staged file for `place` into the partial directory, if the run has one. The staged file is the entry
+    /// `staged` of `from`. Errors are ignored: the staged file is kept in any case.
     pub(crate) fn show_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
             let other = if self.old.versions.is_some() { Other::Stays } else { other };
@@ -37,8 +36,8 @@ impl StoreState {
         }
     }
 
-    /// Removes the name for `place` from the partial directory: the link of `staged`, or a file of an earlier run. In a
-    /// volume that keeps versions, another file stays: it may be any file of the volume.
+    /// Removes the file for `place` from the partial directory: a link to `staged`, or a file of an earlier run. In a
+    /// volume that keeps versions, a file of an earlier run stays, since it may be any file of the volume.
     pub(crate) fn hide_partial(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
         let other = if self.old.versions.is_some() { Other::Stays } else { Other::Goes };
         self.writing
@@ -66,8 +65,9 @@ impl PartialDir {
         }
     }
 
-    /// Removes the name for `place`, and the partial directory if that is beside `place` and empty. Fails if `staged`
-    /// keeps the name. Another file may keep the name: that file does no harm, and can be matched against.
+    /// Removes the file for `place` from the partial directory. Also removes the directory if it is beside `place` and
+    /// empty. Fails if the link to `staged` stays. Another file may stay, since it does no harm, and can be matched
+    /// against.
     fn hide(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             // No file was linked if the directory is missing or inaccessible.
@@ -112,7 +112,7 @@ impl PartialDir {
         }
     }
 
-    /// Creates the last directory of the path. A directory beside `place` is accessible by the owner only.
+    /// Creates the last directory of the path. A directory beside `place` is accessible by its owner only.
     fn make(&self, place: &Place) -> Result<(), Errno> {
         match (self, self.beside(place)?) {
             (_, Some((above, name))) => match above.make_dir(&name, Mode::RWXU) {

@@ -1,4 +1,4 @@
-//! A staged new version of a local file, and the order of writes that makes a commit safe.
+//! The staged new version of a local file, and the order of writes that makes a commit safe.
 
 mod in_place;
 
@@ -47,9 +47,9 @@ pub struct LocalRebuild {
     room: Room,
     /// Content of the staged file before the first write.
     under: Under,
-    /// Serializes writes: the kernel lets one thread write to a file at a time, and others would spin.
+    /// Lets one thread write at a time. The kernel allows only one writer of a file, and other threads would spin.
     turn: Mutex<()>,
-    /// The existing file, if the new version is written into that file (`--inplace`).
+    /// The existing file, if the file is changed in place (`--inplace`).
     changing: Option<Changing>,
     /// Number of bytes written to the staged file.
     written: AtomicU64,
@@ -58,25 +58,25 @@ pub struct LocalRebuild {
     reserved: Reserved,
 }
 
-/// Bytes after which write-back of a durable file starts, while more bytes arrive. So little remains for the flush
-/// before the commit, and neither a machine with little memory nor a flush of another file has to wait for more than
-/// twice as many.
+/// Bytes after which write-back of a durable file starts, while more bytes arrive. So the flush before the commit has
+/// little to do. Neither a machine with little memory nor a flush of another file waits for more than twice as many
+/// bytes.
 const WRITE_BACK_BYTES: u64 = 4 << 20;
 
-/// Bytes after which a durable file is flushed, on systems that cannot write back a range: a flush writes more than
-/// the file.
+/// Bytes after which a durable file is flushed, on systems that cannot write back a range. A flush is costly, because
+/// it writes more than the file.
 const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 
 /// Fate of the staged file when the rebuild is dropped. A later value overrides an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// Holds no sent bytes yet: removed.
+    /// Removed: the file holds no sent bytes yet.
     Worthless,
-    /// Spares the next attempt some traffic: kept.
+    /// Kept: the file spares the next attempt some traffic.
     Worthwhile,
-    /// With unknown content after a failed write, or on a full disk: removed.
+    /// Removed: a write failed, so the content is unknown, or the disk is full.
     Spoiled,
-    /// Has left the staging directory.
+    /// Gone: the file has left the staging directory.
     Gone,
 }
 
@@ -91,7 +91,7 @@ impl LocalRebuild {
         let changing = Self::changing(&store, &place)?;
         let reserved = store.reserve_size(&place, size)?;
         let staged = store.growing().create(&place).map_err(|error| match error {
-            // The file may be changed, but no file may be created in the directory.
+            // The user may change the file, but create no file in the directory.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
                 StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
             }
@@ -162,8 +162,8 @@ impl LocalRebuild {
         Ok(Some(Resumed { rebuild, notes }))
     }
 
-    /// Returns the policy for allocating blocks in advance: no allocation for a file with holes, or for bytes that
-    /// are copied into an existing file.
+    /// Returns the policy for allocating blocks in advance. Nothing is allocated for a file with holes, or for bytes
+    /// that will be copied into an existing file.
     fn room(store: &StoreState, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
@@ -190,12 +190,12 @@ impl LocalRebuild {
         }
     }
 
-    /// Removes the link of [`Self::show`].
+    /// Removes the link that [`Self::show`] made.
     fn hide(&self) {
         if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
         {
-            // The partial directory is no part of the tree: a link that stays can be matched against.
+            // The partial directory is no part of the tree. A link that stays there can be matched against.
             let _ = self.store.hide_partial(&place, self.inode);
         }
     }
@@ -226,8 +226,8 @@ impl LocalRebuild {
         Ok(())
     }
 
-    /// Sets metadata of the staged file and flushes the file. A failed flush may have lost bytes, and a second flush
-    /// would not report that, so the file is spoiled then. Returns the metadata that could not be set.
+    /// Sets the metadata of the staged file and flushes the file. After a failed flush the file is spoiled: bytes may
+    /// be lost, and a second flush would not report that. Returns the metadata that could not be set.
     fn finish(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
@@ -246,14 +246,14 @@ impl LocalRebuild {
         Ok(unset)
     }
 
-    /// Returns the mode of the file at `place`: under `--fake-super` the noted mode.
+    /// Returns the mode of the file at `place`; under `--fake-super` the mode in the note.
     fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
         let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
         let noted = self.store.see.fake_super.then(look).flatten();
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
 
-    /// Starts write-back of written bytes, each time that enough have gathered. Errors come from the last flush.
+    /// Starts write-back whenever enough bytes were written. The last flush reports the errors.
     fn write_back(&self, written: u64) -> Result<(), StoreError> {
         let by_range = self.store.touched.system().writes_back_by_range();
         let step = if by_range { WRITE_BACK_BYTES } else { FLUSH_EVERY_BYTES };
@@ -268,9 +268,9 @@ impl LocalRebuild {
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
-    /// Copies the staged file to a staging directory from which a rename can reach `place`, if no rename can from the
-    /// present directory. That is so if `--temp-dir` is on another file system, or if staging began before a rename
-    /// was refused.
+    /// Copies the staged file to another staging directory, from which a rename to `place` works, if no rename works
+    /// from the present directory. That is so if `--temp-dir` is on another file system, or if staging began before a
+    /// rename was refused.
     fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
         if self.stages().serves(&self.staged.home, place)? {
             return Ok(());
@@ -395,7 +395,7 @@ impl Rebuild for LocalRebuild {
             Ok(true)
         };
         let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
-        // Checked after each copy, so that old versions need not be held until the commit.
+        // Checked after each copy, so that old versions need not stay open until the commit.
         from.check_unchanged()?;
         self.write_back(new_end - new_start)?;
         if whole { Ok(()) } else { Err(store_error("copy to", &self.path, Errno::INVAL)) }
@@ -428,7 +428,7 @@ impl Rebuild for LocalRebuild {
 
     fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
         self.check_span(span.start, span.end.saturating_sub(span.start))?;
-        // An unwritten staged file consists of zeros, even without support for holes.
+        // A staged file without written bytes is all zeros, even on a file system without holes.
         if self.under == Under::Blocks || self.written.load(Ordering::Relaxed) > 0 {
             let turn = lock(&self.turn);
             let cleared = clear(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
@@ -452,7 +452,7 @@ impl Rebuild for LocalRebuild {
         let expected = Expected::of(&commit.replaces);
         self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
         if let Some(changing) = self.changing.take() {
-            // Writes of other programs do not show in the file's times, which are set last: no version is known.
+            // No version is known: the times are set last, so writes of other programs would not show in the times.
             let changed = self.take_turn(&changing, &commit, &place, &expected);
             std::mem::take(&mut self.reserved).keep_if(&changed);
             self.store.tell_if_put(&self.path, &changed);
@@ -495,8 +495,7 @@ impl Drop for LocalRebuild {
             Fate::Worthwhile if !self.store.commits.one_shot => {
                 self.show(Other::Goes);
                 std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
-                // Closing the file unlocks it too, but not while a child process that is being started shares the
-                // handle.
+                // Closing the file unlocks it too, unless a child process that is being started shares the handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());
             }

@@ -1,4 +1,4 @@
-//! Removes whole trees, some names per call, without recursion and with one directory handle at a time.
+//! Removes whole trees, some names per call, without recursion and with one open directory at a time.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ use deltic_store::{Going, RemoveResult, StoreError};
 #[derive(Debug)]
 pub(crate) struct Removals {
     under_way: Mutex<HashMap<RelPath, Removal>>,
-    /// Rules from files, as read when the first name of a directory is removed: the files may be removed later.
+    /// Rules from rules files, as read when the first name of a directory was removed: the files may be removed later.
     rules: Mutex<Scopes>,
 }
 
@@ -35,8 +35,8 @@ impl Removals {
         Self { under_way: Mutex::default(), rules: Mutex::new(rules) }
     }
 
-    /// Returns the rules for `dir`. While names are only counted, or a directory gives way, files of rules are read
-    /// afresh: the run may still add such files.
+    /// Returns the rules for `dir`. Rules files are read again if names are only counted, or another entry replaces the
+    /// directory: the run may still add rules files.
     fn scope(
         &self,
         store: &StoreState,
@@ -58,7 +58,7 @@ struct Removal {
     path: RelPath,
     /// Directories that are being emptied, each inside the previous one.
     frames: Vec<RemovalFrame>,
-    /// The reason why `path` stays, or `No`.
+    /// The reason why `path` must stay; `No` if there is none.
     stays: Stays,
     /// Results of the present call.
     done: RemoveResult,
@@ -72,15 +72,15 @@ struct RemovalFrame {
     judges: [Judge; 2],
     /// Type and name of each entry.
     entries: PackedStrings,
-    /// Entries by name; the first `seen` are done.
+    /// Entries by name; the first `seen` entries are done.
     order: Vec<packed::StringSlot>,
     seen: usize,
-    /// The error of listing the directory, which may be empty even so.
+    /// The error of listing the directory. The directory may be empty nevertheless.
     unread: Option<StoreError>,
     stays: Stays,
 }
 
-/// The reason why a directory stays; the last variant counts if there are several reasons.
+/// Reasons why a directory stays. Of several reasons, the last variant is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stays {
     #[default]
@@ -95,7 +95,7 @@ enum Stays {
     Failed,
 }
 
-/// Removes the file at `path`, if the file has this version. The old version is kept if the store keeps old versions.
+/// Removes the file at `path`, if the file has this version. Keeps the old version if the store keeps old versions.
 pub(crate) fn remove_version(
     store: &StoreState,
     path: &RelPath,
@@ -112,18 +112,18 @@ pub(crate) fn remove_version(
     Ok(())
 }
 
-/// A directory in which names are removed, and the rules for these.
+/// A directory in which names are removed, and the rules for these names.
 pub(crate) struct RemovalSite {
     place: Place,
     scope: Arc<Scope>,
     judges: [Judge; 2],
-    /// True if the directory is listed under another name, through a kept symlink.
+    /// True if entries of the directory may belong to another path, through a symlink that is treated as a directory.
     is_led_to: bool,
 }
 
 impl RemovalSite {
-    /// Returns the site of `path`. Reuses facts about the directory from the `last` site, if the directory is the
-    /// same.
+    /// Returns the site for removing `path`. If the directory is that of the `last` site, reuses facts about the
+    /// directory.
     fn of(
         store: &StoreState,
         path: &RelPath,
@@ -151,8 +151,8 @@ impl RemovalSite {
     }
 }
 
-/// Removes some of the entries at and below `path` that the filter admits. Facts about the directory of the `last`
-/// removed name are reused.
+/// Removes some of the entries at and below `path` that the filter admits. If the directory is that of the `last`
+/// removed name, reuses facts about the directory.
 pub(crate) fn remove_after(
     store: &StoreState,
     path: &RelPath,
@@ -179,8 +179,8 @@ pub(crate) fn remove_after(
     Ok(done)
 }
 
-/// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name that either of
-/// both protects stays, since the run may have added or removed files of rules.
+/// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name stays if either
+/// set of rules protects the name, since the run may have added or removed rules files.
 fn judges(store: &StoreState, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
     let scopes = &store.scopes;
     Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
@@ -211,7 +211,7 @@ impl Removal {
         Ok(removal)
     }
 
-    /// Removes further entries, up to the limit of one call.
+    /// Removes further entries, up to the limit of names for one call.
     fn go_on(&mut self, store: &StoreState) {
         let mut held = HeldDir(None);
         while let Some(frame) = self.frames.last_mut() {
@@ -240,7 +240,7 @@ impl Removal {
         });
     }
 
-    /// Removes an entry of the last frame if the rules allow, or lists a directory.
+    /// Removes the next entry of the last frame if the rules allow, or lists the entry if it is a directory.
     fn take_entry(
         &mut self,
         store: &StoreState,
@@ -252,7 +252,7 @@ impl Removal {
         let frame = self.frames.last_mut().expect("it is an entry of one");
         let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
         if store.root.bounds().is_private(name.as_bytes()) {
-            // The staging directory of a run that had its root here, or on this mount.
+            // A staging directory of a run that had its root here, or on this mount.
             return match self.going.dry_run {
                 true => Ok(()),
                 false => store.stages.sweep_home(&frame.path).map(drop),
@@ -265,7 +265,7 @@ impl Removal {
             return Ok(());
         }
         if store.old.is_backup(&path) {
-            // Kept even against the rules: the backup may be of this run.
+            // Backups stay even against the rules: this run may have made the backup.
             self.stay(Stays::Backups);
             return Ok(());
         }
@@ -307,14 +307,14 @@ impl Removal {
         Ok(())
     }
 
-    /// Lists the directory `path`; `above` has the rules of the parent.
+    /// Lists the directory `path`. `above` has the rules of its parent.
     fn enter(
         &mut self,
         store: &StoreState,
         path: &RelPath,
         above: &Arc<Scope>,
     ) -> Result<(), StoreError> {
-        // Entries of a directory that gives way were counted as far as readable, without a change of its mode.
+        // A directory that another entry replaces was counted as far as readable, without a change of its mode.
         if !(self.going.dry_run || self.going.gives_way && *path == self.path) {
             open_to_owner(&store.root, path);
         }
@@ -369,12 +369,12 @@ impl Removal {
         Ok(())
     }
 
-    /// True if this call has removed the greatest number of names.
+    /// True if this call has removed as many names as allowed.
     fn is_spent(&self) -> bool {
         self.done.gone.len() as u64 >= self.going.most
     }
 
-    /// Notes the reason why an entry stayed, which keeps the directory too. A vanished entry is no error.
+    /// Notes the reason why an entry stayed. The directory then stays too. A vanished entry is no error.
     fn note(&mut self, step: Result<(), StoreError>) {
         match step {
             Ok(()) | Err(StoreError::NotFound { .. }) => {}
@@ -385,7 +385,7 @@ impl Removal {
         }
     }
 
-    /// Notes that the directory being emptied stays.
+    /// Notes that the directory that is being emptied must stay.
     fn stay(&mut self, why: Stays) {
         let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
         *stays = why.max(*stays);
@@ -393,7 +393,7 @@ impl Removal {
 }
 
 impl RemovalFrame {
-    /// Notes the entries of the directory. There may be very many.
+    /// Reads the entries of the directory, which may be very many.
     fn read(&mut self, store: &StoreState) -> Result<(), StoreError> {
         let Self { path, entries, order, .. } = self;
         let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
@@ -430,7 +430,7 @@ impl RemovalFrame {
     }
 }
 
-/// The handle of the last used directory.
+/// The directory that was used last, and its handle.
 struct HeldDir(Option<(RelPath, Dir)>);
 
 impl HeldDir {
@@ -474,7 +474,7 @@ fn item_of(file_type: FileType) -> EntryType {
     }
 }
 
-/// Greatest number of names that are removed, or reported as staying, in one call.
+/// Most names that one call removes, or reports as staying.
 const REMOVED_AT_ONCE: usize = 256;
 const ITEMS: [EntryType; 5] =
     [EntryType::File, EntryType::Dir, EntryType::Symlink, EntryType::Device, EntryType::Special];

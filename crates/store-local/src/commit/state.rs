@@ -47,15 +47,15 @@ pub(crate) struct StoreState {
     pub(crate) makes: NewEntries,
 }
 
-/// State of commits: unfinished ones, and the report of changes.
+/// State of commits: versions that wait, files changed in place, and the callback for changes.
 #[derive(Debug)]
 pub(crate) struct CommitState {
     /// Versions that wait for [`Posix::land`](deltic_store::Posix::land).
     pub(crate) delayed: Mutex<Delayed>,
-    /// Files of several names that were changed in place.
+    /// Files with several hard links that were changed in place.
     pub(crate) left: LeftFiles,
     pub(crate) under_way: UnderWay,
-    /// True if no later run resumes unfinished versions.
+    /// True if no later run will resume unfinished versions.
     pub(crate) one_shot: bool,
     /// Callback for all changes.
     pub(crate) changes: Changes,
@@ -70,8 +70,8 @@ impl Drop for StoreState {
 }
 
 impl StoreState {
-    /// Returns the version of a file that was just put in place; `None` if the store does not flush, or if
-    /// the file system's versions cannot be relied on.
+    /// Returns the version of a file that was just put in place. `None` if the store does not flush, or the versions of
+    /// the file system are not reliable.
     pub(crate) fn version_written(&self, file: &OwnedFd) -> Option<Version> {
         self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
@@ -83,7 +83,7 @@ impl StoreState {
         }
     }
 
-    /// True if new versions get in place in the usual way.
+    /// True if a small new file can be put in place as a whole, without special options.
     pub(crate) fn puts_plainly(&self) -> bool {
         self.temp.is_none() && self.writing == CommitOptions::default() && !self.see.fake_super
     }
@@ -93,7 +93,7 @@ impl StoreState {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
-    /// True if a file may be changed in place. A file of several names would change under all of them.
+    /// True if a file may be changed in place. A file with several hard links would change under all names.
     pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
         stamp.has_one_name()
             || !self.writing.names_apart && self.commits.left.of(stamp.inode()).is_some()
@@ -120,7 +120,8 @@ impl StoreState {
         Ok(found)
     }
 
-    /// Returns the metadata that the store looks at, and the rules for attributes to change, where the run keeps `keep`.
+    /// Returns the metadata that the store reads, and the rules for attributes that may change, for a run that sets
+    /// `keep`.
     pub(crate) fn attribute_rules(&self, keep: Keep) -> AttributeRules<'_> {
         let filter = self.scopes.filter();
         AttributeRules { keep, see: self.see, filter, bounds: self.root.bounds() }

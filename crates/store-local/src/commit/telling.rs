@@ -9,8 +9,7 @@ use crate::handles::place::Place;
 use crate::kernel::errno::At;
 
 impl StoreState {
-    /// Reports that an entry was put in its place, if `put` says so: also when some of its attributes could not be
-    /// set.
+    /// Reports that an entry is in place, if `put` says so. Attributes of the entry may be missing.
     pub(crate) fn tell_if_put<T>(&self, path: &RelPath, put: &Result<T, StoreError>) {
         if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
             self.commits.changes.tell(path, Became::Put);

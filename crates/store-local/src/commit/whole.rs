@@ -1,8 +1,8 @@
-//! Puts small new files in place as a whole: staged, set and renamed like any other version, with as few system calls
-//! as possible. A first copy mostly consists of such files.
+//! Puts small new files in place as a whole, with few system calls. A first copy mostly consists of such files. A small
+//! file is staged, gets its metadata and is renamed like any other version.
 //!
-//! A [`LocalRebuild`](super::rebuild::LocalRebuild) takes further steps for versions that grow for a while: it sets
-//! the file's length in advance, checks that the staged file is still its own, and leaves the file to the next run.
+//! A [`LocalRebuild`](super::rebuild::LocalRebuild) takes further steps for versions that grow for a while: it sets the
+//! file's length in advance, checks that the staged file is still its own, and leaves the file to the next run.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -20,9 +20,9 @@ use crate::roots::quota::Reserved;
 use crate::staging::stage::{StageOwner, Staged};
 use deltic_store::{Keep, StoreError, Unset, Version, Whole};
 
-/// A new file that is in place, or complete but for its name.
+/// A new file that is in place, or that is complete and only lacks its name.
 pub(crate) enum BegunFile {
-    /// The file is in place, or failed.
+    /// The file is in place, or has failed.
     Ended(Result<Option<Version>, StoreError>),
     Staged(NewFile),
 }
@@ -73,7 +73,7 @@ pub(crate) fn begin(
     }
 }
 
-/// Puts new files in place, after a common flush if the store is durable.
+/// Puts new files in place. A durable store flushes the files together before.
 pub(crate) fn finish_all(
     store: &StoreState,
     begun: Vec<Result<BegunFile, StoreError>>,
@@ -108,13 +108,13 @@ impl NewFile {
     }
 }
 
-/// Removes a staged file. Its whole content is at hand, so no later run needs to resume it.
+/// Removes a staged file. No later run needs to resume the file, since the caller has its whole content.
 fn remove(store: &StoreState, Staged { home, name, .. }: &Staged) {
     store.stages.discard_in(home, name);
 }
 
-/// Puts a nameless file in place by a link. `None` if the file must have a name before: to be flushed, or because the
-/// file system or the kernel requires one.
+/// Puts a nameless file in place by a hard link. `None` if the file must have a name first: to be flushed, or because
+/// the file system or the kernel requires a name.
 fn put_nameless(
     store: &StoreState,
     place: &Place,
@@ -135,11 +135,11 @@ fn put_nameless(
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
-        // Creates the file again in a staging directory beside the place.
+        // The file is created again in a staging directory beside the place.
         Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
             put_nameless(store, place, bytes, attrs)
         }
-        // A nameless file may be unsupported; if not, the rename of a named file will report the error.
+        // The file system may lack nameless files. If not, the rename of a named file will report the error.
         Err(_) => {
             store.stages.need_names();
             None
@@ -161,7 +161,7 @@ fn fill(
     Ok(attrs.set_on_new(On::Open(file.as_fd()), &born))
 }
 
-/// Moves a staged file into place, where no entry may be.
+/// Moves a staged file into place, where no other entry may be.
 fn land(
     store: &StoreState,
     place: &Place,

@@ -1,9 +1,9 @@
 //! Extents of btrfs, which never overwrites an extent of a file, except with `nodatacow`.
 //!
-//! The identity of an extent is an address and the transaction that allocated the extent, as recorded in the *extent
-//! tree*. The items of a file do not serve: an item keeps its transaction where the file is cloned, and where a
-//! balance moves the extent to a reused address. Freed space is allocated again only in a later transaction. So two
-//! allocations of one address differ in their transaction (`docs/decisions/0035`).
+//! The identity of an extent is its address and the transaction that allocated it, as recorded in the *extent tree*.
+//! The items of a file do not serve: an item keeps its transaction where the file is cloned, and where a balance moves
+//! the extent to a reused address. Freed space is allocated again only in a later transaction. So two allocations of
+//! one address differ in their transaction (`docs/decisions/0035`).
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -34,7 +34,7 @@ pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<E
             items.iter_mut().for_each(Item::forget);
         }
         identify(&mut search, &mut items, before.transaction)?;
-        // Within a transaction no address is freed and allocated again.
+        // Within a transaction, no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             return Ok(parts(&items, Extents::new(history), len, holes(file, by)).ok());
         }
@@ -90,7 +90,7 @@ pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
         Ok(())
     })?;
     let mut flags = flags.ok_or(Errno::NOENT)?;
-    // Until the next transaction, the item may be older than a `chattr +C`.
+    // The item may be older than a `chattr +C` until the next transaction.
     if ioctl_getflags(search.file)?.contains(IFlags::NOCOW) {
         flags |= NODATACOW;
     }
@@ -108,7 +108,7 @@ pub(super) struct Item {
 pub(super) enum Place {
     Zero,
     Unknown,
-    /// A piece of an extent. The item's `transaction` is not older than the extent.
+    /// A piece of an extent. The item's `transaction` is that of the extent or a later one.
     In(Extent, Piece),
     Identified(Is),
 }
@@ -136,7 +136,7 @@ impl Item {
         let (method, kind) = (byte(16)?, byte(20)?);
         let is_plain = byte(17)? == 0 && byte(18)? == 0 && byte(19)? == 0;
         if kind == INLINE {
-            // The rest of the inline extent's sector is zeros, or bytes written later.
+            // The rest of the last sector of an inline extent is zeros, or bytes written later.
             let len = word(item, 8)?.next_multiple_of(sector_bytes);
             return Ok(Self { start, len, is: Place::Unknown });
         }
@@ -191,8 +191,8 @@ fn items(
 /// Gives an identity to each item in an extent: the address of the extent and the transaction of its allocation.
 ///
 /// Extents that the running `transaction` allocated may be missing from the extent tree. A file item of the same
-/// transaction identifies them. An older item without an extent in the tree belongs to an extent that was moved
-/// meanwhile: the item stays unknown.
+/// transaction identifies such an extent. An older item without an extent in the tree belongs to an extent that was
+/// moved meanwhile: the item stays unknown.
 fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Result<(), Errno> {
     let mut extents: Vec<_> = items.iter().filter_map(Item::extent).collect();
     extents.sort_unstable();
@@ -234,11 +234,11 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
     Ok(())
 }
 
-/// Largest gap in bytes between extents of a single search: other items in between cost less than another call.
+/// Largest gap in bytes between extents of a single search. Passing the items in between costs less than another call.
 const NEAR_BYTES: u64 = 256 << 10;
 
-/// Returns a check whether a range of `file` without items is a hole. After `MAX_GAPS` ranges, and when late, the
-/// check returns false.
+/// Returns a function that checks if a range of `file` without items is a hole. The function returns false after
+/// `MAX_GAPS` ranges, and when late.
 pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
     let mut left = MAX_GAPS;
     move |gap| {
@@ -253,7 +253,7 @@ const MAX_GAPS: u32 = 1 << 16;
 
 /// Appends the parts of the first `len` bytes of a file to `extents`.
 ///
-/// A hole has no item. But a gap between two items may also appear while deduplication or defragmentation replaces
+/// A hole has no item. But while deduplication or defragmentation replaces items, there may also be a gap between two
 /// items, which changes no time of the file. So a range without an item is taken for zeros only if the file system
 /// confirms a hole.
 fn parts(
@@ -268,9 +268,9 @@ fn parts(
         extents.push(gap.end - gap.start, is)
     };
     for item in items {
-        // Preallocated room may lie behind the end of the file.
+        // Preallocated space may lie behind the end of the file.
         let (start, end) = (item.start.min(len), item.start.saturating_add(item.len).min(len));
-        // No file system has two items for one offset.
+        // No valid file has two items for one offset.
         if start < extents.len() {
             return Err(TooMany);
         }
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!(parts(SECTOR * 5 + 7), [&front[..], &[(7, id)]].concat());
         assert_eq!(parts(SECTOR + 1), [(SECTOR, Is::Zero), (1, id)]);
         assert_eq!(parts(0), []);
-        // A range that the file system does not confirm as a hole is unknown.
+        // Unknown, because the file system does not confirm a hole there.
         let gaps = parts_where(&items, SECTOR * 9, |gap| gap.start == SECTOR * 3).unwrap();
         let is: Vec<_> = gaps.into_iter().map(|(_, is)| is).collect();
         assert_eq!(is, [Is::Unknown, id, Is::Zero, id, Is::Unknown]);

@@ -1,4 +1,4 @@
-//! The history of a file system, within which extent identities are unique: a single mount of the file system.
+//! The history of a file system: a single mount, within which extent identities are unique.
 
 use std::os::fd::BorrowedFd;
 
@@ -6,8 +6,8 @@ use rustix::fs::{self, AtFlags, StatxFlags};
 
 use crate::kernel::boot::boot;
 
-/// Returns the digest of a mount of a file system. While a file system is mounted, no transaction is undone, so an
-/// address written by a transaction keeps its bytes.
+/// Returns a digest that names the present mount of a file system. While a file system is mounted, no transaction is
+/// undone. So an address that a transaction wrote keeps its bytes.
 ///
 /// Before another mount, a crash may have undone the last transactions, or a restored snapshot of the device many.
 /// Transactions of the same numbers then write other bytes to the same addresses.

@@ -9,8 +9,8 @@ use deltic_core::verity::{BLOCK_BYTES, VerityDescriptor};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 
-/// Writes all dirty pages of `file`, and waits until its extents hold the bytes that a read returns (`FS_IOC_FIEMAP`,
-/// which maps nothing here). The whole file is flushed, whatever range is to be mapped.
+/// Writes all dirty pages of `file`. Afterwards the extents of `file` hold the bytes that a read returns. Uses
+/// `FS_IOC_FIEMAP` without mapping; the call flushes the whole file, whatever range is to be mapped.
 pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     let mut request = [0_u64; 4];
     request[1] = 1;
@@ -21,7 +21,7 @@ pub(super) fn flush(file: BorrowedFd<'_>) -> Result<(), Errno> {
     unsafe { ioctl(file, call) }
 }
 
-/// True if a range of `file` has no data on disk, no dirty pages and no reserved room (`FS_IOC_FIEMAP`). Extents that
+/// True if a range of `file` has no data on disk, no dirty pages and no reserved space (`FS_IOC_FIEMAP`). Extents that
 /// are being replaced stay locked until the new extents are in place.
 pub(super) fn is_hole(file: BorrowedFd<'_>, range: &Range<u64>) -> Result<bool, Errno> {
     const COUNT_OF_FOUND: usize = 20;
@@ -78,14 +78,14 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
     Ok(extents.take((found as usize).min(COUNT)).map(extent).collect())
 }
 
-/// Answer of `FS_IOC_FSGETXATTR`: flags beyond those of `chattr`, and the project id.
+/// Answer of `FS_IOC_FSGETXATTR`: the flags that `chattr` lacks, and the project id.
 pub(super) struct Told {
     pub(super) flags: u32,
-    /// Project that the file counts for in quotas.
+    /// Project whose quota counts the file.
     pub(super) project: u32,
 }
 
-/// Flag of a directory with a project that new files inherit.
+/// Flag of a directory: new files inherit the project of the directory.
 pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
 
 /// Calls `FS_IOC_FSGETXATTR` for `file`.

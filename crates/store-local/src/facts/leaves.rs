@@ -1,7 +1,7 @@
 //! Hashes of blocks that fs-verity keeps, read without reading the file.
 //!
-//! The kernel checks file data against the hashes, but does not check hashes before returning them. So a hash is
-//! taken only with the blocks of hashes above it, up to the root hash in the file's digest.
+//! The kernel checks file data against the hashes, but does not check hashes before returning them. So a hash is used
+//! only after a check of the blocks of hashes above it, up to the root hash in the file's digest.
 
 use std::ops::Range;
 
@@ -14,9 +14,9 @@ type Block = [u8; BLOCK_BYTES];
 const HASH_BYTES: usize = 32;
 const PER_BLOCK: u64 = (BLOCK_BYTES / HASH_BYTES) as u64;
 
-/// Returns the hashes of the blocks of `range` of a file; `read` reads a block of the file's hash tree. `None` if a
-/// block cannot be read or does not match. The last block of the file has no hash unless it is full: the kernel pads
-/// it with zeros.
+/// Returns the hashes of the blocks in `range` of a file. `read` reads a block of the file's hash tree. `None` if a
+/// block cannot be read or does not match. A last block that is not full has no hash, since the kernel pads it with
+/// zeros.
 pub(super) fn leaves(
     file: &VerityDescriptor,
     range: &Range<u64>,
@@ -47,7 +47,7 @@ pub(super) fn leaves(
 
 /// The hash tree of a file.
 struct Tree {
-    /// Number of each level's first block in the tree. Level 0 has the hashes of data, and is stored last.
+    /// For each level, the number of its first block in the tree. Level 0 has the hashes of data, and is stored last.
     levels: Vec<u64>,
     root: [u8; HASH_BYTES],
 }
@@ -66,7 +66,7 @@ impl Tree {
         Self { levels, root: file.root }
     }
 
-    /// Returns a block of a level, if the block matches the hash in the level above.
+    /// Returns a block of a level, if the block matches its hash in the level above.
     fn block(
         &self,
         level: usize,
@@ -94,7 +94,7 @@ mod tests {
 
     use super::*;
 
-    /// A tree as the kernel keeps it, written from its definition.
+    /// Builds a hash tree as the kernel would, from the definition of fs-verity.
     fn tree(bytes: &[u8]) -> (VerityDescriptor, Vec<u8>) {
         let hash = |block: &[u8]| {
             let mut padded = block.to_vec();

@@ -1,7 +1,7 @@
 //! Device addresses of the bytes of a file, as any file system reports them without a privilege (`FIEMAP`).
 //!
-//! An address has no generation number: once the address is free, other bytes get it. So equal addresses show that
-//! two files share bytes now, and nothing about an earlier moment (docs/decisions/0062). The map is a hint.
+//! An address has no generation number: a free address may get other bytes. So equal addresses show that two files
+//! share bytes now, and say nothing about an earlier moment (docs/decisions/0062). The map is a hint.
 
 use std::os::fd::BorrowedFd;
 
@@ -14,7 +14,7 @@ use super::btrfs::Info;
 use super::ioctl::{self, Extent};
 use crate::kernel::system::{BTRFS, EXT4, F2FS, XFS, kind_of};
 
-/// The addresses of the parts of a file.
+/// Device addresses of the parts of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The parts of the file. The identities are device addresses, valid while nothing is written.
@@ -45,8 +45,8 @@ pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errn
     Ok(parts(&found, device, len).ok())
 }
 
-/// Returns the device that the addresses of `file` refer to; `None` if there may be several devices, as in stacked
-/// file systems.
+/// Returns the device that the addresses of `file` refer to. `None` if there may be several devices, as in stacked file
+/// systems.
 fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
     let of_one = match kind_of(file)? {
         // Each btrfs subvolume has a device number of its own.
@@ -65,7 +65,7 @@ const REALTIME: u32 = 1;
 fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
     let history = blake3::derive_key("deltic 2026-11 places on a device", &device);
     let mut mapped = Mapped { extents: Extents::new(history), shared: 0 };
-    // Extents behind `len` are room allocated there, or bytes written there meanwhile.
+    // Extents behind `len` are preallocated, or were written meanwhile.
     for extent in found.iter().filter(|extent| extent.start < len) {
         let at = mapped.extents.len();
         let start = extent.start.clamp(at, len.max(at));
@@ -90,8 +90,8 @@ fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany
 }
 
 const LAST: u32 = 1;
-/// Flags of extents without a meaningful address: not yet allocated, packed, encrypted, not aligned, or in a block
-/// with others.
+/// Flags of extents whose address has no meaning: not yet allocated, packed, encrypted, not aligned, or in a block with
+/// others.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 const UNWRITTEN: u32 = 0x800;
 const SHARED: u32 = 0x2000;
@@ -123,7 +123,7 @@ mod tests {
         let grown = [extent(0, 4096, 4096, 0), extent(1 << 20, 8192, 4096, LAST)];
         let mapped = parts(&grown, [7; 16], 4096).unwrap();
         assert_eq!(mapped.extents.parts().collect::<Vec<_>>(), [(0..4096, id(4096))]);
-        // A kernel that lies gets no panic.
+        // Wrong answers of the kernel cause no panic.
         let odd = [extent(0, 5, 9, 0), extent(3, u64::MAX - 5, u64::MAX, SHARED)];
         assert!(parts(&odd, [7; 16], 24_000).is_err());
     }

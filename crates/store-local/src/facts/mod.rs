@@ -1,7 +1,7 @@
 //! Facts that file systems keep about the files of a tree.
 //!
-//! On a file system without facts, a query costs one call. A query that needs a privilege this process lacks is tried
-//! once; later queries go to a [service] with the privilege.
+//! On a file system without facts, a query costs one call. A query that needs a privilege is tried once; if this
+//! process lacks the privilege, later queries go to a [service].
 
 mod btrfs;
 mod history;
@@ -26,8 +26,8 @@ use self::search::By;
 use self::service::FactsClient;
 use crate::kernel::system::{BTRFS, kind_of};
 
-/// Returns the extents of the first `len` bytes of `file`. The answer holds only if the version of the file is the
-/// same before and after the call.
+/// Returns the extents of the first `len` bytes of `file`. The answer holds only if the file has the same version
+/// before and after the call.
 pub(crate) fn extents(file: BorrowedFd<'_>, len: u64, client: &FactsClient) -> Option<Extents> {
     if kind_of(file).ok()? != BTRFS {
         return None;
@@ -41,7 +41,7 @@ pub(crate) fn extents(file: BorrowedFd<'_>, len: u64, client: &FactsClient) -> O
     client.extents(file, len)
 }
 
-/// Returns the places of `len` bytes of `file` on the disk, as any file system reports them.
+/// Returns the device addresses of the first `len` bytes of `file`, as any file system reports them.
 pub(crate) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
     map::map(file, len).ok().flatten()
 }
@@ -50,14 +50,14 @@ pub(crate) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
 static IS_REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Returns the checksums that btrfs or fs-verity keeps of a part of `file`, which has `len` bytes. The answer holds
-/// only if the version of the file is the same before and after the call.
+/// only if the file has the same version before and after the call.
 pub(crate) fn stored_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
     len: u64,
     client: &FactsClient,
 ) -> Option<StoredSums> {
-    // Separate from the flag for extents: the system may refuse queries of extents, but allow queries of checksums.
+    // A flag for checksums alone, since the system may refuse queries of extents and allow queries of checksums.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if kind_of(file).ok()? != BTRFS {
         let told = described(file, len)?;
@@ -72,12 +72,12 @@ pub(crate) fn stored_sums(
     client.sums(file, range, len)
 }
 
-/// Kind of checksums that a file system keeps. Some files may have none.
+/// Kind of checksums that a file system keeps. Single files may have no checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// Checksums of blocks, with the block size in bytes.
     Blocks(SumKind, u32),
-    /// Digests of files that can never be written again (fs-verity).
+    /// Digests of files that can never be changed again (fs-verity).
     Verity,
 }
 
@@ -105,8 +105,8 @@ pub(crate) fn project(dir: impl AsFd) -> Option<u32> {
     (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
 }
 
-/// Returns the digest against which the kernel checks reads of `file`, if fs-verity is on with the usual parameters
-/// and the file has `len` bytes.
+/// Returns the digest that the kernel checks reads of `file` against. `None` unless fs-verity is on with the usual
+/// parameters and the file has `len` bytes.
 pub(crate) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
     described(file, len).map(|told| told.digest())
 }
@@ -114,7 +114,7 @@ pub(crate) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
 /// Returns the parameters of the file's fs-verity digest.
 fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
     let digest = ioctl::measure_verity(file).ok()?;
-    // Btrfs does not tell the parameters, and other parameters give other digests.
+    // btrfs does not tell the parameters, and other parameters give other digests.
     let told = VerityDescriptor::read(&ioctl::verity_descriptor(file).ok()?)?;
     (told.len == len && Some(told.digest()) == digest).then_some(told)
 }

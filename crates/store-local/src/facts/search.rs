@@ -7,12 +7,12 @@ use rustix::io::Errno;
 
 use super::ioctl::{self, SEARCH_HEAD_BYTES, SearchBuffer};
 
-/// The process that asks a file system.
+/// The process that queries a file system.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
-    /// This process, for itself.
+    /// This process, for its own use.
     Own,
-    /// A service, for another process that has already flushed the file. The instant is the deadline of the answer.
+    /// A service, for another process that has already flushed the file. The answer is due at this instant.
     Service(Instant),
 }
 
@@ -21,8 +21,8 @@ impl By {
     pub(super) fn flush(self, file: BorrowedFd<'_>) -> Result<(), Errno> {
         match self {
             Self::Own => ioctl::flush(file),
-            // A later write shows in the file's times, which the client checks at the end. Another flush could take
-            // as long as the writer likes.
+            // The client has flushed the file. A later write changes the file's times, which the client checks at the
+            // end. Another flush could take as long as the writer likes.
             Self::Service(_) => Ok(()),
         }
     }
@@ -102,8 +102,8 @@ fn after([object, kind, offset]: Key) -> Option<Key> {
     }
 }
 
-/// Reads a `u64`. Items are little-endian, and the structures around them are in the byte order of the machine:
-/// Deltic is only built for little-endian machines.
+/// Reads a `u64`. Items are little-endian, and the structures around items are in the byte order of the machine. Deltic
+/// is only built for little-endian machines.
 pub(super) fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)

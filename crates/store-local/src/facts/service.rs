@@ -35,7 +35,7 @@ use super::{btrfs, ioctl, sums};
 use crate::kernel::lock;
 use crate::kernel::system::{BTRFS, kind_of};
 
-/// Path at which the service listens, unless `DELTIC_FACTS_SOCKET` names another place.
+/// Returns the path at which the service listens: that in `DELTIC_FACTS_SOCKET`, or a default path.
 #[must_use]
 pub fn socket() -> PathBuf {
     env::var_os("DELTIC_FACTS_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
@@ -43,34 +43,34 @@ pub fn socket() -> PathBuf {
 
 const SOCKET: &str = "/run/deltic/facts.sock";
 
-/// The connections of stores to the service, which are opened at the first question.
+/// Connections of stores to the service, which are opened at the first question.
 #[derive(Debug, Default)]
 pub(crate) struct FactsClient {
-    /// One connection for extents and one for sums: a service of an older version closes the connection at a question
-    /// for sums.
+    /// One connection for extents and one for checksums: a service of an older version closes the connection at a
+    /// question for checksums.
     connections: Mutex<[Connection; 2]>,
     has_answered: AtomicBool,
 }
 
 impl FactsClient {
-    /// The client of this process. All stores share the client, so that a service that does not answer costs one wait
-    /// in a run.
+    /// Returns the client of this process. All stores share the client, so a service that does not answer costs a run
+    /// only one wait.
     pub(crate) fn of_process() -> Arc<Self> {
         static CLIENT: LazyLock<Arc<FactsClient>> = LazyLock::new(Arc::default);
         Arc::clone(&CLIENT)
     }
 
-    /// Asks the service for the extents of a file that is open for reading; `None` if there is no service, or if the
-    /// service cannot tell.
+    /// Asks the service for the extents of a file that is open for reading. `None` if there is no service, or the
+    /// service does not know.
     pub(super) fn extents(&self, file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
-        // Dirty pages are written by this process, so that a hanging disk blocks no other client.
+        // This process writes its dirty pages itself, so that a hanging disk blocks no other client.
         ioctl::flush(file).ok()?;
         let answer = self.ask(&Question { len, fact: Fact::Extents }, file)?;
         Extents::decode(&answer).filter(|extents| extents.len() == len)
     }
 
-    /// Asks the service for the checksums of a range of a file that is open for reading; `None` if there is no
-    /// service, or if the service cannot tell.
+    /// Asks the service for the checksums of a range of a file that is open for reading. `None` if there is no service,
+    /// or the service does not know.
     pub(super) fn sums(
         &self,
         file: BorrowedFd<'_>,
@@ -127,7 +127,7 @@ impl FactsClient {
             }
         };
         match is_timeout(&error) {
-            // Each further question would wait as long.
+            // Each further question would wait again.
             true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
             false => connections[kind] = Connection::Lost(Instant::now()),
         }
@@ -140,9 +140,9 @@ enum Connection {
     #[default]
     New,
     Open(UnixStream),
-    /// No service was there, or the service closed the connection; with the time of that.
+    /// No service was there, or the service closed the connection, at this instant.
     Lost(Instant),
-    /// The service at this socket did not answer in time, and is not asked again.
+    /// The service at this socket did not answer in time. It is not asked again.
     Silent(Option<ListeningSocket>),
 }
 
@@ -168,7 +168,7 @@ fn is_timeout(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock)
 }
 
-/// Connects to the service. Fails with `EPERM` unless the service runs as the superuser or as our own user: answers
+/// Connects to the service. Fails with `EPERM` unless the service runs as the superuser or as this user, since answers
 /// of other users cannot be trusted.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream =
@@ -245,7 +245,7 @@ impl Question {
         Ok(Some((Self { len: u64::from_le_bytes(len), fact }, file)))
     }
 
-    /// Returns the bytes of the answer; `None` if the fact cannot be told.
+    /// Returns the bytes of the answer; `None` if the fact is unknown.
     fn answer(&self, file: BorrowedFd<'_>, by: By) -> Option<Vec<u8>> {
         // The checksum of the last sector also covers bytes behind the end, which the client may not read.
         let is_len = u64::try_from(fs::fstat(file).ok()?.st_size) == Ok(self.len);
@@ -274,7 +274,7 @@ fn answer(stream: &UnixStream) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fills `room` by the time `end`, however few bytes arrive at once.
+/// Fills `room` by the time `end`, however slowly bytes arrive.
 fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io::Result<()> {
     while !room.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
@@ -333,7 +333,7 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
     }
 }
 
-/// A connection, counted for the client's user.
+/// A connection of a client, which counts for the client's user.
 struct Seat {
     users: Arc<Mutex<HashMap<u32, usize>>>,
     user: u32,
@@ -369,8 +369,7 @@ fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
     while let Some((question, file)) = Question::hear(stream)? {
         may_read(&file)?;
-        // This comes before the turn, so that a slow disk, or a FUSE file system of the client, blocks no other
-        // client.
+        // Checked before the turn, so that a slow disk, or a FUSE file system of the client, blocks no other client.
         if kind_of(&file)? != BTRFS {
             return Err(Errno::OPNOTSUPP.into());
         }
@@ -385,7 +384,7 @@ fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes the turn to ask a file system; `None` if other clients take too long. Only one client has the turn at a
+/// Waits for the turn to query a file system. `None` if other clients take too long. Only one client has the turn at a
 /// time, since the facts of a file in a million pieces take memory.
 fn turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     let begun = Instant::now();
@@ -399,7 +398,7 @@ fn turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     None
 }
 
-/// Sends an answer. Fails if the client does not read it in time.
+/// Sends an answer. Fails if the client does not read the answer in time.
 fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     let begun = Instant::now();
     stream.write_all(&(answer.len() as u32).to_le_bytes())?;
@@ -412,8 +411,8 @@ fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Refuses a file that the client could not read: `O_PATH` descriptors, files open only for writing, and non-regular
-/// files.
+/// Refuses a file that the client could not read: `O_PATH` descriptors, files that are open only for writing, and files
+/// of other types.
 fn may_read(file: &OwnedFd) -> io::Result<()> {
     let flags = fs::fcntl_getfl(file)?;
     let is_readable = !flags.intersects(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::WRONLY;
@@ -425,20 +424,21 @@ fn may_read(file: &OwnedFd) -> io::Result<()> {
 const EXTENTS: u8 = 1;
 /// Kind of a question for checksums.
 const SUMS: u8 = 2;
-/// Longest range in bytes of a question for checksums. The longest checksums of such a range take half a megabyte.
+/// Longest range in bytes of a question for checksums. The longest kind of checksums takes half a megabyte for such a
+/// range.
 const SUMS_OF_BYTES: u64 = 64 << 20;
 const QUESTION_BYTES: usize = 9;
 /// Longest answer in bytes: room for facts in some hundred thousand pieces.
 const MAX_ANSWER_BYTES: usize = 2 << 20;
-/// Time after which a missing service is tried again.
+/// Time after which a service that was missing is tried again.
 const AWAY_FOR: Duration = Duration::from_secs(60);
-/// Longest duration of a turn, not counting the last call begun in the turn.
+/// Longest duration of a turn. The last call of the turn may take longer.
 const TURN_FOR: Duration = Duration::from_secs(1);
 const TURN_WITHIN: Duration = Duration::from_secs(3);
 const TURN_PAUSE: Duration = Duration::from_millis(5);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const IDLE_FOR: Duration = Duration::from_secs(60);
 const MAX_CONNECTIONS: usize = 64;
-/// Most connections of a user; a context of stores has at most two.
+/// Most connections of a user. A context of stores has at most two connections.
 const MAX_OF_USER: usize = 16;
 const STACK_BYTES: usize = 256 << 10;

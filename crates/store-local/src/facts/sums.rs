@@ -1,8 +1,8 @@
 //! Checksums that btrfs keeps of the sectors of files, read without reading the files.
 //!
-//! A checksum covers the bytes of a sector as they were written, so dirty pages are flushed first. The last sector of
-//! a file has no valid checksum: `truncate` leaves old bytes behind the end there, under the old checksum.
-//! Compressed, inline, encrypted and unsummed parts are unknown; holes and reserved room are zeros.
+//! A checksum covers the bytes of a sector as they were written, so dirty pages are flushed first. The last sector of a
+//! file has no valid checksum: `truncate` leaves old bytes behind the end there, under the old checksum. Compressed,
+//! inline, encrypted and unsummed parts are unknown; holes and reserved space are zeros.
 //!
 //! New kernels return the checksums of a file to anyone who may read the file. On older kernels the checksum tree is
 //! searched, which needs `CAP_SYS_ADMIN` (`docs/decisions/0038`).
@@ -35,7 +35,7 @@ pub(super) fn sums(
         };
         let mut sums = StoredSums::new(kind, sector, &(range.start..range.end.min(len)));
         fill(&mut Search::new(file, by), &before, &mut sums)?;
-        // Within a transaction no address is freed and allocated again.
+        // Within a transaction, no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             if !len.is_multiple_of(before.sector_bytes) {
                 sums.forget(len);
@@ -71,7 +71,7 @@ fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno>
         let written = entries.get(..word(head, 16)? as usize).ok_or(Errno::INVAL)?;
         let next = take_entries(written, sums, &mut is_hole)?;
         if next <= start {
-            // Behind the end of the file, or an unknown answer.
+            // The end of the file, or an unknown answer.
             break;
         }
         start = next;
@@ -79,9 +79,9 @@ fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno>
     Ok(())
 }
 
-/// Takes the entries of one answer. Returns the offset behind the last of them. A range that the kernel reports as
-/// zeros is taken only if it is also a hole, as [`super::btrfs`] says of gaps between items. So reserved room is
-/// unknown here.
+/// Adds the checksums of one kernel answer to `sums`. Returns the end of the last range in the answer. A range that the
+/// kernel reports as zeros counts as zeros only if it is a hole, for the reason in [`super::btrfs`]. So reserved space
+/// is unknown here.
 fn take_entries(
     mut entries: &[u8],
     sums: &mut StoredSums,
@@ -153,7 +153,7 @@ fn items(
         let last = [inode, EXTENT_DATA, range.end.saturating_sub(1)];
         search.each(TREE_OF_FILE, [inode, EXTENT_DATA, from], last, |[_, _, start], item| {
             if start <= range.start {
-                // Earlier items end where this item starts. There may be millions.
+                // Earlier items, perhaps millions, end where this item starts.
                 is_reached = true;
                 items.clear();
             }
@@ -167,7 +167,7 @@ fn items(
     }
 }
 
-/// Bytes: most extents are no longer.
+/// Bytes of the first look back. Most extents are no longer.
 const FIRST_LOOK_BACK: u64 = 128 << 10;
 
 /// A part of a file, stored from `address` on the device. `start` is its offset in the file; `len` is in bytes.
@@ -184,8 +184,8 @@ impl Piece {
     }
 }
 
-/// Returns the pieces that have checksums of their own. Zeros are noted in `sums`: a gap between items only if it is
-/// also a hole, as [`super::btrfs`] says.
+/// Returns the pieces that have checksums. Notes zeros in `sums`: a gap between items counts as zeros only if it is a
+/// hole, for the reason in [`super::btrfs`].
 fn pieces(
     items: &[Item],
     sums: &mut StoredSums,
@@ -221,7 +221,7 @@ fn pieces(
     pieces
 }
 
-/// Finds the checksums of pieces that lie near each other; the pieces are sorted by address.
+/// Looks up the checksums of pieces that are near each other. The pieces are sorted by address.
 fn sums_of(
     search: &mut Search<'_>,
     info: &Info,
@@ -229,7 +229,7 @@ fn sums_of(
     sums: &mut StoredSums,
 ) -> Result<(), Errno> {
     let each = sums.kind().bytes() as u64;
-    // An item has the checksums of consecutive sectors, as many as fit in a node.
+    // An item holds the checksums of consecutive sectors, as many as fit in a node.
     let longest = info.node_bytes / each * info.sector_bytes;
     let from = pieces.first().map_or(0, |piece| piece.address.saturating_sub(longest));
     let to = pieces.iter().map(Piece::end).max().unwrap_or(0);
@@ -259,8 +259,8 @@ fn sums_of(
     )
 }
 
-/// Largest gap in bytes between pieces of a single search: another search costs more than reading the checksums
-/// between them.
+/// Largest gap in bytes between pieces of a single search. Reading the checksums of a larger gap costs more than
+/// another search.
 const NEAR_BYTES: u64 = 1 << 20;
 
 const SUM_TREE: u64 = 7;
@@ -288,7 +288,7 @@ mod tests {
         entry
     }
 
-    /// The answer of a kernel that has the call, after its header (`struct btrfs_ioctl_get_csums_entry`).
+    /// The answer of a kernel that has the call, after the header of the answer (`struct btrfs_ioctl_get_csums_entry`).
     #[test]
     fn an_answer_of_a_file_is_taken_as_far_as_it_goes() {
         let answer = [

@@ -1,4 +1,4 @@
-//! Borders of the tree of a store: other file systems, and directories that a kept symlink leads to.
+//! Borders of a store's tree: other file systems, and directories behind symlinks that are treated as directories.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -24,14 +24,14 @@ pub enum KeepLinks {
     All,
 }
 
-/// Tells which entries of a tree a run leaves alone: mount points under `--one-file-system`, and directories whose
-/// entries may belong to another path.
+/// Tells which entries of a tree a run leaves alone. These are mount points under `--one-file-system`, and directories
+/// with entries that may belong to another path, through a symlink.
 #[derive(Debug)]
 pub(crate) struct TreeBorders {
     root: Arc<Dir>,
     one_file_system: bool,
     keeps: KeepLinks,
-    /// Device and inode of each directory that was looked at under its own name, if symlinks are kept.
+    /// Inodes of the directories that were seen under their own names. Empty if no symlink is treated as a directory.
     looked_at: Mutex<HashSet<Inode>>,
 }
 
@@ -45,8 +45,8 @@ impl TreeBorders {
         self.one_file_system
     }
 
-    /// Uses the symlink at `path` as the directory behind it from now on, if the owner of the symlink is trusted. Returns
-    /// that directory; `None` if the link leads to no directory.
+    /// Treats the symlink at `path` as the directory behind it from now on, if the owner of the symlink is trusted.
+    /// Returns that directory; `None` if the link leads to no directory.
     pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Dir>, Errno> {
         match self.keeps {
             KeepLinks::Ours => self.root.keep_our_link(path),
@@ -54,7 +54,7 @@ impl TreeBorders {
         }
     }
 
-    /// Notes that the directory with this state was looked at under its own name.
+    /// Notes that the directory with this state was seen under its own name.
     pub(crate) fn note_looked_at(&self, dir: &Stat) {
         lock(&self.looked_at).insert(inode_of(dir));
     }
@@ -64,15 +64,15 @@ impl TreeBorders {
         self.one_file_system && !self.is_home(dir.stat(name))
     }
 
-    /// True if the directory `name` of `dir` is left alone: a mount point, or a directory that a kept symlink leads
-    /// to, whose entries may belong to another path.
+    /// True if the directory `name` of `dir` is left alone: it is a mount point, or is behind a symlink that is treated
+    /// as a directory. Its entries may then belong to the path of the symlink.
     pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
-    /// True if `path` is, or is in, a directory that a kept symlink leads to, and does not pass that link. Also true
-    /// if `path` passes the link, but the directory was seen under another name or link as well. Entries there may
-    /// belong to the other path.
+    /// True if entries of `path` may also have another path, because a symlink is treated as a directory. Such a
+    /// symlink leads to `path` or to a directory above. If `path` itself passes the symlink, another symlink leads
+    /// there too, or the directory was seen under its own name.
     pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {

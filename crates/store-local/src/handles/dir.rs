@@ -1,12 +1,12 @@
 //! Held directory handles: the only way to touch a tree.
 //!
-//! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name on
-//! a kernel without that call. An operation on an entry then takes the held handle of its directory and a [`Name`],
-//! and follows no symlink. So no concurrent change of the path matters.
+//! A path is resolved in one step that can neither leave the root nor pass a symlink (`openat2`), or name by name on a
+//! kernel without that call. An operation on an entry then takes the held handle of its directory and a [`Name`], and
+//! follows no symlink. So no concurrent change of the path matters.
 //!
-//! Symlinks that are [kept](KeptLinks) and treated as directories (`--keep-dirlinks`) are followed once, when they
-//! are first looked at, and only below the root. The directory behind a link is held from then on, and paths below
-//! the link start there: no path is resolved through the link a second time, even if the link or a name on the way to
+//! Symlinks that are treated as directories (`--keep-dirlinks`, [kept](KeptLinks) links) are followed once, when they
+//! are first looked at, and only below the root. The directory behind such a link is held from then on, and paths below
+//! the link start there. No path is resolved through the link a second time, even if the link or a name on the way to
 //! it changes. Symlinks on the way to a named source are also followed once, wherever they lead, if they belong to
 //! [this user or the superuser](Dir::end_of).
 
@@ -52,12 +52,12 @@ pub(crate) use way::{Led, WayEnd};
 pub(crate) struct Dir {
     fd: OwnedFd,
     way: Way,
-    /// Kept symlinks, for a root that keeps any.
+    /// Symlinks that are treated as directories; `None` for a root without such symlinks.
     links: Option<KeptLinks>,
     shared: Arc<SharedState>,
 }
 
-/// Opens the directory `path`, which belongs to this user alone, and is created if missing.
+/// Opens the directory `path` of this user alone. Creates the directory if missing.
 ///
 /// # Errors
 /// `EPERM` if another user may write to the directory, owns it, or owns a symlink on the way; otherwise the system's
@@ -70,18 +70,19 @@ pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
 #[derive(Debug)]
 pub(crate) struct KeptLinks {
     behind: Mutex<BTreeMap<RelPath, Arc<OwnedFd>>>,
-    /// Owners whose symlinks are treated as directories where a path [names](Dir::named_dir) them.
+    /// Symlinks that [`Dir::named_dir`] treats as directories, by the owner of the symlink.
     trust: Trust,
 }
 
 impl KeptLinks {
-    /// Returns the number of links to this directory.
+    /// Returns the number of symlinks that lead to this directory.
     fn lead_to(&self, dir: Inode) -> usize {
         let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode_of(&stat) == dir);
         lock(&self.behind).values().filter(is_it).count()
     }
 
-    /// Returns the directory behind the last kept link on the way to `path`, and the rest of `path` behind that link.
+    /// Returns the directory behind the last kept symlink on the way to `path`, and the rest of `path` after that
+    /// symlink.
     fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
         let links = lock(&self.behind);
         if links.is_empty() {
@@ -106,18 +107,18 @@ pub(crate) enum Way {
     Kernel,
     /// Name by name.
     Walk,
-    /// Through all symlinks, as the run asks.
+    /// Following all symlinks, as the options ask.
     Follow,
-    /// Never: the root does not exist.
+    /// Never, since the root does not exist.
     Nowhere,
 }
 
 /// The purpose for which a directory is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Reach the directory's entries; needs no read permission.
+    /// Reaching entries of the directory, which needs no read permission.
     Pass,
-    /// List or flush the directory.
+    /// Listing or flushing the directory.
     Read,
 }
 
@@ -133,7 +134,7 @@ impl Use {
 }
 
 impl Dir {
-    /// Opens a root. Symlinks in this path, which is the operator's, are followed.
+    /// Opens a root. Follows symlinks in `path`, which the operator chose.
     pub(crate) fn open_root(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         match Self::start(path, shared)? {
             None => Self::open_anywhere(path, shared),
@@ -144,12 +145,12 @@ impl Dir {
         }
     }
 
-    /// Opens a path of this program, anywhere in the system.
+    /// Opens the directory at `path`, which this program chose, so no confinement applies. Follows symlinks.
     fn open_anywhere(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?, shared)
     }
 
-    /// Opens a root by a path without symlinks. Fails on a kernel that cannot check that.
+    /// Opens a root by a path without symlinks. Fails if the path has a symlink, or the kernel cannot check that.
     pub(crate) fn open_straight(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
@@ -160,12 +161,12 @@ impl Dir {
         }
         match Self::start(path, shared)? {
             None => open(CWD, path, resolve),
-            // Within a confined process, the path must be below the directory that confines it.
+            // In a confined process, the path must be below the directory that confines the process.
             Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
         }
     }
 
-    /// Returns the directory of the handle `fd`, as a root.
+    /// Returns the directory behind the handle `fd`, as a root.
     pub(crate) fn of(fd: OwnedFd, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         /// Set once the kernel has opened a directory by `openat2`; that call is not probed again.
         static KNOWN: AtomicBool = AtomicBool::new(false);
@@ -178,12 +179,12 @@ impl Dir {
         Ok(Self { fd, way, links: None, shared: Arc::clone(shared) })
     }
 
-    /// Returns the directories that paths from here may lead to.
+    /// Returns the directories that paths from this handle may lead to.
     pub(crate) fn bounds(&self) -> &PathBounds {
         &self.shared.bounds
     }
 
-    /// Refuses paths into directories that Deltic keeps for itself.
+    /// Refuses paths into private directories of Deltic.
     ///
     /// # Errors
     /// [`StoreError::BadName`].
@@ -195,7 +196,7 @@ impl Dir {
         self.bounds().check_path(action, path)
     }
 
-    /// Returns the state that this handle shares with others.
+    /// Returns the state that this handle shares with other handles.
     pub(crate) fn shared(&self) -> Arc<SharedState> {
         Arc::clone(&self.shared)
     }
@@ -210,8 +211,8 @@ impl Dir {
         self.way == Way::Nowhere
     }
 
-    /// Flushes the directory's names. A directory that this user may write but not read cannot be flushed, which is
-    /// no error.
+    /// Flushes the names in the directory. A directory that this user may write but not read cannot be flushed, which
+    /// is no error.
     pub(crate) fn flush(&self) -> Result<(), Errno> {
         match self.dir(&RelPath::root(), Use::Read) {
             Err(Errno::ACCESS) => Ok(()),
@@ -219,9 +220,9 @@ impl Dir {
         }
     }
 
-    /// Opens the directory `path`, which belongs to this user alone; missing directories of the path are created.
-    /// Refuses a directory that others may write to. Refuses to create directories inside another user's directory,
-    /// and to follow another user's symlink.
+    /// Opens the directory `path` of this user alone. Creates missing directories of the path. Refuses a directory that
+    /// others may write to. Refuses to create directories inside another user's directory, and to follow another user's
+    /// symlink.
     pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
@@ -252,7 +253,8 @@ impl Dir {
         if stat.st_uid == ours && !is_shared { Ok(held) } else { Err(Errno::PERM) }
     }
 
-    /// Opens a path of this program, anywhere in the system, through symlinks of this user and the superuser only.
+    /// Opens the directory at `path`, which this program chose, so no confinement applies. Follows symlinks of this
+    /// user and of the superuser only.
     fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
         match Self::open_anywhere(Path::new("."), &Arc::default())?.led_to(path, Trust::Ours)? {
@@ -261,8 +263,8 @@ impl Dir {
         }
     }
 
-    /// Opens the regular file `name`, which must belong to this user; with `CREATE` in `how`, creates the file for
-    /// this user alone.
+    /// Opens the regular file `name`, which must belong to this user. With `CREATE` in `how`, creates a missing file
+    /// for this user alone.
     pub(crate) fn open_own(&self, name: &Name, how: OFlags) -> Result<OwnedFd, Errno> {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | how;
         let file = fs::openat(&self.fd, name.as_bytes(), flags, Mode::RUSR | Mode::WUSR)?;
@@ -277,7 +279,7 @@ impl Dir {
         Self { way, ..self }
     }
 
-    /// Opens the directory `path` below this one.
+    /// Opens the directory `path` below this directory.
     pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         match self.links.as_ref().and_then(|links| links.above(path)) {
             Some((behind, rest)) => self.open_from(behind.as_fd(), &rest, usage),
@@ -306,9 +308,9 @@ impl Dir {
         &self,
         mut each: impl FnMut(&[u8], FileType),
     ) -> Result<(), Errno> {
-        // An earlier listing through this handle may have moved its position.
+        // An earlier listing through this handle may have moved the position of the handle.
         fs::seek(&self.fd, SeekFrom::Start(0))?;
-        // Each thread keeps its buffer: with thousands of small directories, a new allocation each time is slow.
+        // Each thread keeps its buffer: allocating for each of thousands of small directories would be slow.
         let mut buffer = NAMES_BUFFER.take();
         buffer.resize(NAMES_BUFFER_BYTES, MaybeUninit::uninit());
         let read = read_entries(&self.fd, &mut buffer, &mut each);
@@ -368,13 +370,13 @@ impl Dir {
     }
 
     /// Creates a file without a name (`O_TMPFILE`) on the file system of this directory, with this mode, less the
-    /// `umask`. Without a [name](Self::put) the file vanishes with its handle.
+    /// `umask`. Unless it gets a [name](Self::put), the file vanishes with its handle.
     pub(crate) fn create_nameless(&self, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         fs::openat(&self.fd, ".", flags, mode)
     }
 
-    /// Gives a nameless file this name, which must be free. Older kernels require a privilege for that.
+    /// Gives a nameless file the name `name`, which must be free. Older kernels require a privilege for this call.
     pub(crate) fn put(&self, nameless: &OwnedFd, name: &Name) -> Result<(), Errno> {
         fs::linkat(nameless, "", &self.fd, name.as_bytes(), AtFlags::EMPTY_PATH)
     }
@@ -399,12 +401,12 @@ impl Dir {
         fs::linkat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes(), AtFlags::empty())
     }
 
-    /// Renames `name` to `new_name` in `dir`, replacing an entry there that is no directory.
+    /// Renames `name` to `new_name` in `dir`. Replaces an entry there that is not a directory.
     pub(crate) fn rename(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         fs::renameat(&self.fd, name.as_bytes(), &dir.fd, new_name.as_bytes())
     }
 
-    /// Renames `name` to `new_name` in `dir`, which must be free.
+    /// Renames `name` to `new_name` in `dir`. The new name must be free.
     pub(crate) fn rename_new(&self, name: &Name, dir: &Self, new_name: &Name) -> Result<(), Errno> {
         let (from, to, flags) = (name.as_bytes(), new_name.as_bytes(), RenameFlags::NOREPLACE);
         match fs::renameat_with(&self.fd, from, &dir.fd, to, flags) {
@@ -419,7 +421,7 @@ impl Dir {
         }
     }
 
-    /// Moves the file `name` to `new_name` in `dir`, which must be free, even if another program takes the new name
+    /// Moves the file `name` to `new_name` in `dir`. Replaces no entry, even if another program takes the new name
     /// meanwhile. A file system that cannot check and rename in one step (NFS) gives the file its new name first, and
     /// then removes the old name.
     ///
@@ -435,8 +437,8 @@ impl Dir {
         }
     }
 
-    /// Moves the file `name` by a hard link, which never replaces an entry. A failure may leave both names, and loses
-    /// nothing.
+    /// Moves the file `name` by a hard link, which never replaces an entry. After a failure, the file may have both
+    /// names, and always has one.
     pub(crate) fn link_then_remove(
         &self,
         name: &Name,
@@ -448,7 +450,7 @@ impl Dir {
             linked => linked?,
         }
         if inode_of(&self.stat(name)?) != inode_of(&dir.stat(new_name)?) {
-            // Another program has just put a file at the old name, which stays.
+            // Another program has just put a file at the old name. That file stays.
             return Err(Errno::BUSY);
         }
         self.remove_file(name)
@@ -482,8 +484,8 @@ impl Dir {
         fs::chownat(&self.fd, name.as_bytes(), user, group, AtFlags::SYMLINK_NOFOLLOW)
     }
 
-    /// Returns a path to `name` for calls that take no directory handle. The path starts at the held directory, so
-    /// only its last name could be a symlink, which such a call must not follow.
+    /// Returns a path to `name` for calls that take no directory handle. The path starts at the held directory. So only
+    /// the last name could be a symlink, which such a call must not follow.
     pub(crate) fn path_to(&self, name: &Name) -> Vec<u8> {
         [&self.own_path()[..], name.as_bytes()].concat()
     }
@@ -523,7 +525,7 @@ fn read_entries(
 
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // Both errors mean that the path tried to leave the root.
+    // With either error, the path tried to leave the root.
     open_so(root, path, usage, resolve)
         .map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
 }
@@ -556,7 +558,7 @@ fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Own
     held.ok_or(Errno::INVAL)
 }
 
-/// Distinguishes a symlink in the way from a file: `open` reports "not a directory" for both.
+/// Tells a symlink on the way from a file, since `open` reports "not a directory" for both.
 fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = |stat: Stat| fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -565,7 +567,7 @@ fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     }
 }
 
-/// Number of attempts to resolve a path that a concurrent rename disturbed.
+/// Most attempts to resolve a path that concurrent renames disturb.
 const MAX_TRIES: usize = 8;
 const NAMES_BUFFER_BYTES: usize = 64 << 10;
 

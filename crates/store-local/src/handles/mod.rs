@@ -1,4 +1,4 @@
-//! Held directory handles, and entries named by a handle: all access to a tree goes through here.
+//! Held directory handles, and entries that a handle names: all access to a tree uses these.
 
 pub(crate) mod borders;
 pub(crate) mod dir;

@@ -1,4 +1,4 @@
-//! The location of an entry: the held handle of its directory, and a name.
+//! Place of an entry: the held handle of its directory, and its name.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -25,7 +25,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the place of `path` below `root`, for `action`.
+    /// Returns the place of `path` below `root`. Errors name `action`.
     pub(crate) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
         root.check_path(action, path)?;
         let bad_name = || StoreError::BadName { action, path: path.clone() };
@@ -34,8 +34,7 @@ impl Place {
         Ok(Self { path: path.clone(), dir: Arc::new(dir), dir_path, name })
     }
 
-    /// Returns the place of `path` below `root`, with the same directory handle if the entry is in the same
-    /// directory.
+    /// Returns the place of `path` below `root`. An entry in the same directory shares the directory handle.
     pub(crate) fn next(
         &self,
         root: &Dir,
@@ -51,8 +50,8 @@ impl Place {
         }
     }
 
-    /// True if [`land`](Self::land) would fail, because a directory that is not empty is here. A directory that may
-    /// not be listed counts as empty.
+    /// True if [`land`](Self::land) would fail, because a directory that is not empty is at this place. A directory
+    /// that may not be listed counts as empty.
     pub(crate) fn is_barred(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
         let mut is_full = false;
@@ -65,7 +64,7 @@ impl Place {
         }
     }
 
-    /// Waits for the right to change the entry at this place.
+    /// Waits until no other thread is changing the entry at this place.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, Errno> {
         static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
         let number = inode_of(&fs::fstat(&self.dir)?).number;
@@ -96,8 +95,9 @@ impl Place {
         Err(why)
     }
 
-    /// Removes the entry at this place, if unchanged since the listing (`is`). `found` is its present metadata, or that
-    /// of the entry behind it. A missing entry is no error: the list may contain two names of one entry.
+    /// Removes the entry at this place, if unchanged since the listing (`is`). `found` is the present metadata of the
+    /// entry, or of the entry behind the symlink. A missing entry is no error: the list may contain two names of one
+    /// entry.
     pub(crate) fn remove_unchanged(
         &self,
         is: &Meta,
@@ -129,13 +129,14 @@ impl Place {
     }
 }
 
-/// The right to change the entry at a place: no other thread of this process changes the entry until this is dropped.
+/// The right to change the entry at a place. No other thread of this process changes the entry until this value is
+/// dropped.
 pub(crate) struct Turn<'a> {
     pub(crate) place: &'a Place,
     _guard: MutexGuard<'static, ()>,
 }
 
-/// The way in which a staged file got in place.
+/// The way in which a staged file got into place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Landed {
     /// By a rename.
@@ -149,15 +150,15 @@ pub(crate) const STAGED_SUFFIX: &[u8] = b".tmp";
 /// Action in errors of a commit.
 pub(crate) const COMMIT: &str = "put in place";
 
-/// Looks up versions of files without opening the files.
+/// Looks up the versions of files without opening the files.
 #[derive(Default)]
 pub(crate) struct VersionLookup {
-    /// The last directory, and its device if versions on that device can be relied on.
+    /// The last directory, and its device if that device has reliable versions.
     last: Option<(RelPath, Option<u64>)>,
 }
 
 impl VersionLookup {
-    /// Returns the version of the regular file at `place`, if the version can be relied on.
+    /// Returns the version of the regular file at `place`, if versions on its device are reliable.
     pub(crate) fn of(&mut self, place: &Place) -> Option<Version> {
         let device = match &self.last {
             Some((dir, device)) if *dir == place.dir_path => *device,
@@ -173,7 +174,7 @@ impl VersionLookup {
     }
 }
 
-/// True if `path` is an entry directly in `dir`, which is not the root.
+/// True if `path` is an entry directly in `dir`. False if `dir` is the root.
 pub(crate) fn is_right_in(dir: &RelPath, path: &RelPath) -> bool {
     let name = path.as_bytes().strip_prefix(dir.as_bytes());
     let name = name.and_then(|rest| rest.strip_prefix(b"/"));

@@ -1,4 +1,4 @@
-//! Type, inode and version of a file, from the system's answer to `fstat`.
+//! Type, inode and version of a file, from the answer to `fstat`.
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Returns the version to report outside of this crate, without the number of names.
+    /// Returns the version for code outside of this crate, which leaves out the number of hard links.
     pub(crate) fn version(self) -> Version {
         let Self { inode: Inode { device, number }, len, modified, changed, .. } = self;
         let mut token = [0; 32];
@@ -33,16 +33,15 @@ impl Stamp {
         self.inode.device
     }
 
-    /// True if both stamps are of one version, as far as can be told of a file with several names: a change of
-    /// another name changes the ctime too. Renames of this run take names away from such files too, and the run may
-    /// change a file under one name while another name is to be replaced.
+    /// True if both stamps are of one version, as far as a file with several hard links shows: a change of one link
+    /// changes the ctime for all. This run may rename over links of the file, or change the file under another name.
     pub(crate) fn is_but_for_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
-    /// True if both stamps are of one version, and this one has more names, which explain the new ctime. A file that
-    /// lost a name may have been replaced.
+    /// True if both stamps are of one version, and new hard links explain the new ctime. A file that lost a link may
+    /// have been replaced.
     pub(crate) fn is_but_for_more_names(self, other: Self) -> bool {
         self.names > other.names && self.is_but_for_names(other)
     }
@@ -57,7 +56,7 @@ impl Stamp {
         self.inode
     }
 
-    /// True if the file has only one name.
+    /// True if the file has only one hard link.
     pub(crate) const fn has_one_name(self) -> bool {
         self.names == 1
     }
@@ -87,20 +86,20 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Returns the present version of a file, if the file system's versions can be relied on. `home` is the file system
-/// on which the file most likely is.
+/// Returns the present version of a file, if the versions of its file system are reliable. `home` is the file system on
+/// which the file most likely is.
 pub(crate) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
     let stat = fs::fstat(file).ok()?;
     let lasts = home.of_file(file, stat.st_dev).is_lasting();
     lasts.then(|| Stamp::of(&stat).version())
 }
 
-/// The type of a count of names differs between platforms.
+/// Converts a number of hard links; the type of such a number differs between platforms.
 pub(crate) fn names(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 
-/// The types of the fields differ between platforms; all values fit.
+/// Converts the fields of a time; the types of the fields differ between platforms, and all values fit.
 pub(crate) fn timestamp(secs: impl TryInto<i64>, nanos: impl TryInto<u32>) -> Timestamp {
     Timestamp {
         secs: secs.try_into().unwrap_or(i64::MAX),

@@ -16,7 +16,7 @@ use crate::kernel::lock;
 use crate::kernel::system::System;
 use deltic_store::{Durability, StoreError};
 
-/// Collects changed directories until the next flush, each once.
+/// Directories that changed since the last flush, each once.
 #[derive(Debug)]
 pub(crate) struct Touched {
     durability: Durability,
@@ -24,11 +24,11 @@ pub(crate) struct Touched {
     system: System,
     shared: Arc<SharedState>,
     dirs: Mutex<Dirs>,
-    /// Held by a flush; true once one has failed.
+    /// Locked during a flush. True once a flush has failed.
     flushing: Mutex<bool>,
 }
 
-/// Directories as parent and name: siblings share the bytes of the parent.
+/// Directories by parent and name, so that siblings share the bytes of the parent.
 #[derive(Clone, Debug, Default)]
 struct Dirs {
     root: bool,
@@ -102,8 +102,8 @@ impl Touched {
 
     /// Flushes every added directory, several at a time, since a flush mostly waits for the disk.
     ///
-    /// All directories that were added before this call are flushed when it returns, by this thread or another. After
-    /// a failure every later call fails too: the system reports a failure once, and not to all waiters.
+    /// When this call returns, all directories that were added before it are flushed, by this thread or another thread.
+    /// After a failure every later call fails too, since the system reports a failure only once.
     pub(crate) fn flush(&self, root: &Dir) -> Result<(), StoreError> {
         let mut failed = lock(&self.flushing);
         if *failed {
@@ -129,7 +129,7 @@ impl Touched {
             }
         };
         thread::scope(|scope| {
-            // This thread works too. If no more threads can be started, fewer flushes run at once.
+            // This thread works too. If threads cannot be started, fewer flushes run at once.
             let spawn = |_| thread::Builder::new().spawn_scoped(scope, work).ok();
             let workers: Vec<_> = (1..threads).map_while(spawn).collect();
             let answers =
@@ -140,7 +140,7 @@ impl Touched {
 
     fn flush_dir(&self, root: &Dir, path: &RelPath) -> Result<(), StoreError> {
         match root.dir(path, Use::Read) {
-            // The directory was removed or replaced by a file or link; the parent is flushed as well.
+            // The directory was removed, or replaced by a file or link. Its parent is flushed as well.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // The new mode denies reading even to the owner, so the whole file system is flushed.
             Err(Errno::ACCESS) => flush_system(root).at("flush", path),
@@ -170,5 +170,5 @@ fn flush_system(root: &Dir) -> Result<(), Errno> {
     }
 }
 
-/// Greatest number of concurrent flushes: more than a disk has queues for gains nothing.
+/// Most concurrent flushes. More flushes than a disk has queues for gain nothing.
 const MAX_THREADS: usize = 16;

@@ -1,15 +1,15 @@
 //! Keeps old versions under other names before a replacement or removal (`--backup`).
 //!
-//! A backup replaces an older backup or takes a free name: never a listed entry, nor an entry that this run created.
-//! Below the root, and where the root lies in the backup tree, a backup replaces only a file at its exact place,
-//! never a directory or a file on the way: nobody knows what else these hold. In a separate backup tree, all older
-//! entries give way. If a place is not free, the suffix is appended once more.
+//! A backup replaces an older backup or takes a free name, but replaces no listed entry, and no entry that this run
+//! created. Below the root, and where the root lies in the backup tree, a backup replaces only a file at its exact
+//! place. It replaces no directory, and no file on the way: these may hold anything. In a separate backup tree, all
+//! older entries give way. If a place is not free, the suffix is appended once more.
 //!
-//! The old version gets its second name while it still has its first, so that one of the two always exists. On
-//! another file system, or if the link is refused, a copy gets that name: complete, and flushed if the run flushes,
-//! before the old version is touched. An old version that is to be replaced and cannot be copied either, most often
-//! for lack of read permission, is moved: its path is then empty for a moment, and it is moved back if the new
-//! version fails. After a kill at that moment it is found with the backups.
+//! The old version gets its second name while it still has its first, so that one of the two always exists. On another
+//! file system, or if the link is refused, a copy gets that name. The copy is complete, and flushed if the run flushes,
+//! before the old version is touched. An old version that cannot be copied either, most often for lack of read
+//! permission, is moved. Its path is then empty for a moment, and it is moved back if the new version fails. After a
+//! kill at that moment, the old version is with the backups.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -35,21 +35,21 @@ pub struct BackupPlace {
     pub dir: Option<NamedDir>,
     /// Suffix of the names of backups.
     pub suffix: Box<[u8]>,
-    /// The path of the backup tree below the root, for a tree below the root; the root itself if there is no separate
-    /// tree.
+    /// The path of the backup tree, for a tree below the root. The root itself if there is no separate tree.
     pub below: Option<RelPath>,
-    /// True if the tree may hold other entries too: the root lies there, or the client may not delete any entry.
+    /// True if other entries in the tree must stay: the root lies in the tree, or the client may not delete any entry.
     pub mixed: bool,
 }
 
-/// Entries of a run, listed or to be created, at paths where old versions could be kept: no backup may replace them.
+/// Paths at which old versions could be kept, but which entries of the run use. No backup may replace these entries,
+/// listed or still to be created.
 #[derive(Debug, Default)]
 pub(crate) struct ListedPaths {
     names: RwLock<HashSet<RelPath>>,
     given: Mutex<HashMap<RelPath, RelPath>>,
 }
 
-/// Paths that belong to an entry of the run or to an old version.
+/// Paths that an entry of the run or an old version has taken.
 pub(crate) struct TakenPaths<'a> {
     /// The root of the run, to which all paths are relative.
     root: &'a Dir,
@@ -83,8 +83,8 @@ impl TakenPaths<'_> {
         self.names.contains(path)
     }
 
-    /// True if the place `path` may hold the old version at `of`. If other old versions could claim the place too
-    /// (`meets`), `of` claims it.
+    /// True if the place `path` may hold the old version at `of`. `meets` is true if other old versions could claim the
+    /// place too: then `of` claims the place.
     fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
         let mut given = lock(self.given);
         match given.get(path) {
@@ -95,7 +95,7 @@ impl TakenPaths<'_> {
         true
     }
 
-    /// Withdraws the claim of `of` on the place `path`, which turned out not to be free.
+    /// Withdraws the claim of `of` on the place `path`, which is not free after all.
     fn take_back(&self, path: &RelPath, of: &RelPath) {
         let mut given = lock(self.given);
         if given.get(path) == Some(of) {
@@ -109,16 +109,16 @@ impl TakenPaths<'_> {
 pub(crate) enum Goes {
     /// Another version takes its path.
     Replaced,
-    /// The path stays empty: an entry that is itself a backup is deleted for good.
+    /// The path stays empty. If the entry is itself a backup, it is deleted for good.
     Removed,
 }
 
-/// The names of an old version once it is kept.
+/// Names of an old version after it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptNames {
-    /// A backup's name and its own path.
+    /// Its own path and the name of the backup.
     Too,
-    /// A backup's name alone.
+    /// Only the name of the backup.
     Alone,
 }
 
@@ -154,7 +154,8 @@ impl BackupPlace {
         }
     }
 
-    /// Returns the path below the root of the tree's `path`; `path` itself if the tree is elsewhere.
+    /// Returns the path below the root for a `path` in the backup tree. Returns `path` itself if the tree is not below
+    /// the root.
     fn path_in_root(&self, path: &RelPath) -> Result<RelPath, BadPath> {
         match &self.below {
             Some(below) if !below.is_root() => {
@@ -190,7 +191,7 @@ impl BackupPlace {
         let spot = BackupSpot { tree, beside: &place.dir, name };
         let is_free = match spot.dir().find(&spot.name)? {
             Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
-            // A spot that is the old version itself is not free: replacing it would destroy the old version.
+            // A backup in the place of the old version itself would destroy the old version.
             Some(stat) => !spot.is_of(place, &stat)?,
             None => true,
         };
@@ -229,7 +230,7 @@ impl BackupPlace {
         Ok(Some(held))
     }
 
-    /// True if `name` of `dir`, at `path` in the tree, is a directory, or free to become one now.
+    /// True if `name` of `dir`, at `path` in the tree, is a directory, or free for a new directory.
     fn clear_way(
         &self,
         dir: &Dir,
@@ -249,20 +250,20 @@ impl BackupPlace {
         }
     }
 
-    /// True if old versions are kept at `path` below the root, or could be.
+    /// True if an old version is, or could be, kept at `path` below the root.
     pub(crate) fn has(&self, path: &RelPath) -> bool {
         let tree = self.below.as_ref().filter(|below| !below.is_root());
         let is_in_tree = tree.is_some_and(|tree| path.starts_with(tree));
         is_in_tree || self.is_beside() && self.has_suffix(path)
     }
 
-    /// Returns the name that `name` would be a backup of, in the same directory.
+    /// Returns the name whose backup has the name `name` in the same directory.
     pub(crate) fn stem(&self, name: &Name) -> Option<Name> {
         let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
-    /// True if `path` could be a backup, or is, contains or lies in the backup tree. No run may delete such a path.
+    /// True if no run may delete `path`: it could be a backup, or is, contains or lies in the backup tree.
     pub(crate) fn protects(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
@@ -281,12 +282,12 @@ impl BackupPlace {
         self.dir.is_none()
     }
 
-    /// True if every entry in the backup tree is a backup.
+    /// True if the backup tree holds backups only.
     fn is_apart(&self) -> bool {
         self.below.is_none() && !self.mixed
     }
 
-    /// Calls `put` with the directory and the name of `spot`, once the older backup there is gone.
+    /// Removes the older backup at `spot`, then calls `put` with the directory and the name of `spot`.
     pub(crate) fn put<T>(
         &self,
         root: &Dir,
@@ -318,7 +319,7 @@ impl BackupPlace {
     }
 }
 
-/// A place for one old version.
+/// A place for the backup of one old version.
 pub(crate) struct BackupSpot<'a> {
     /// The directory; `None` for the directory of the new version.
     tree: Option<Dir>,
@@ -331,7 +332,7 @@ impl BackupSpot<'_> {
         self.tree.as_ref().unwrap_or(self.beside)
     }
 
-    /// Moves the file `from` to this place; `over` tells whether an older file may be replaced.
+    /// Moves the file `name` of `dir` to this place. With `over`, an older file may be replaced.
     pub(crate) fn take(&self, dir: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
         match over {
             true => dir.rename(name, self.dir(), &self.name),
@@ -339,13 +340,13 @@ impl BackupSpot<'_> {
         }
     }
 
-    /// True if a file is at this place. For a [torn](is_torn) file, an earlier run kept the old version here, which
-    /// must not be replaced.
+    /// True if a file is at this place. For a [torn](is_torn) file, this is the old version that an earlier run kept,
+    /// which must not be replaced.
     pub(crate) fn has_file(&self) -> Result<bool, Errno> {
         Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
     }
 
-    /// True if this place is `place` itself under another path. `is` is the state of the entry here.
+    /// True if this place and `place` are one directory entry under two paths. `is` is the state of the entry here.
     fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
         let own = place.dir.find(&place.name)?;
         if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
@@ -359,7 +360,7 @@ impl BackupSpot<'_> {
     }
 }
 
-/// Gives the directory `made` the mode of `other`, with all bits for the owner. `other` may be missing.
+/// Gives the directory `made` the mode of `other`, plus all bits for the owner. `other` may be missing.
 fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
     match other {
         Ok(other) => {

@@ -22,7 +22,7 @@ impl OldCopies {
         self.backup.is_some() || self.versions.is_some()
     }
 
-    /// True if the old version at `path`, when removed, is kept in the same directory.
+    /// True if removing the old version at `path` leaves a backup in the same directory.
     pub(crate) fn backs_up_beside(&self, path: &RelPath) -> bool {
         self.backup.as_ref().is_some_and(BackupPlace::is_beside) && !self.is_backup(path)
     }
@@ -32,8 +32,8 @@ impl OldCopies {
         self.backup.as_ref().is_some_and(|backup| backup.has(path))
     }
 
-    /// True if `name` is a backup of an earlier run: its original name neither exists in `dir` nor `comes` in this
-    /// run.
+    /// True if `name` is a backup of an earlier run: its original name is not in `dir`, and this run does not create it
+    /// (`comes`).
     pub(crate) fn is_of_before(
         &self,
         dir: &Dir,
@@ -45,7 +45,7 @@ impl OldCopies {
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 
-    /// True if `name` of `dir` must stay, as a backup or a directory with backups.
+    /// True if `name` of `dir` must stay, because it is a backup or a directory with backups.
     pub(crate) fn protects(&self, dir: &RelPath, name: &Name) -> bool {
         let path = || dir.join(name).ok();
         self.backup.as_ref().is_some_and(|old| path().is_some_and(|path| old.protects(&path)))

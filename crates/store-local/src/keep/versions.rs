@@ -1,14 +1,13 @@
-//! Old versions of files, which a volume keeps when any client replaces or removes a file (`deltic serve
-//! --versions`).
+//! Old versions of files, which a volume keeps when any client replaces or removes a file (`deltic serve --versions`).
 //!
-//! A version of `dir/name` is `.deltic-versions/dir/name/.deltic-TIME` below the volume's root. TIME is the time of
-//! its replacement or removal, in nanoseconds since 1970. No path may contain a name with this prefix: versions
-//! appear neither in listings nor in sessions, and no file's name collides with a version's.
+//! A version of `dir/name` is `.deltic-versions/dir/name/.deltic-TIME` below the volume's root. TIME is the time of its
+//! replacement or removal, in nanoseconds since 1970. No path may contain a name with this prefix: versions appear
+//! neither in listings nor in sessions, and no file's name collides with a version's name.
 //!
 //! A version is a hard link to the old file, created before the file loses its first name, so that one of the two
-//! always exists. If the file system cannot create the link, the version is a copy. A kill between the two steps
-//! leaves a version that is the present file itself, which is not listed. A lock for each path makes replacements and
-//! removals wait for each other, so that none overwrites a version that it has not seen.
+//! always exists. If the file system cannot create the link, the version is a copy. A kill between the two steps leaves
+//! a version that is the present file itself, which is not listed. A lock for each path makes replacements and removals
+//! wait for each other. So each of them sees the version that it replaces.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -56,7 +55,7 @@ impl FromStr for VersionId {
 }
 
 impl VersionId {
-    /// Returns the time of the version's replacement or removal, since 1970.
+    /// Returns the time at which the version was replaced or removed, since 1970.
     #[must_use]
     pub const fn went(self) -> Duration {
         Duration::from_nanos(self.0)
@@ -90,7 +89,7 @@ pub struct OldVersions {
 /// A former version of a file.
 #[derive(Debug)]
 pub struct OldVersion {
-    /// Name among the file's versions.
+    /// Name of this version among the versions of the file.
     pub id: VersionId,
     /// The file's content and metadata.
     pub snapshot: LocalSnapshot,
@@ -106,7 +105,7 @@ impl OldVersions {
         Self::for_root(&path, context, None, Durability::None).at(LIST, &RelPath::root())
     }
 
-    /// Returns the versions for a store with the root `root`, at `path`; `None` if the volume keeps no versions.
+    /// Returns the versions for a store with the root `root`, at `path`. `None` if the volume keeps no versions.
     pub(crate) fn for_root(
         path: &Path,
         context: &StoreContext,
@@ -134,7 +133,7 @@ impl OldVersions {
         self.volume.dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
     }
 
-    /// Lists the versions of `file`, newest first, without a version that is the present file itself.
+    /// Lists the versions of `file`, newest first. Leaves out a version that is the present file itself.
     ///
     /// # Errors
     /// The versions cannot be read.
@@ -217,26 +216,26 @@ impl OldVersions {
         }
     }
 
-    /// Returns the path in the volume of a store's file.
+    /// Converts a path in the store to a path in the volume.
     pub(crate) fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
         let names = [self.below.as_bytes(), path.as_bytes()];
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
         RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
     }
 
-    /// Returns the path in the volume of the open directory `dir`; `None` outside the volume.
+    /// Returns the path in the volume of the open directory `dir`. `None` outside of the volume.
     pub(crate) fn path_of_dir(&self, dir: &Dir) -> Option<RelPath> {
         below(&self.volume, dir)
     }
 
-    /// Returns device and inode of the entry at `path` in the volume.
+    /// Returns the inode of the entry at `path` in the volume.
     fn present(&self, path: &RelPath) -> Option<Inode> {
         let (above, name) = path.split_last()?;
         let dir = self.volume.dir(&above, Use::Pass).ok()?;
         dir.find(&name).ok()?.as_ref().map(inode_of)
     }
 
-    /// Opens the directory of the versions of `path` in the volume; creates missing directories.
+    /// Opens the directory with the versions of `path`, a path in the volume. Creates missing directories.
     pub(crate) fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
         let make = |dir: &Dir, name: &Name| match dir.make_dir(name, Mode::RWXU) {
             Err(Errno::EXIST) => Ok(false),
@@ -268,8 +267,7 @@ impl OldVersions {
         Ok(held)
     }
 
-    /// Removes the versions in `dir` that are no longer kept, from the oldest to the newest. No other code removes
-    /// versions.
+    /// Removes expired versions in `dir`, from the oldest to the newest. No other code removes versions.
     pub(crate) fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
         let gone = gone(*keep, ids, clock.believed(Clocks::now()));
@@ -300,7 +298,7 @@ pub(crate) fn ids(dir: &Dir) -> Result<Vec<VersionId>, Errno> {
     Ok(ids)
 }
 
-/// Returns the path of `root` in `volume`, from the links in `/proc`, for any path by which `root` was opened.
+/// Returns the path of `root` in `volume`, from the links in `/proc`, whatever path opened `root`.
 fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     let [volume, root] = [volume, root]
         .map(|dir| rustix::fs::readlinkat(CWD, &*proc_path(dir.as_fd()), Vec::new()).ok());
@@ -309,8 +307,8 @@ fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
     RelPath::parse(root.strip_prefix(volume).ok()?.as_os_str().as_bytes()).ok()
 }
 
-/// Returns the number of versions, from the oldest, that are no longer kept. Without a believed time, no version is
-/// removed by age.
+/// Returns the number of expired versions, counted from the oldest. No version expires by age while the time is not
+/// believed.
 fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
     match (keep, believed) {
         (KeepVersions::Number(most), _) => ids.len().saturating_sub(most),

@@ -1,4 +1,4 @@
-//! Identifies the machine's boot: knowledge of a mounted file system may not outlive the boot.
+//! Identifies the machine's boot. Facts about a mounted file system may not outlive the boot.
 
 use std::sync::OnceLock;
 

@@ -1,27 +1,28 @@
-//! The clock for the age of old versions: the wall clock, as long as the wall clock does not jump.
+//! The clock for the age of old versions: the wall clock, unless the wall clock has jumped.
 //!
 //! A wrong wall clock would remove every old version at once, for good. So a jump is not believed for a while: the
 //! machine's owner, or its time service, may set the clock right again. A jump is a difference between the wall clock
-//! and the monotonic clock or, at a start, between the wall clock and the last known time. A start counts as a jump.
+//! and the monotonic clock. At a start, a jump is a difference between the wall clock and the last known time; a start
+//! itself also counts as a jump.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::kernel::lock;
 
-/// Shortest time after a start or a jump in which no version is removed by age.
+/// Shortest time after a start or a jump in which no version expires by age.
 pub const SETTLING: Duration = Duration::from_secs(60 * 60);
-/// Longest time after a jump in which no version is removed by age.
+/// Longest time after a jump in which no version expires by age.
 const MOST_SETTLING: Duration = Duration::from_secs(24 * 60 * 60);
-/// Part of a jump's length for which the clock is not believed: a month's absence costs a day.
+/// Divisor: the clock is not believed for this part of the jump's length. After a month's absence this is about a day.
 const SHARE: u32 = 24;
-/// Largest difference between a right wall clock and the monotonic clock.
+/// Largest difference between wall clock and monotonic clock that is not a jump.
 const MOST_DRIFT: Duration = Duration::from_secs(10 * 60);
 
 /// A reading of both clocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
-    /// Time since 1970 by the wall clock, which may be set.
+    /// Time since 1970 by the wall clock, which users and programs can set.
     pub wall: Duration,
     /// Time of the monotonic clock.
     pub steady: Instant,
@@ -35,13 +36,13 @@ impl Clocks {
         Self { wall, steady: Instant::now() }
     }
 
-    /// Time that the wall clock shows at a later `steady` time, if nobody sets the clock.
+    /// Returns the time that the wall clock will show at `steady`, if nobody sets the clock.
     fn wall_at(self, steady: Instant) -> Duration {
         self.wall.saturating_add(steady.saturating_duration_since(self.steady))
     }
 }
 
-/// A wall clock that does not believe jumps at once.
+/// A wall clock that does not believe a jump at once.
 #[derive(Debug)]
 pub struct AgeClock(Mutex<ClockState>);
 
@@ -49,9 +50,9 @@ pub struct AgeClock(Mutex<ClockState>);
 struct ClockState {
     /// Reading since which the wall clock has not jumped.
     since: Clocks,
-    /// Time of the monotonic clock from which the wall clock is believed.
+    /// Time of the monotonic clock at which the wall clock will be believed.
     settled: Instant,
-    /// Last time that was believed, and the reading of that time. No version gets an earlier time.
+    /// Last reading that was believed. No version gets an earlier time.
     floor: Option<Clocks>,
     news: Option<Jump>,
 }
@@ -61,9 +62,9 @@ struct ClockState {
 pub struct Jump {
     /// Time that the clock shows.
     pub shown: Duration,
-    /// Expected time, as far as the expected time is known.
+    /// Time that the clock should show, as far as known.
     pub expected: Duration,
-    /// Time for which no version is removed by age.
+    /// Time for which no version expires by age.
     pub settling: Duration,
 }
 
@@ -84,7 +85,7 @@ impl AgeClock {
         }))
     }
 
-    /// The time by which versions are old, unless the clock has jumped lately.
+    /// Returns the wall clock's time, by which versions expire. `None` while a jump of the clock is not believed.
     pub fn believed(&self, now: Clocks) -> Option<Duration> {
         let mut state = lock(&self.0);
         let expected = state.since.wall_at(now.steady);
@@ -100,14 +101,14 @@ impl AgeClock {
         Some(now.wall)
     }
 
-    /// The time in the name of a version that is kept at `now`. A clock that was set back does not make the version
-    /// older than the last one.
+    /// Returns the time in the name of a version that is kept at `now`. After the clock was set back, the version does
+    /// not get an earlier time than the last version.
     pub(crate) fn naming(&self, now: Clocks) -> Duration {
         let floor = lock(&self.0).floor;
         now.wall.max(floor.map_or(Duration::ZERO, |floor| floor.wall_at(now.steady)))
     }
 
-    /// The last jump, once.
+    /// Returns the last jump, at the first call after the jump.
     pub fn news(&self) -> Option<Jump> {
         lock(&self.0).news.take()
     }
@@ -134,7 +135,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
     const START: Duration = Duration::from_secs(1_800_000_000);
 
-    /// A clock that started at [`START`], and a reading of both clocks so long after.
+    /// Returns a clock that started at [`START`], and a function that reads both clocks at a later time.
     fn clock(known: Option<Duration>) -> (AgeClock, impl Fn(Duration, Duration) -> Clocks) {
         let start = Clocks { wall: START, steady: Instant::now() };
         let at = move |wall, steady| Clocks { wall, steady: start.steady + steady };
@@ -154,12 +155,12 @@ mod tests {
     fn a_jump_is_not_believed_before_a_part_of_it_has_passed() {
         let (clock, at) = clock(None);
         assert!(clock.believed(at(START + HOUR, HOUR)).is_some());
-        // Two hours forth, as at a change of summer time done wrong.
+        // Two hours forward, as at a wrong change to summer time.
         let ahead = START + 2 * HOUR;
         assert_eq!(clock.believed(at(ahead + HOUR, HOUR)), None);
         assert_eq!(clock.believed(at(ahead + 2 * HOUR - DAY / 1000, 2 * HOUR - DAY / 1000)), None);
         assert!(clock.believed(at(ahead + 2 * HOUR, 2 * HOUR)).is_some());
-        // 400 days forth, and to before there were clocks.
+        // 400 days forward, and back to 1970.
         for (wall, is_back) in [(START + 400 * DAY, false), (Duration::ZERO, true)] {
             let (clock, at) = self::clock(None);
             let jumped = |steady| at(wall + steady, steady);
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(clock.news().map(|jump| (jump.settling, jump.is_back())), Some((DAY, false)));
         assert_eq!(clock.believed(at(START + 23 * HOUR, 23 * HOUR)), None);
         assert!(clock.believed(at(START + DAY, DAY)).is_some());
-        // A machine without a clock of its own begins in the past.
+        // A machine without a battery clock starts in the past.
         let (behind, at) = self::clock(Some(START + 90 * DAY));
         assert!(behind.news().is_some_and(|jump| jump.is_back()));
         assert_eq!(behind.naming(at(START + HOUR, HOUR)), START + 90 * DAY + HOUR);

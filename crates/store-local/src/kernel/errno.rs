@@ -28,7 +28,7 @@ fn cause_of(errno: Errno) -> Cause {
     }
 }
 
-/// Returns the system's error, with a special text for a path that leaves the directories of its context.
+/// Returns the system's error. A path that leaves the directories of its context gets a special text.
 pub(crate) fn io_error(errno: Errno) -> io::Error {
     if errno == LEADS_OUT {
         let why = "it leads out of the directory that this end is restricted to";
@@ -57,7 +57,7 @@ impl<T> At<T> for Result<T, Errno> {
     }
 }
 
-/// Error of a path that leads out of the directories of its context. No call that resolves paths returns this error.
+/// Error of a path that leads out of the directories of its context. No call that resolves paths returns this number.
 pub(crate) const LEADS_OUT: Errno = Errno::REMOTE;
 
 #[cfg(test)]

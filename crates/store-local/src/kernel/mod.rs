@@ -9,7 +9,7 @@ pub(crate) mod tight;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks `mutex`, even after a panic of another thread: each lock in this crate covers one simple change, so no state
+/// Locks `mutex`, even after a panic of another thread. Each lock in this crate covers one simple change, so no state
 /// is half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! Kinds of file systems and their properties, and access to files of the system, such as in `/proc`.
+//! Kinds of file systems and their properties, and files of the system, such as in `/proc`.
 
 use std::os::fd::AsFd;
 
@@ -10,7 +10,7 @@ use crate::kernel::read_write::read_at;
 
 /// A mounted file system.
 ///
-/// A query of its kind takes a lock that all writers take, so a store queries only its root.
+/// A query of the kind takes a lock that all writers take, so a store queries only its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct System {
     device: u64,
@@ -25,29 +25,29 @@ impl System {
         Self { device, kind: kind_of(file).unwrap_or(0) }
     }
 
-    /// Returns the file system of `file`, which is on `device`: in most cases this one.
+    /// Returns the file system of `file`, which is on `device`. In most cases this is `self`.
     pub(crate) fn of_file(self, file: impl AsFd, device: u64) -> Self {
         if device == self.device { self } else { Self::of(file) }
     }
 
-    /// Returns the device, if the file system is [lasting](Self::is_lasting).
+    /// Returns the device, if versions on the file system are [reliable](Self::is_lasting).
     pub(crate) fn lasting_device(self) -> Option<u64> {
         self.is_lasting().then_some(self.device)
     }
 
-    /// True if the file system of `file` is [lasting](Self::is_lasting).
+    /// True if versions on the file system of `file` are [reliable](Self::is_lasting).
     pub(crate) fn keeps_versions(file: impl AsFd) -> bool {
         kind_of(file).is_ok_and(is_lasting)
     }
 
-    /// True if versions can be relied on: inodes keep their numbers, and the local kernel sets ctime at each change.
-    /// FAT assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
+    /// True if versions are reliable: inodes keep their numbers, and the local kernel sets ctime at each change. FAT
+    /// assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
     pub(crate) const fn is_lasting(self) -> bool {
         is_lasting(self.kind)
     }
 
-    /// True if `sync_file_range` writes. The excluded file systems keep the pages of a file elsewhere, where the call
-    /// finds none.
+    /// True if `sync_file_range` writes. Some file systems keep the pages of a file elsewhere, where the call finds
+    /// none.
     pub(crate) const fn writes_back_by_range(self) -> bool {
         !matches!(self.kind, OVERLAYFS | ZFS)
     }
@@ -57,11 +57,11 @@ impl System {
         matches!(self.kind, EXT4 | XFS | F2FS)
     }
 
-    /// Tells from the kind if the file system accepts several spellings for a name.
+    /// Returns whether the file system accepts several spellings of a name, judged by its kind.
     pub(crate) fn folds_names(self) -> OneName {
         match self.kind {
             MSDOS | EXFAT | NTFS3 | HFS | HFS_PLUS | SMB | SMB2 => OneName::Yes,
-            // A disk behind FUSE: mostly exFAT or NTFS.
+            // A disk behind FUSE is mostly exFAT or NTFS.
             FUSE if major(self.device) != 0 => OneName::Maybe,
             _ => OneName::No,
         }

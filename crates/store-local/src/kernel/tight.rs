@@ -1,7 +1,7 @@
 //! Reads files with little memory, in a cgroup with a low limit.
 //!
-//! A disk may be set to read megabytes ahead of each open file. These count for the process's cgroup, and can only be
-//! freed once they are read: a cgroup of 32 MiB runs out of memory before that.
+//! A disk may be set to read megabytes ahead of each open file. These pages count for the process's cgroup, and can
+//! only be freed once they are read. So a cgroup of 32 MiB could run out of memory.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -10,9 +10,9 @@ use rustix::fs::{self, Advice};
 
 use crate::kernel::system::told;
 
-/// Greatest limit in bytes that counts as low.
+/// Largest memory limit in bytes that counts as low.
 const TIGHT_BYTES: u64 = 64 << 20;
-/// Smallest file in bytes that is worth the call.
+/// Smallest file in bytes for which read-ahead is turned off.
 const LARGE_BYTES: u64 = 16 << 20;
 
 /// True if the memory limit of this process's cgroup is at most 64 MiB. The limit is read once.
@@ -25,7 +25,7 @@ pub fn is_memory_tight() -> bool {
 /// Turns off read-ahead for a large `file`, if memory is tight.
 pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
     if len >= LARGE_BYTES && is_memory_tight() {
-        // An error is ignored: the memory may suffice anyway.
+        // After an error, the memory may suffice even so.
         let _ = fs::fadvise(file, 0, None, Advice::Random);
     }
 }
@@ -37,7 +37,7 @@ fn limit() -> Option<u64> {
     groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
 }
 
-/// Returns the file with the limit of a cgroup, given its line in `/proc/self/cgroup`; `None` if the line is not
+/// Returns the file with the memory limit of a cgroup, given a line of `/proc/self/cgroup`. `None` if the line is not
 /// about memory.
 fn limit_file(line: &str) -> Option<String> {
     let (kinds, path) = line.split_once(':')?.1.split_once(':')?;

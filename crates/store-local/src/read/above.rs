@@ -1,5 +1,4 @@
-//! Reads files of rules from local directories: below a root, and in the directories above the root where `Start`
-//! looks for rules there.
+//! Reads rules files from local directories: below a root, and in the directories above the root that rules search.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,7 +31,7 @@ const READS: usize = 3;
 
 impl Reads for Dir {
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
-        // Another process, or this run itself, may replace or remove the file meanwhile.
+        // Another process, or this run, may replace or remove the file meanwhile.
         let mut tries = std::iter::repeat_with(|| read(self, path, linked)).take(READS);
         let read = tries.find(|read| !matches!(read, Err(StoreError::Changed { .. })));
         match read {
@@ -61,10 +60,10 @@ impl Reads for Dir {
     }
 }
 
-/// Returns the bytes of the file at `path` below `dir`; `None` if there is no such file.
+/// Returns the bytes of the file at `path` below `dir`. `None` if there is no such file.
 fn read(dir: &Dir, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
     let place = Place::of(dir, ACTION, path)?;
-    // Reading rules leaves the access time alone, even if the run does not ask for that elsewhere.
+    // Reading rules never changes the access time, even if the run changes other access times.
     let see = MetaMask { untouched: true, ..MetaMask::default() };
     let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
         None => return Ok(None),

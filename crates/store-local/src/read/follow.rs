@@ -1,9 +1,9 @@
-//! Symlinks that the source follows on purpose (`--copy-links` and similar options).
+//! Symlinks that the source follows (`--copy-links` and similar options).
 //!
 //! With these options, entries behind symlinks are part of the source, wherever they are: `All` follows every link,
-//! `Dirs` every link to a directory, `Unsafe` every link whose target leaves the root, and `DirsAndUnsafe` both of
-//! the latter. So a link that replaces another link or a directory during a run shows nothing that it could not have
-//! shown before. The last name of a file's path is followed only if its own link qualifies.
+//! `Dirs` every link to a directory, `Unsafe` every link whose target leaves the root, and `DirsAndUnsafe` both of the
+//! latter. So a link that replaces another link or a directory during a run shows nothing that it could not have shown
+//! before. The last name of a file's path is followed only if its own link qualifies.
 
 use std::iter::successors;
 
@@ -17,8 +17,8 @@ use crate::attributes::metadata::{look_at, look_behind};
 use crate::handles::dir::{Dir, Use};
 use crate::handles::stat::{file_type, inode_of};
 
-/// Returns the kinds of entries that replace the link at `path` with the metadata `meta`; `None` if the entry is no
-/// link, or is transferred as a link.
+/// Returns the kinds of entries that may take the place of the link at `path` with the metadata `meta`. `None` if the
+/// entry is no link, or is transferred as a link.
 fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     let Kind::Symlink(target) = &meta.kind else { return None };
     let leads_out = || leaves_root(path.as_bytes(), target);
@@ -30,14 +30,15 @@ fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     }
 }
 
-/// Kinds of entries that may replace a link.
+/// Kinds of entries that may take the place of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
     Dirs,
     All,
 }
 
-/// Returns the metadata of the entry that `name` of `dir`, at `path`, stands for; `see` tells the parts to look at.
+/// Returns the metadata of the entry that `name` of `dir` stands for, through a link if links are followed. `path` is
+/// the path of `name`.
 pub(crate) fn look(
     dir: &Dir,
     name: &Name,
@@ -56,9 +57,9 @@ pub(crate) fn look(
     }
 }
 
-/// True if the file `name` of `dir` is opened through its link.
+/// True if opening the file `name` of `dir` follows its link.
 pub(crate) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
-    // Most runs follow no links, or only directories: these need no look.
+    // Most runs follow no links, or only links to directories, and need no look.
     !matches!(follow, Follow::Never | Follow::Dirs)
         && look_at(dir, name, MetaMask::default())
             .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))

@@ -1,5 +1,5 @@
-//! Checks by a read lease that no program has a file open for writing. The kernel refuses the lease for exactly as
-//! long as there is such a program, or a mapping that such a program left.
+//! Checks by a read lease that no program has a file open for writing. The kernel refuses the lease as long as there is
+//! such a program, or a mapping that such a program left.
 #![allow(unsafe_code, reason = "F_SETLEASE and sigaction: see docs/ARCHITECTURE.md, walls")]
 
 use std::mem::MaybeUninit;
@@ -10,19 +10,19 @@ use std::sync::Once;
 use libc::{F_RDLCK, F_SETLEASE, F_UNLCK, SA_RESTART, SIG_DFL, SIGIO, c_int};
 use nix::errno::Errno;
 
-/// The programs that have a file open for writing.
+/// Programs that have a file open for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Writers {
     /// No program of this machine.
     Nobody,
     Somebody,
-    /// The kernel does not say: the file is another user's, or its file system has no leases.
+    /// The kernel does not say: another user owns the file, or its file system has no leases.
     Unknown,
 }
 
-/// Takes a read lease of `file`, which is open read-only, and gives the lease back.
+/// Takes a read lease of `file`, which is open read-only, and gives the lease back at once.
 ///
-/// A program that opens the file for writing in this instant waits for the second call.
+/// A program that opens the file for writing in this instant waits until the lease is given back.
 pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
     survive_breaks();
     match set(file, F_RDLCK) {
@@ -42,7 +42,7 @@ fn set(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
 }
 
 /// Installs an empty handler of SIGIO, unless the program handles SIGIO. The kernel sends SIGIO to the holder of a
-/// lease that another program waits for, and SIGIO ends a process by default.
+/// lease when another program wants to write, and SIGIO ends a process by default.
 fn survive_breaks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Listing one directory.
+//! Lists one directory.
 
 use deltic_tree::meta::Inode;
 use deltic_tree::names::SortedNames;
@@ -33,13 +33,13 @@ impl From<Option<Box<SortedNames>>> for Part {
 }
 
 impl Part {
-    /// Returns the greatest number of names to look at.
+    /// Returns the most names to examine.
     pub(crate) const fn most(&self) -> usize {
         if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
     }
 }
 
-/// The share of a part that is done.
+/// Progress within a part: names and bytes listed so far.
 pub(crate) struct Portion {
     most: usize,
     names: usize,
@@ -52,7 +52,7 @@ impl Portion {
         Self { most: part.most(), names: 0, bytes: 0 }
     }
 
-    /// Returns the number of names to look at next; 0 if the part is full.
+    /// Returns the number of names to examine next; 0 if the part is full.
     pub(crate) fn next(&self) -> usize {
         let is_full = self.bytes >= PART_BYTES && self.most < usize::MAX;
         if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }
@@ -66,12 +66,12 @@ impl Portion {
 
 /// Bytes of attributes and ACLs after which a part ends.
 const PART_BYTES: usize = 512 << 10;
-/// Number of names to look at before the bytes are counted again.
+/// Names to examine before the bytes are counted again.
 const BATCH_NAMES: usize = 4;
 /// Greatest number of names in one part.
 pub(crate) const PART_NAMES: usize = 8 << 10;
 
-/// A directory that is open to read, and the way to look at its entries.
+/// A directory that is open for reading, and how to examine its entries.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a> {
     /// The directory that `path` starts in.
@@ -110,7 +110,8 @@ impl Look<'_> {
         listing
     }
 
-    /// Lists the first entries that `judge` admits, without looking at names that `keep` admits.
+    /// Lists the first entries that `judge` admits, except the names for which `keep` is true. These names are not
+    /// examined.
     pub(crate) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
         let mut listing = Listing::default();
         let names = names_for(&[self.dir], self.path, keep, Part::First, &mut listing);
@@ -148,8 +149,8 @@ impl Look<'_> {
                     listing.entries.push(Entry { name, meta });
                     listing.versions.extend(version);
                 }
-                // A name that vanished meanwhile is no entry. An error of an excluded name is ignored, whether it is
-                // a directory or not.
+                // A name that has vanished is no entry. The error of an excluded name is ignored, whether or not the
+                // name is a directory.
                 Err(Errno::NOENT) => {}
                 Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
                 Err(errno) => {
@@ -197,8 +198,8 @@ impl Look<'_> {
     }
 }
 
-/// An entry's metadata. If versions were asked for, also the version of a file, if the file system's versions can be
-/// relied on.
+/// Metadata of an entry. If versions were requested, also the version of a file, if the versions of its file system are
+/// reliable.
 type Looked = (Meta, Option<Option<Version>>);
 
 pub(crate) fn inode(dir: &Dir) -> Result<Inode, Errno> {
@@ -231,7 +232,7 @@ pub(crate) fn names_for(
     Some(Box::new(names.in_order()))
 }
 
-/// Returns the names to list later, along with the inodes of `dirs`, which must be the same then.
+/// Returns the names of later parts, with the inodes of `dirs`. A later part needs the same directories.
 pub(crate) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
     if rest.len() == 0 {
         return None;
@@ -242,7 +243,7 @@ pub(crate) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<Sorte
     })
 }
 
-/// Adds the names in `dir` that `keep` does not admit.
+/// Adds the names in `dir` for which `keep` is false.
 fn pile_up(
     dir: &Dir,
     path: &RelPath,
@@ -275,7 +276,7 @@ fn pile_up(
     }
 }
 
-/// True if `errno` means that the link `name` has no target, rather than a circle of links.
+/// True if `errno` means that the link `name` has no target. False if it means a loop of links.
 pub(crate) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
     errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
 }

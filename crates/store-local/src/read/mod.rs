@@ -1,4 +1,4 @@
-//! Reads trees: listings, held files, and the arguments of a sender.
+//! Reads trees: listings, open files, and the arguments of a sender.
 
 pub(crate) mod above;
 pub(crate) mod follow;

@@ -27,7 +27,7 @@ use crate::kernel::tight::spare_memory;
 use crate::read::lease::{self, Writers};
 use deltic_store::{Extents, Snapshot, StoreError, Version};
 
-/// One version of a local file, held open.
+/// A version of a local file, held open.
 #[derive(Debug)]
 pub struct LocalSnapshot {
     file: OwnedFd,
@@ -35,7 +35,7 @@ pub struct LocalSnapshot {
     meta: Meta,
     stamp: Stamp,
     doubt: Option<Doubt>,
-    /// True if the file may get more names meanwhile: this run may create hard links.
+    /// True if new hard links are no change of the file, since this run may create them.
     gets_names: bool,
     has_holes: bool,
     shared: Arc<SharedState>,
@@ -62,7 +62,7 @@ impl LocalSnapshot {
         Self::opened(|more| dir.open_behind(name, more), path, see, dir)
     }
 
-    /// Opens the regular file at the `end` of a resolved path; errors name `path`.
+    /// Opens the regular file at the `end` of a resolved path. Errors name `path`.
     pub(crate) fn open_end(
         end: &WayEnd,
         path: &RelPath,
@@ -115,7 +115,7 @@ impl LocalSnapshot {
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
-    /// Returns the snapshot; from now on more names are no change of the file.
+    /// Returns the snapshot. From now on, new hard links are no change of the file.
     pub(crate) fn while_it_gets_names(self) -> Self {
         Self { gets_names: true, ..self }
     }
@@ -132,7 +132,7 @@ impl LocalSnapshot {
         Self::of(file, &RelPath::root(), Arc::default()).map_err(io::Error::other)
     }
 
-    /// Returns the places of the file's bytes on the device, as any file system reports them: a hint.
+    /// Returns the device addresses of the file's bytes, as any file system reports them: a hint.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file has changed since it was opened.
@@ -152,7 +152,7 @@ impl LocalSnapshot {
         fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }
 
-    /// True if both snapshots are of the same inode.
+    /// True if both snapshots are of one inode.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         self.stamp.inode == other.stamp.inode
     }
@@ -262,20 +262,21 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// The reason why the version of a file may not cover all bytes that are read.
+/// Reasons why the version of a file may not tell its bytes.
 ///
-/// The kernel sets the time of a write before it copies the bytes. A write that is under way when the file is opened
+/// The kernel sets the time of a write before it copies the bytes. So a write that is under way when the file is opened
 /// changes the bytes that are read, but not the version, however long the write takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Doubt {
     /// A program has the file open for writing.
     Writer,
-    /// The file was changed just now. A later change may get the same time, or a writer may be unknown.
+    /// The file was changed just now. A later change may get the same time, or a writer may be unknown. The doubt ends
+    /// at this instant.
     Until(Instant),
 }
 
 impl Doubt {
-    /// Returns the doubt about `file`, which was just opened.
+    /// Returns the doubt about `file`, which was opened just now.
     fn of(file: &OwnedFd, changed: Timestamp) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let age = age(changed, now);
@@ -313,14 +314,14 @@ fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
     if is_ahead { Some(Duration::ZERO) } else { now.checked_sub(changed) }
 }
 
-/// Longer than any single write, which has at most two gigabytes. A file without changes for this long is settled,
+/// Longer than any single write, which has at most two gigabytes. After this time without changes a file is settled,
 /// even if a program has the file open for writing.
 const LONGEST_WRITE: Duration = Duration::from_hours(24);
 /// Longest expected time of a write that the kernel does not report.
 const UNKNOWN_REST: Duration = Duration::from_secs(2);
-/// Greatest lead of a file server's clock over the local clock.
+/// Most that a file server's clock may be ahead of the local clock.
 const CLOCK_AHEAD: Duration = Duration::from_mins(5);
-/// Longest step of the clock by which a kernel sets ctime.
+/// Longest step of the clock that sets ctime.
 const TICK: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

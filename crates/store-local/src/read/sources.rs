@@ -1,7 +1,8 @@
 //! The arguments of a sender as one tree.
 //!
 //! As in rsync, `dir` stands for an entry of that name, and `dir/` for the entries in it. Several arguments share one
-//! root. Of two entries with one name, the entry of the earlier argument is taken, with all entries below it.
+//! root. If two arguments have an entry of one name, the entry of the earlier argument is taken, with all entries below
+//! it.
 //!
 //! An argument that keeps its directories (`--relative`) is a path of several names. The directories before the last
 //! name are listed with only those entries that arguments name.
@@ -50,38 +51,38 @@ use source::{Base, Source, device_of};
 pub struct SourceOptions {
     /// Rules for the names to transfer.
     pub rules: Filter,
-    /// True if directories are transferred with all entries below; otherwise only directories named with their
-    /// contents are listed.
+    /// True if directories are transferred with all entries below. Otherwise a directory is listed only if its contents
+    /// are named (`dir/`).
     pub recursive: bool,
     /// True if named directories are transferred even without contents.
     pub dirs: bool,
-    /// True if directories without other entries below are left out.
+    /// True if directories with nothing but directories below are left out.
     pub prune_empty_dirs: bool,
     /// Rules for names that a receiver may delete: a protected directory is not left out for being empty. Extended
     /// attributes that these rules exclude need not be sent.
     pub protects: Filter,
     /// Handling of mount points.
     pub mounts: Mounts,
-    /// True if directories on the way to arguments are created without metadata.
+    /// True if directories on the way to arguments are created without the metadata of the source.
     pub plain_implied_dirs: bool,
     /// True if missing arguments are ignored.
     pub ignore_missing: bool,
-    /// Symlinks that are replaced by the targets.
+    /// Symlinks that are replaced by their targets.
     pub follow: Follow,
     /// Trusted owners of symlinks on the way to arguments.
     pub trust: Trust,
     /// State that the sources share with other stores.
     pub context: StoreContext,
-    /// Metadata to look at.
+    /// Metadata to read.
     pub see: MetaMask,
-    /// The destination, existing or not: left out of the transfer wherever found.
+    /// The destination, existing or not. It is left out of the transfer, wherever found.
     pub destination: Option<PathBuf>,
-    /// The destination, if on this machine: an entry there is not removed as a source of the same path.
+    /// The destination, if on this machine. An entry there is not removed as a source of the same path.
     pub beside: Option<PathBuf>,
 }
 
 impl SourceOptions {
-    /// Returns the parameters for looking at entries of `dir`, at `path` below `root`.
+    /// Returns the parameters for examining entries of `dir`, at `path` below `root`.
     fn look<'a>(&self, root: &'a Dir, dir: &'a Dir, path: &'a RelPath) -> Look<'a> {
         Look { root, dir, path, follow: self.follow, see: self.see }
     }
@@ -92,17 +93,18 @@ impl SourceOptions {
 pub struct SourceTree {
     args: PackedStrings,
     bases: Vec<Base>,
-    /// Index of the base that is itself an entry on the way to an argument.
+    /// Index of the base that is sent as a directory on the way to an argument (`dir/./path`).
     dotted: Option<usize>,
     /// Arguments, sorted by the names in the path, and by position for equal paths.
     by_path: Vec<StringSlot>,
-    /// Entries of directories that several arguments have, by argument, except for entries of the first argument.
+    /// The argument for each entry of a directory that several arguments share. Entries of the first argument are not
+    /// listed.
     chosen: Mutex<HashMap<RelPath, BTreeMap<StringSlot, Names>>>,
     /// Rules for names that are protected at the receiver.
     protects: Scopes,
     /// Arguments that are no valid paths, with the error.
     refused: Vec<(PathBuf, BadPath)>,
-    /// Greatest number of names under which one name of a file is listed.
+    /// Most names under which one hard link of a file is listed.
     names_of_one: u32,
     options: SourceOptions,
 }
@@ -143,7 +145,7 @@ impl SourceTree {
             let ((one, at), (other, behind)) = (key(*one), key(*other));
             one.cmp(other).then(at.cmp(&behind))
         });
-        // The path of the destination is unknown here: use a path that no pattern matches.
+        // The path of the destination is unknown here. No pattern matches this path.
         let base = Path::new(OsStr::from_bytes(b"/\0"));
         let protects = scopes(options.protects.clone(), base, Start::Root);
         let chosen = Mutex::default();
@@ -169,7 +171,7 @@ impl SourceTree {
         self.args.iter().map(|(at, _)| self.source(at))
     }
 
-    /// Returns the only argument; `None` for several.
+    /// Returns the argument if there is only one; `None` for several.
     fn only(&self) -> Option<Source<'_>> {
         if let [only] = *self.by_path { Some(self.source(only)) } else { None }
     }
@@ -185,8 +187,8 @@ impl SourceTree {
         &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
     }
 
-    /// Splits the sorted arguments from `path` on into arguments equal to `path` and arguments after `path`, which
-    /// begin with the arguments below `path`.
+    /// Splits the sorted arguments that do not come before `path` into arguments equal to `path` and arguments after
+    /// `path`. The latter begin with the arguments below `path`.
     fn split_at(&self, path: &RelPath) -> (&[StringSlot], &[StringSlot]) {
         let path_at = |at: &StringSlot| path_in(self.args.get(*at));
         let is_before = |at: &StringSlot| names_of(path_at(at)).lt(names_of(path.as_bytes()));
@@ -195,14 +197,14 @@ impl SourceTree {
         from.split_at(from.iter().take_while(is_it).count())
     }
 
-    /// True if one argument includes another, so that a file may be listed under more names than the file has.
+    /// True if one argument includes another, so that a file may be listed under more names than it has hard links.
     fn overlap(&self) -> bool {
         let names = |at: &StringSlot| {
             let source = self.source(*at);
             let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
             path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
         };
-        // Sorted by path, arguments of one base below another argument directly follow that argument.
+        // Sorted by path, arguments of one base that are below another argument directly follow that argument.
         let mut paths = self.by_path.clone();
         if self.bases.len() > 1 {
             paths.sort_by_cached_key(names);
@@ -229,8 +231,9 @@ impl SourceTree {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
-    /// Returns the name of the only existing entry, if listed without content: a file, or a directory that is not
-    /// entered. If no argument exists, returns the name of the first one, so that no directory is created for it.
+    /// Returns the name of the only existing entry, if the entry is listed without contents: a file, or a directory
+    /// that is not entered. If no argument exists, returns the name of the first, so that no directory is created for
+    /// it.
     #[must_use]
     pub fn single(&self) -> Option<Name> {
         if self.dotted.is_some() {
@@ -250,7 +253,7 @@ impl SourceTree {
         (!meta.is_dir() || is_bare).then_some(name)
     }
 
-    /// Returns the directories that provide the root's names, each once, and the file if that is the [only
+    /// Returns the inodes of the directories that provide the root's names, and of the file if that is the [only
     /// entry](Self::single).
     #[must_use]
     pub fn places(&self) -> BTreeSet<Inode> {
@@ -264,7 +267,7 @@ impl SourceTree {
     }
 
     /// Returns the metadata of the root: that of the first argument that stands for a directory's content, or of the
-    /// directory on the way to an argument. `None` for an unreadable directory, which adds neither entries nor its
+    /// directory on the way to an argument. `None` for an unreadable directory, which provides neither entries nor its
     /// mode.
     #[must_use]
     pub fn own(&self) -> Option<Meta> {
@@ -296,7 +299,8 @@ impl SourceTree {
         self.sources().filter(missing).map(|source| source.path).collect()
     }
 
-    /// Returns the argument that provides `path`: the first that includes the path, or else one below the path.
+    /// Returns the argument that provides `path`: the first argument that includes the path, or else an argument below
+    /// the path.
     fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
         let not_found = || store_error(action, path, Errno::NOENT);
         if let Some(only) = self.only() {
@@ -320,7 +324,8 @@ impl SourceTree {
         first.map(|at| self.source(*at)).ok_or_else(not_found)
     }
 
-    /// Returns the arguments that may have `path`, in order: the arguments at the path or above, and the first below.
+    /// Returns the arguments that may have `path`, in order: the arguments at the path or above, and the first argument
+    /// below.
     fn candidates(&self, path: &RelPath) -> Vec<StringSlot> {
         let mut all: Vec<StringSlot> = self.below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
@@ -333,8 +338,8 @@ impl SourceTree {
         all
     }
 
-    /// Returns the arguments that have the directory `dir` with all contents, in order. Empty if only one argument
-    /// may have it.
+    /// Returns the arguments that have the directory `dir` with all contents, in order. Empty if only one argument may
+    /// have the directory.
     fn sharers(&self, dir: &RelPath) -> Vec<StringSlot> {
         let shares = |at: &StringSlot| {
             let source = self.source(*at);
@@ -363,7 +368,7 @@ impl SourceTree {
         !self.below(dir).is_empty()
     }
 
-    /// True if the source at `place` is the same entry as at the same path in the destination, because of symlinks or
+    /// True if the source at `place` and the destination entry of the same path are one entry, because of symlinks or
     /// mounts.
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
@@ -405,8 +410,7 @@ impl SourceTree {
     }
 }
 
-/// Sets which symlinks are followed below the handle `dir`: all, if the run follows any, or else symlinks that
-/// arguments name.
+/// Returns `dir`, set to follow all symlinks if the run follows any, or else symlinks that arguments name.
 fn following(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
         Follow::Never => dir.keeping_links(options.trust),
@@ -414,15 +418,15 @@ fn following(dir: Dir, options: &SourceOptions) -> Dir {
     }
 }
 
-/// Returns the path in a packed argument.
+/// Returns the path of a packed argument.
 fn path_in(bytes: &[u8]) -> &[u8] {
     let mut bytes = Reader::new(bytes);
     bytes.varint().expect("it was written whole");
     bytes.rest()
 }
 
-/// Returns the names of a path, as the order of arguments compares them: paths below a directory directly follow that
-/// directory.
+/// Returns the names of a path, for comparing paths. In the order of arguments, paths below a directory directly follow
+/// that directory.
 fn names_of(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|name| !name.is_empty())
 }
@@ -491,8 +495,7 @@ impl Tree for SourceTree {
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.dir_of("remove", path).and_then(|dir| Place::of(dir, "remove", path));
         let place = match place {
-            // The argument is found by the entry, so this error means that the entry was removed under another name
-            // of the list.
+            // The entry led to the argument, so the entry was removed under another name of the list.
             Err(StoreError::NotFound { .. }) => return Ok(()),
             place => place?,
         };

@@ -15,7 +15,7 @@ use crate::handles::shared::SharedState;
 use crate::roots::quota::{SpaceLedger, SpaceQuota};
 
 /// State that several local stores share: the directories that paths may lead to, the quotas of volumes, and flushes of
-/// a file system that are done together. Clones share the state; two contexts share only the client of the facts
+/// a file system that are done together. Clones share the state. Two contexts share only the client of the facts
 /// service. Paths of the default context may lead anywhere.
 ///
 /// A [`NamedDir`](crate::NamedDir) carries a context, and passes the context to the store that is opened there. Stores
@@ -27,8 +27,8 @@ pub struct StoreContext {
 }
 
 impl StoreContext {
-    /// Returns a context that is confined to the directory `path`, which becomes the working directory of the
-    /// process. Also returns the real path without symlinks.
+    /// Returns a context that is confined to the directory `path`, which becomes the working directory of the process.
+    /// Also returns the real path of the directory.
     ///
     /// # Errors
     /// `path` is no directory that this user may enter.
@@ -37,8 +37,8 @@ impl StoreContext {
         Ok((Self::confined(bounds), path))
     }
 
-    /// Returns a context that is confined to these volumes, with their quotas, after a count of their files:
-    /// `/NAME/…` is a path in the volume of that name.
+    /// Returns a context that is confined to these volumes: `/NAME/…` is a path in the volume of that name. Counts the
+    /// files of volumes with quotas.
     ///
     /// # Errors
     /// A path is no directory that this user may enter.
@@ -59,8 +59,8 @@ impl StoreContext {
         self.quota_at(&volume_path(name))
     }
 
-    /// Returns the quota of a token for `part` of the volume `name`, after a count of all files there, even those of
-    /// other users, but not of old versions.
+    /// Returns the quota of a token for `part` of the volume `name`. Counts all files in the part, even those of other
+    /// users, but not old versions.
     ///
     /// # Errors
     /// The part is no directory, or may not be entered.
@@ -78,14 +78,14 @@ impl StoreContext {
         self.space.quota_at(path, &self.shared.bounds)
     }
 
-    /// Returns a path in the form that clients use: a first name that denotes a [part](crate::part_path) is replaced
-    /// by the volume and the path of the part.
+    /// Returns a path in the form that clients use. If the first name is that of a [part](crate::part_path), the volume
+    /// and the path of the part take its place.
     #[must_use]
     pub fn client_path<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
         self.shared.bounds.client_path(path)
     }
 
-    /// True if paths of this context may not lead anywhere.
+    /// True if paths of this context may lead to some directories only.
     #[must_use]
     pub fn is_confined(&self) -> bool {
         self.shared.bounds.are_confined()
@@ -103,8 +103,7 @@ impl StoreContext {
         kept_volume(path, &self.shared).is_ok_and(|volume| volume.is_some())
     }
 
-    /// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is
-    /// refused.
+    /// Refuses paths into private directories of Deltic. In a volume, also refuses other spellings of their names.
     ///
     /// # Errors
     /// [`StoreError::BadName`].

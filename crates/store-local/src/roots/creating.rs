@@ -1,5 +1,4 @@
-//! Creates missing roots of stores, with missing directories above. Removes them again if the transfer brings
-//! nothing.
+//! Creates missing roots of stores, and missing directories above. Removes these again if the transfer brings no entry.
 
 use std::sync::Arc;
 
@@ -11,9 +10,9 @@ use crate::kernel::errno::At;
 use crate::roots::named::NamedDir;
 use crate::roots::quota::{Reserved, SpaceQuota};
 
-/// Creates the directory `dir`, accessible by its owner only, unless it exists; the parent must exist. Returns true
-/// if the directory was created. The store must [know that](crate::LocalStore::with_new_root). The directory counts
-/// for the quota of its volume, and for `quotas`.
+/// Creates the directory `dir`, accessible by its owner only, unless it exists. The parent must exist. Returns true if
+/// the directory was created. The store must then be told by [`with_new_root`](crate::LocalStore::with_new_root). The
+/// directory counts in the quota of its volume, and in `quotas`.
 ///
 /// # Errors
 /// The directory cannot be created, another entry has its name, or a quota has no room.
@@ -25,8 +24,8 @@ pub fn create_root(
     create(dir, Mode::RWXU, durability, quotas)
 }
 
-/// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if it was
-/// created.
+/// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if the
+/// directory was created.
 ///
 /// # Errors
 /// As [`create_root`].

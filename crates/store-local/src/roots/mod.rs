@@ -1,4 +1,4 @@
-//! Directories that options and arguments name, and what stores there share: their context and quotas.
+//! Directories that options and arguments name, and the state that stores there share: context and quotas.
 
 pub(crate) mod context;
 pub(crate) mod creating;

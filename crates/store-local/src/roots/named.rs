@@ -1,5 +1,4 @@
-//! Directories and files that options and arguments name (`--backup-dir` and similar options, the destination,
-//! lists).
+//! Directories and files that options and arguments name (`--backup-dir` and similar options, the destination, lists).
 //!
 //! The path of such a directory or file may lead through directories in which other users may create symlinks, for
 //! example a destination of another user. So a symlink on the way is followed only if it belongs to the superuser or
@@ -26,7 +25,7 @@ use deltic_store::StoreError;
 /// Returns the absolute path of `path` below `root`.
 pub(crate) fn full_path(root: &Path, path: &RelPath, bounds: &PathBounds) -> Option<PathBuf> {
     let below = root.join(OsStr::from_bytes(path.as_bytes()));
-    // A path with a trailing slash stands for the directory's content: messages show the directory without the slash.
+    // A trailing slash stands for the content of the directory. Messages show the directory without the slash.
     Some(bounds.client_path(&std::path::absolute(below).ok()?).components().collect())
 }
 
@@ -37,7 +36,7 @@ pub struct NamedDir {
     pub path: PathBuf,
     /// Trusted owners of symlinks on the way.
     pub trust: Trust,
-    /// State that the stores in the directory share with others.
+    /// State that stores in the directory share with other stores.
     pub context: StoreContext,
 }
 
@@ -111,7 +110,7 @@ impl NamedDir {
         Ok(rustix::process::fchdir(self.open()?)?)
     }
 
-    /// Returns the directory that the operator of this process names for the program itself.
+    /// Returns a directory that the operator of this process names for the program itself.
     #[must_use]
     pub fn of_operator(path: &Path) -> Self {
         Self::new(path, Trust::Ours)
@@ -160,7 +159,7 @@ impl NamedDir {
         self.held()
     }
 
-    /// Creates the last directory of the path, if missing. Returns true if it was created.
+    /// Creates the last directory of the path, if missing. Returns true if the directory was created.
     pub(crate) fn make(&self, mode: Mode) -> Result<bool, Errno> {
         let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
         match fs::mkdirat(self.above()?, name, mode) {
@@ -206,7 +205,7 @@ impl NamedDir {
     }
 }
 
-/// A file that an option names, existing or not: a held directory and a name.
+/// A file that an option names, existing or not: the handle of its directory, and its name.
 #[derive(Debug)]
 pub struct NamedFile(WayEnd);
 
@@ -215,7 +214,7 @@ impl NamedFile {
     /// path itself, are followed as `trust` allows.
     ///
     /// # Errors
-    /// Its directory is missing or cannot be entered, or a symlink of another user is on the way.
+    /// The directory of the file is missing or cannot be entered, or a symlink of another user is on the way.
     pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
         Self::find_within(path, trust, &StoreContext::default())
     }
@@ -239,7 +238,7 @@ impl NamedFile {
     /// followed if they belong to this user or to the superuser.
     ///
     /// # Errors
-    /// Its directory is missing or cannot be entered, or a symlink of another user is on the way.
+    /// The directory of the file is missing or cannot be entered, or a symlink of another user is on the way.
     pub fn of_operator(path: &Path) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
@@ -262,7 +261,7 @@ impl NamedFile {
         }
     }
 
-    /// Opens a regular file for reading, without waiting.
+    /// Opens a regular file for reading. Never blocks on a FIFO.
     ///
     /// # Errors
     /// The system's error, or the entry is no regular file.
@@ -327,7 +326,7 @@ impl AsFd for NamedFile {
     }
 }
 
-/// Opens the directory in which the resolution of `path` begins. This needs no read permission.
+/// Opens the directory in which `path` starts. This needs no read permission.
 fn begin(path: &Path, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
     match Dir::start(path, shared)? {
         Some(start) => Ok(start),
@@ -364,7 +363,7 @@ impl StoreContext {
         match path.file_name() {
             Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
                 match NamedDir::new(path, Trust::Anyone).within(self).above() {
-                    // The path is a directory that confines this context, and so no symlink.
+                    // The path is the directory that confines this context, and so no symlink.
                     Err(LEADS_OUT) => self.look(path),
                     above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
                 }
@@ -379,7 +378,7 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY);
 /// Mode of a file that only its owner may read.
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Error for a symlink of another user in a path for which no option allows such symlinks.
+/// Error for a symlink of another user in a path of the program itself, for which no option allows such symlinks.
 fn not_followed(link: &Path) -> io::Error {
     let link = printable(link.as_os_str().as_bytes());
     io::Error::other(format!(

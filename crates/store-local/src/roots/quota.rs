@@ -1,11 +1,10 @@
 //! Quotas: the most bytes and names of a volume, or of the part of a volume that a token is for, and bytes that stay
 //! free on a disk (`deltic serve`).
 //!
-//! A new version reserves its length when it is opened, so that of several writers near the limit none is left half
-//! written. From then on the new version counts beside the version that it replaces, but for its name: a new version
-//! of an entry needs no further name, unless the old version is kept. An unfinished file that stays for a later
-//! attempt keeps its reservation. Each step that replaces or removes a name gives back the space of that
-//! name.
+//! A new version reserves its length when it is opened, so that several writers near the limit do not all fail halfway.
+//! From then on the new version counts beside the version that it replaces, except for its name. A new version of an
+//! entry needs no further name, unless the old version is kept. An unfinished file that stays for a later attempt keeps
+//! its reservation. Each step that replaces or removes a name frees the space of that name.
 //!
 //! Only [`SpaceQuota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
 //! quotas.
@@ -46,8 +45,8 @@ pub struct SpaceUsage {
     pub files: u64,
 }
 
-/// Bytes and names added, less those removed. May be negative for a moment: the old version may be subtracted before
-/// its replacement is added.
+/// Bytes and names added, minus bytes and names removed. May be negative for a moment: the old version may be
+/// subtracted before its replacement is added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Balance {
     bytes: i64,
@@ -76,19 +75,19 @@ impl Balance {
 pub struct SpaceQuota {
     root: Dir,
     whose: QuotaOwner,
-    /// Time of the last full count.
+    /// Time of the last count of all files.
     counted: Mutex<Instant>,
     limits: QuotaLimits,
     used: Mutex<Used>,
     disk: Arc<Disk>,
 }
 
-/// Owner of a quota.
+/// Holder of a quota, which decides if old versions count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuotaOwner {
-    /// A volume: old versions count.
+    /// A volume. Old versions count.
     Volume,
-    /// A token: old versions do not count.
+    /// A token. Old versions do not count.
     Token,
 }
 
@@ -105,7 +104,7 @@ impl fmt::Display for QuotaOwner {
 struct Used {
     /// Entries in place, and old versions.
     settled: Balance,
-    /// New versions that are not in place.
+    /// New versions that are not in place yet.
     pending: Balance,
 }
 
@@ -117,17 +116,17 @@ impl Used {
     }
 }
 
-/// Bytes of a disk that are reserved but not written yet, for all volumes on the disk.
+/// Bytes of a disk that the volumes on the disk have reserved and not written yet.
 type Disk = Mutex<u64>;
 
-/// Quotas of volumes, and reservations that the stores of a context share.
+/// Quotas of volumes, and the reservations of a context.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceLedger {
     /// Quotas of the volumes, by path.
     volumes: Vec<(PathBuf, Arc<SpaceQuota>)>,
     /// Disks by device.
     disks: Mutex<HashMap<u64, Arc<Disk>>>,
-    /// Unfinished files without a writer, by device and inode, with reservations.
+    /// Reservations of unfinished files without a writer, by inode.
     left: Mutex<HashMap<Inode, LeftSpace>>,
 }
 
@@ -149,7 +148,7 @@ impl SpaceLedger {
 
     /// Returns the quota of a volume at `root`, after a count of the files.
     ///
-    /// Only here unfinished files without a writer are found: a run that resumes such a file reserves space in the
+    /// Unfinished files without a writer are found only here. A run that resumes such a file reserves space in the
     /// token's quota too.
     fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<SpaceQuota>, Errno> {
         let device = fs::fstat(&root)?.st_dev;
@@ -183,17 +182,17 @@ impl SpaceLedger {
         lock(&self.left).remove(&inode).map(LeftSpace::take)
     }
 
-    /// Gives back the space of the unfinished file `name` of `dir`, which is about to be removed.
+    /// Frees the space of the unfinished file `name` of `dir`, which is about to be removed.
     pub(crate) fn forget(&self, dir: &Dir, name: &Name) {
         if lock(&self.left).is_empty() {
             return;
         }
         let Ok(stat) = dir.stat(name) else { return };
-        // Dropping the reservation gives the space back.
+        // Dropping the reservation frees the space.
         drop(self.take(inode_of(&stat)));
     }
 
-    /// Turns the reservation of the unfinished file `inode`, if there is one, into used space: the file is in place.
+    /// Converts the reservation of the unfinished file `inode`, if there is one, to used space: the file is in place.
     pub(crate) fn landed(&self, inode: Inode) {
         if let Some(reserved) = self.take(inode) {
             reserved.keep();
@@ -215,7 +214,7 @@ struct LeftSpace {
 }
 
 impl LeftSpace {
-    /// Turns the space into a reservation, with no bytes left to write.
+    /// Converts this space to a reservation with no bytes left to write.
     fn take(self) -> Reserved {
         let Self { quotas, bytes, names } = self;
         let share = |quota| QuotaShare { quota, bytes, names, unwritten: AtomicU64::new(0) };
@@ -223,7 +222,7 @@ impl LeftSpace {
     }
 }
 
-/// Size of a new file: a quota counts the length, a disk needs room for the data.
+/// Size of a new file. A quota counts the length; a disk needs room for the data.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileSize {
     /// Length in bytes.
@@ -258,8 +257,8 @@ impl SpaceQuota {
         (quota, unfinished)
     }
 
-    /// Returns the quota of a token for `part` of the volume `name`. All files there count, even
-    /// those of other users, but not old versions.
+    /// Returns the quota of a token for `part` of the volume `name`. All files in the part count, even those of other
+    /// users, but not old versions.
     ///
     /// # Errors
     /// The part is no directory, or may not be entered.
@@ -270,13 +269,13 @@ impl SpaceQuota {
         shared: &Arc<SharedState>,
     ) -> Result<Arc<Self>, StoreError> {
         let root = place_of(name, part, shared).at("count", part)?;
-        // The quota of the volume counts unwritten bytes.
+        // Unwritten bytes count in the quota of the volume.
         Ok(Self::new(root, limits, QuotaOwner::Token, Arc::default()).0)
     }
 
     /// Counts all files again if the last count is older than `age`.
     ///
-    /// Only one caller counts; other callers use the previous count meanwhile.
+    /// Only one caller counts. Other callers use the previous count meanwhile.
     pub fn recount_after(&self, age: Duration) {
         let is_due = {
             let mut counted = lock(&self.counted);
@@ -324,7 +323,7 @@ impl SpaceQuota {
         let before = lock(&self.used).settled;
         let (counted, _) = self.count();
         let mut used = lock(&self.used);
-        // A file that came or went during the walk may be counted twice or not at all, until the next walk.
+        // A file that came or went during the count may be counted twice or not at all, until the next count.
         used.settled.bytes -= before.bytes;
         used.settled.files -= before.files;
         used.settled.add(counted);
@@ -347,7 +346,7 @@ impl SpaceQuota {
         }
     }
 
-    /// Reserves room for a file at `path`, and for `names` further names: none if the file replaces an entry.
+    /// Reserves room for a file at `path`, and for `names` further names: 0 if the file replaces an entry.
     fn reserve(
         self: &Arc<Self>,
         path: &RelPath,
@@ -391,7 +390,7 @@ impl SpaceQuota {
         while let Some((path, within)) = dirs.pop() {
             let Ok(dir) = self.root.dir(&path, Use::Read) else { continue };
             let mut names = Vec::new();
-            // An unreadable name is counted the next time.
+            // A name that cannot be read is left for the next count.
             let _ = dir.for_each_name(|name| names.extend(Name::new(name)));
             for name in names {
                 let Ok(stat) = dir.stat(&name) else { continue };
@@ -426,7 +425,7 @@ impl SpaceQuota {
     }
 }
 
-/// Part of a volume in a count.
+/// Part of a volume during a count.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Within {
     Tree,
@@ -449,8 +448,8 @@ fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
     StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
 }
 
-/// Reserved space, one share for each quota. It is given back on drop, unless [kept](Self::keep). Empty in a store
-/// without a quota.
+/// Reserved space, with a share for each quota. Dropping this value frees the space, unless the space is
+/// [kept](Self::keep). Empty in a store without a quota.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(Vec<QuotaShare>);
 
@@ -458,7 +457,7 @@ pub(crate) struct Reserved(Vec<QuotaShare>);
 struct QuotaShare {
     quota: Arc<SpaceQuota>,
     bytes: u64,
-    /// Reserved names: 1, or 0 while the file is to replace an entry.
+    /// Reserved names: 1, or 0 for a file that is to replace an entry.
     names: u64,
     /// Bytes that are not on the disk yet.
     unwritten: AtomicU64,
@@ -471,7 +470,7 @@ impl QuotaShare {
 }
 
 impl Reserved {
-    /// Notes that this many of the bytes were written to the disk.
+    /// Notes that `bytes` of the file were written to the disk.
     pub(crate) fn wrote(&self, bytes: u64) {
         for share in &self.0 {
             let mut unwritten = lock(&share.quota.disk);
@@ -489,8 +488,8 @@ impl Reserved {
         Ok(())
     }
 
-    /// Reserves the name that was not reserved yet, before the file is put in place. If the file replaces an entry
-    /// (`is_new` is false), the entry's name is given back next, and the limit may be exceeded for that moment.
+    /// Reserves the name of a file, if not reserved yet, before the file is put in place. A file that replaces an entry
+    /// (`is_new` is false) may exceed the limit for a moment, until the name of the entry is freed.
     ///
     /// # Errors
     /// [`StoreError::Full`] if the file is new, and a quota has no room for its name.
@@ -506,7 +505,7 @@ impl Reserved {
         Ok(())
     }
 
-    /// Turns the reservation into used space: the entry is in place.
+    /// Converts the reservation to used space: the entry is in place.
     pub(crate) fn keep(mut self) {
         for share in self.0.drain(..) {
             let mut used = lock(&share.quota.used);
@@ -515,7 +514,7 @@ impl Reserved {
         }
     }
 
-    /// Keeps the space if an entry was put in place, even with incomplete metadata.
+    /// Keeps the space if `put` says that an entry is in place, even with incomplete metadata.
     pub(crate) fn keep_if<T>(self, put: &Result<T, StoreError>) {
         if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
             self.keep();

@@ -33,13 +33,13 @@ pub(crate) enum Log {
     Unwritten,
     /// The open log and its length in bytes.
     Open(OwnedFd, u64),
-    /// A write failed: later notes could not be read.
+    /// A write failed, so later notes would be unreadable.
     Broken,
 }
 
 impl Log {
-    /// Adds a note about `staged`, which has the name `name` in `dir`. Writes nothing if the machine's boots cannot
-    /// be told apart.
+    /// Adds a note about `staged`, which has the name `name` in `dir`. Writes nothing if this boot of the machine has
+    /// no identifier.
     pub(crate) fn append(
         &mut self,
         dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
@@ -67,8 +67,8 @@ impl Log {
         written
     }
 
-    /// Opens the log of the staged file `name` of `dir` to continue it; returns the log and its notes. `None` if
-    /// there is no log, no note, or a log that is not valid for this file and boot.
+    /// Opens the log of the staged file `name` of `dir`, to continue the log. Returns the log and its notes. `None`
+    /// without a log or without notes, or if the log is not valid for this file and boot.
     pub(crate) fn resume(
         dir: &Dir,
         staged: &OwnedFd,
@@ -93,7 +93,7 @@ impl Log {
             return Ok(None);
         }
         notes.remove(0);
-        // Drops a torn frame, so that the next frame does not follow a torn frame.
+        // A frame after a torn frame could not be read, so the torn frame is dropped.
         fs::ftruncate(&file, end)?;
         Ok((!notes.is_empty()).then_some((Self::Open(file, end), notes)))
     }
@@ -117,7 +117,7 @@ pub(crate) fn staged_name(log: &Name) -> Option<Name> {
     Name::new(&[stem, STAGED_SUFFIX].concat()).ok()
 }
 
-/// Creates a file. An existing file of this name belongs to another staged file and is removed.
+/// Creates a file. A file of this name belongs to another staged file, and is removed before.
 fn create(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
     match dir.create(name) {
         Err(Errno::EXIST) => {
@@ -163,7 +163,7 @@ fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
     [MAGIC, numbers.as_flattened(), boot].concat()
 }
 
-/// True for a regular file of this user that nobody else may write.
+/// True for a regular file of this user that only this user may write.
 fn is_ours(stat: &Stat) -> bool {
     let owner = stat.st_uid == rustix::process::geteuid().as_raw();
     file_type(stat).is_file() && owner && stat.st_mode & 0o022 == 0
@@ -173,9 +173,9 @@ pub(crate) const LOG_SUFFIX: &[u8] = b".log";
 const MAGIC: &[u8] = b"deltic log 1";
 const LEN_BYTES: usize = 4;
 const SUM_BYTES: usize = 16;
-/// Greatest length of a log in bytes. An index of the chunks of a longer log would exceed its memory budget.
+/// Greatest length of a log in bytes. The index of the chunks of a longer log would exceed its memory budget.
 const MAX_LOG_BYTES: u64 = 64 << 20;
-/// Seconds by which the staged file may be newer than the log: the last writes are not noted yet.
+/// Seconds by which the staged file may be newer than the log, since the last writes have no note yet.
 const SLACK_SECS: i64 = 10;
 
 #[cfg(test)]

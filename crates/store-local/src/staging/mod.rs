@@ -1,4 +1,4 @@
-//! Staging directories with unfinished new versions, and the logs beside these.
+//! Staging directories with unfinished new versions, and their logs.
 
 pub(crate) mod log;
 pub(crate) mod stage;

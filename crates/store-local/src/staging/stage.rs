@@ -1,14 +1,15 @@
-//! Staging directories hold new versions until the commit, and the remains of killed runs.
+//! Staging directories, which hold new versions until the commit, and the remains of killed runs.
 //!
 //! A staged file has a name from the start (btrfs loses the fsync of a nameless file), and is locked as long as its
-//! process lives: the kernel releases a `flock` however the process ends. So an unlocked file has no owner. The name
-//! of a staged file consists of a hash of its path and random digits. A file that is neither flushed nor of use
-//! before it is complete may stay nameless until its commit.
+//! process lives: the kernel releases a `flock` however the process ends. So an unlocked file has no owner. The name of
+//! a staged file consists of a hash of its path and random digits. A file may stay nameless until its commit, if it is
+//! not flushed and of no use before it is complete.
 //!
 //! A staged file is renamed into place, which only works within one [realm](Realm): one mount, one quota project, one
-//! encryption key. So each realm below the root has its own staging directories, in the directories of the files; so
-//! has a tree in whose root this user may create nothing. The kernel refuses some other renames without notice. After
-//! a refused rename, the directory and all directories below have staging directories of their own too.
+//! encryption key. So each realm below the root has its own staging directories, in the directories of the files. The
+//! same holds for a tree in whose root this user may create no file. The kernel also refuses some renames that no
+//! property of the directories explains. After a refused rename, the directory and all directories below have their own
+//! staging directories too.
 //!
 //! In a tree with several writers, the staging directory of another user is left alone: this user has a staging
 //! directory beside it.
@@ -57,27 +58,26 @@ pub(crate) struct Stages {
     realm: Realm,
     /// Reservations of unfinished files.
     space: Arc<SpaceLedger>,
-    /// Directories into which the kernel refused to rename a file staged elsewhere.
+    /// Directories into which the kernel refused to rename a file that was staged elsewhere.
     parted: Mutex<HashSet<RelPath>>,
-    /// Leftovers by the directory that has, or may have, the staging directory; `None` before the first scan.
+    /// Leftovers by home: the directory that has, or may have, the staging directory. `None` before the first scan.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
-    /// Staging directories in use, each with a lock that other writers may share.
+    /// Staging directories in use. Each has a lock that other writers can share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
-    /// For the last directories asked about, the directory that has the staging directory.
+    /// For recently used directories, the directory that has the staging directory.
     last: Recent<RelPath>,
     /// True if nameless files cannot be created here, or cannot be given a name.
     needs_names: AtomicBool,
-    /// True if this user can have no staging directory in the root.
+    /// True if this user cannot create a staging directory in the root.
     is_closed: OnceLock<bool>,
     user: u32,
-    /// For devices with unexpected owners: the owner and mode that new files of this user get there.
+    /// Owner and mode that new files of this user get on devices with unexpected owners.
     made_up: Mutex<HashMap<u64, MadeUp>>,
     /// For each probed device, true if new files have holes there.
     makes_holes: Mutex<HashMap<u64, bool>>,
 }
 
-/// Owner and mode that a file system reports, regardless of the request, as FAT, network and FUSE file systems may
-/// do.
+/// Owner and mode that a file system reports, whatever was requested, as FAT, network and FUSE file systems may do.
 #[derive(Clone, Copy, Debug)]
 struct MadeUp {
     user: u32,
@@ -94,13 +94,13 @@ pub(crate) enum StageOwner {
     Temp,
 }
 
-/// Staged files without an owner at the time of the scan, by the [`key`] of the path.
+/// Staged files that had no owner at the time of the scan, by the [`key`] of the path.
 type Leftovers = HashMap<Vec<u8>, Vec<Leftover>>;
 
 #[derive(Debug)]
 struct Leftover {
     name: Name,
-    /// True if this run uses and has locked the file, and so must remove it.
+    /// True if this run uses and has locked the file, and so must remove the file.
     taken: bool,
 }
 
@@ -169,14 +169,14 @@ impl Stages {
             created => created,
         };
         let file = create().map_err(|errno| cannot_enter(place, errno))?;
-        // Without locks, as on some network file systems, a sweep removes no file.
+        // A file system may have no locks, as some network file systems. A sweep then removes no file.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
     }
 
-    /// Creates a nameless file for `place`; also returns the directory of the staging directory to use. A nameless
-    /// file needs no lock: no other process can open it, and a kill leaves nothing behind. `None` if the file must
-    /// have a name.
+    /// Creates a nameless file for `place`. Also returns the directory whose staging directory is to be used. A
+    /// nameless file needs no lock: no other process can open it, and a kill leaves nothing behind. `None` if the file
+    /// must have a name.
     pub(crate) fn create_nameless(&self, place: &Place, mode: Mode) -> Option<(OwnedFd, RelPath)> {
         if self.needs_names.load(Ordering::Relaxed) {
             return None;
@@ -198,8 +198,8 @@ impl Stages {
         self.needs_names.store(true, Ordering::Relaxed);
     }
 
-    /// Opens the staging directory for `place`; also returns the parent directory. While the handle exists, no sweep
-    /// removes files from it.
+    /// Opens the staging directory for `place`. Also returns its parent directory. While the handle exists, no sweep
+    /// removes files from the staging directory.
     pub(crate) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
         let home = self.home(place)?;
         let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
@@ -225,7 +225,7 @@ impl Stages {
         below(home, &held.unwrap_or_else(staging_name))
     }
 
-    /// Opens this user's staging directory in `home`, and returns the name. A directory of another user is ignored.
+    /// Opens this user's staging directory in `home`. Also returns its name. A directory of another user is ignored.
     fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
             match self.root.dir(&below(home, &name)?, Use::Read) {
@@ -237,8 +237,7 @@ impl Stages {
         Err(Errno::NOENT)
     }
 
-    /// True if `dir` belongs to this user and other users may not write to `dir`: such a directory can hold staged
-    /// files.
+    /// True if `dir` can hold staged files: it belongs to this user, and other users may not write to it.
     fn is_ours(&self, dir: &Dir) -> Result<bool, Errno> {
         let stat = fs::fstat(dir)?;
         let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(&stat));
@@ -247,7 +246,7 @@ impl Stages {
             && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
     }
 
-    /// Returns the owner and mode that a new file in `dir`, on this device, gets. The new file is checked by its own
+    /// Returns the owner and mode that new files in `dir` get on this device. A new file is examined through its own
     /// handle; a new directory could be replaced before it is opened.
     fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
         *lock(&self.made_up).entry(device).or_insert_with(|| {
@@ -282,8 +281,8 @@ impl Stages {
         Ok(*lock(&self.makes_holes).entry(device).or_insert_with(probe))
     }
 
-    /// Creates a staging directory in `home`, unless other users have taken both names. The directory may be gone
-    /// again by the next open, because a sweep was quicker.
+    /// Creates a staging directory in `home`, unless other users have taken both names. A sweep may remove the
+    /// directory before it is opened.
     fn make(&self, home: &RelPath) -> Result<(), Errno> {
         let dir = self.root.dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
@@ -305,8 +304,7 @@ impl Stages {
         Err(Errno::EXIST)
     }
 
-    /// Opens the staging directory of `home`, created if missing, and keeps the directory locked: no sweep removes
-    /// it.
+    /// Opens the staging directory of `home`, created if missing. The directory stays locked, so no sweep removes it.
     fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         if let Some((_, dir)) = lock(&self.held).get(home) {
             return Ok(Arc::clone(dir));
@@ -335,8 +333,8 @@ impl Stages {
         Ok(found)
     }
 
-    /// Returns the newest leftover for `place` that has `len` bytes and a valid log. The file may have one other
-    /// name, that of `shown`, which the commit removes.
+    /// Returns the newest leftover for `place` that has `len` bytes and a valid log. The file may have one other hard
+    /// link, the file `shown`, which the commit removes.
     pub(crate) fn resume(
         &self,
         place: &Place,
@@ -362,7 +360,7 @@ impl Stages {
         Ok(None)
     }
 
-    /// Calls `with` the known leftovers for `place` in the staging directory of `home`, newest first.
+    /// Calls `with` with the known leftovers for `place` in the staging directory of `home`, newest first.
     fn with_known<T: Default>(
         &self,
         place: &Place,
@@ -396,9 +394,9 @@ impl Stages {
         with(&dir, known)
     }
 
-    /// Notes a staged file, after the rebuild is dropped, as a leftover of `path`.
+    /// Notes a staged file as a leftover of `path`. Called when a rebuild is dropped.
     pub(crate) fn leave(&self, path: &RelPath, home: &RelPath, name: Name) {
-        // The first scan of a directory will find the file.
+        // Without a scan so far, the first scan will find the file.
         if let Some(Some(known)) = lock(&self.homes).get_mut(home) {
             known.entry(key(path)).or_default().push(Leftover { name, taken: false });
         }
@@ -437,15 +435,16 @@ impl Stages {
         counts.into_iter().sum()
     }
 
-    /// Removes files without an owner from the staging directory of `home`, and the directory if empty then. Returns
-    /// the number of files.
+    /// Removes files without an owner from the staging directory of `home`. Also removes the directory if it is then
+    /// empty. Returns the number of files.
     pub(crate) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
         self.let_go(home);
         let open = || match self.open(home) {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
-        // In a volume, the last of many concurrent runs sweeps: no run waits for other runs, which may never all end.
+        // The last of many concurrent runs in a volume sweeps, and no run waits for other runs, which may never all
+        // end.
         let dir = lock_dir(open, if self.root.bounds().are_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
         let removed = sweep_dir(&dir, &self.space).at(SWEEP, home)?;
@@ -457,7 +456,7 @@ impl Stages {
 }
 
 impl Stages {
-    /// Removes the staged file `name` of `dir`, and the log. The sweep removes what is left after an error.
+    /// Removes the staged file `name` of `dir`, and its log. After an error, the sweep removes what is left.
     pub(crate) fn discard(&self, dir: &Dir, name: &Name) {
         self.space.forget(dir, name);
         let _ = dir.remove_file(name);
@@ -471,7 +470,7 @@ impl Stages {
         }
     }
 
-    /// Removes the used staging directories that are empty, if no other process uses them.
+    /// Removes the staging directories that this run used, if empty and not in use by another process.
     pub(crate) fn tidy(&self) {
         let homes: Vec<_> = lock(&self.held).drain().map(|(home, _)| home).collect();
         for home in homes {
@@ -492,9 +491,9 @@ fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
     }
 }
 
-/// Opens a staging directory by `open` under the lock `lock`: writers and sweeps exclude each other. `open` may
-/// return `EAGAIN` to be called again. `None` if there is no directory, or if others keep it locked: the sweep is
-/// left to them then.
+/// Opens a staging directory by `open` and takes the lock `lock`: writers and sweeps exclude each other. `open` may
+/// return `EAGAIN` to be called again. `None` if there is no directory, or if other processes keep the lock: these
+/// processes will sweep.
 fn lock_dir(
     open: impl Fn() -> Result<Option<(Name, Dir)>, Errno>,
     lock: LockTries,
@@ -510,7 +509,7 @@ fn lock_dir(
         } else if fs::fstat(&dir)?.st_nlink > 0 {
             return Ok(Some((name, dir)));
         }
-        // Otherwise a sweep removed the directory before it was locked.
+        // A sweep removed the directory before it was locked.
     }
     Ok(None)
 }
@@ -560,8 +559,8 @@ const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove t
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;
 const NONCE_DIGITS: usize = 16;
-/// Kind of lock on a staging directory, with the number of attempts, at growing intervals. A sweep takes about a second
-/// at worst. A writer keeps its lock until the end of the run, and sweeps then.
+/// Kind of lock on a staging directory, and the number of attempts, at growing intervals. A sweep takes about a second
+/// at worst. A writer keeps its lock until the end of the run, and then sweeps.
 #[derive(Clone, Copy)]
 struct LockTries {
     operation: FlockOperation,

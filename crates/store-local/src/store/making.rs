@@ -1,4 +1,4 @@
-//! Creation of directories that are ready to take entries.
+//! Creates directories that are ready to take entries.
 
 use std::os::fd::AsFd;
 
@@ -52,7 +52,7 @@ impl LocalStore {
         };
         let shown = shown.as_ref().map(of_new);
         let mode = shown.as_ref().map_or(Mode::RWXU, |attrs| attrs.birth_mode(owner) | Mode::RWXU);
-        // Tries twice, in case an entry is in the way.
+        // Tries twice, since another entry may be in the way.
         for _ in 0..2 {
             let reserved = self.0.reserve_name(&place)?;
             match place.dir.make_dir(&place.name, mode) {
@@ -74,7 +74,8 @@ impl LocalStore {
                     match shown {
                         Some(attrs) if attrs.suits(owner) => {}
                         Some(attrs) => self.show(path, attrs).at(MAKE, path)?,
-                        // A directory without setgid has our group, so its entries get that group in any case.
+                        // A directory without setgid has the group of this process, and entries get that group in any
+                        // case.
                         None if above.group.is_some() => self.set_first(path, will),
                         None => {}
                     }
@@ -114,8 +115,8 @@ impl LocalStore {
         unset.of(path)
     }
 
-    /// Makes a directory of ours writable for us, until the final mode is set. If that fails, writes to the directory
-    /// will report it.
+    /// Makes a directory of this user writable for the user, until the final mode is set. If that fails, writes to the
+    /// directory will report the error.
     fn open_to_owner(&self, path: &RelPath) {
         if let Some(mode) = open_to_owner(&self.0.root, path) {
             lock(&self.0.makes.unfinished).insert(path, UnfinishedDir::Opened(mode));
@@ -133,7 +134,7 @@ impl LocalStore {
         self.0.touched.add(path);
     }
 
-    /// Sets the attributes that protect a new directory as long as it lacks its final owner.
+    /// Sets the attributes that protect a new directory until it has its final owner.
     fn show(&self, path: &RelPath, attrs: Attrs<'_>) -> Result<(), Errno> {
         let dir = self.0.root.dir(path, Use::Pass)?;
         // Attributes that cannot be set are reported when all attributes are set.
@@ -151,8 +152,8 @@ impl LocalStore {
         let _ = self.show(&RelPath::root(), attrs);
     }
 
-    /// Moves the file `from` to `to`, without replacing an entry at `to`. With a `version`, renames only that
-    /// version.
+    /// Moves the file `from` to `to`, without replacing an entry at `to`. With a `version`, moves the file only if it
+    /// has that version.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if an entry is at `to`, or another version at `from`. Otherwise the system's error.
@@ -163,7 +164,7 @@ impl LocalStore {
         version: Option<&LocalSnapshot>,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
-        // No commit of this process replaces the file between the check and the rename.
+        // With this turn, no commit of this process replaces the file between the check and the rename.
         let _turn = old.turn().at(MOVE, from)?;
         if let Some(version) = version {
             Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
@@ -179,7 +180,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Removes the entry at `place`, unless a directory is there: then returns true.
+    /// Removes the entry at `place`, unless the entry is a directory. Returns true for a directory.
     fn clear_for_dir(&self, place: &Place) -> Result<bool, StoreError> {
         let found = place.dir.find(&place.name).at(MAKE, &place.path)?;
         if found.is_some_and(|stat| file_type(&stat).is_dir()) {
@@ -194,8 +195,8 @@ impl LocalStore {
     }
 }
 
-/// Returns the attributes that a new directory gets at once, if modes are not kept: the next run would take any other
-/// mode for the user's own. The mode lets the owner work in the directory.
+/// Returns the attributes that a new directory gets at once, if the run does not set modes. The next run would take any
+/// other mode for the user's own. The mode lets the owner work in the directory.
 fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
     let (meta, _) = will.filter(|(_, keep)| !keep.modes)?;
     let mode = meta.mode & 0o777 | OWNER_BITS;
@@ -206,7 +207,7 @@ fn shown(will: Option<(&Meta, Keep)>) -> Option<Meta> {
 const MOVE: &str = "move";
 const MAKE: &str = "make directory";
 
-/// Gives the owner all bits on the directory.
+/// Gives the owner all bits of the directory's mode.
 fn give_owner_bits(dir: &Dir) -> Result<(), Errno> {
     set_mode(dir, fs::fstat(dir)?.st_mode | OWNER_BITS, dir.bounds())
 }

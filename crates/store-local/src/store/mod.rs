@@ -57,12 +57,12 @@ pub struct LocalStore(Arc<StoreState>);
 /// Options of a [`LocalStore`].
 #[derive(Clone, Debug, Default)]
 pub struct LocalOptions {
-    /// The time at which changes are safe from a power cut.
+    /// When changes are safe from a power cut.
     pub durability: Durability,
-    /// Rules for the names that may be removed: a receiver's filter. Other names are never listed; extended
-    /// attributes that the rules exclude are neither read nor changed.
+    /// Rules for the names that may be removed: a receiver's filter. Other names are never listed. Extended attributes
+    /// that the rules exclude are neither read nor changed.
     pub rules: Filter,
-    /// Metadata to look at, and extended attributes that may be changed.
+    /// Metadata to read, and extended attributes that may be changed.
     pub see: MetaMask,
     /// The place for old versions, if old versions are kept.
     pub backup: Option<BackupPlace>,
@@ -70,7 +70,7 @@ pub struct LocalOptions {
     pub one_file_system: bool,
     /// Symlinks that may be [treated as directories](deltic_store::Posix::keep_dirlink).
     pub keep_dirlinks: KeepLinks,
-    /// True if no later run resumes unfinished versions, which are removed then.
+    /// True if no later run resumes unfinished versions. Such versions are then removed.
     pub one_shot: bool,
     /// Options for putting new versions in place.
     pub writing: CommitOptions,
@@ -95,13 +95,13 @@ impl LocalStore {
     /// [`Store::set_meta`].
     #[must_use]
     pub fn with_new_root(self) -> Self {
-        // A default ACL may close the root to the owner.
+        // A default ACL may have closed the root to its owner.
         open_to_owner(&self.0.root, &RelPath::root());
         lock(&self.0.makes.unfinished).insert(&RelPath::root(), UnfinishedDir::Heir);
         self
     }
 
-    /// True if the root was created and got no mode: no entry was to be created.
+    /// True if the root was created in vain: no entry was created, and the root got no mode.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&UnfinishedDir::Heir)
@@ -182,7 +182,7 @@ impl LocalStore {
         })))
     }
 
-    /// Removes the file at `path`, if the file has this version, and keeps an old version if the store does.
+    /// Removes the file at `path`, if the file has this version. Keeps an old version if the store keeps old versions.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if another entry is there by now.
@@ -210,7 +210,7 @@ impl LocalStore {
         self.0.touched.dirs()
     }
 
-    /// Makes every file have a name before the commit.
+    /// From now on, gives every file a name before the commit.
     #[cfg(test)]
     pub(crate) fn need_names(&self) {
         self.0.stages.need_names();
@@ -220,7 +220,7 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// Returns the metadata that the new root hands down, which the root inherited.
+    /// Returns the metadata that entries inherit from the new root, which the root itself inherited.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }

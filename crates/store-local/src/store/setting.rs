@@ -1,4 +1,4 @@
-//! Creation of entries without content, and setting of attributes, by kind of entry.
+//! Creates entries without content, and sets attributes, by kind of entry.
 
 use std::os::fd::AsFd;
 
@@ -29,7 +29,8 @@ impl LocalStore {
         keep: Keep,
         made: Option<Option<u32>>,
     ) -> Result<(), StoreError> {
-        // The directory has already inherited from its parent. But the parent's default ACL also replaces the umask.
+        // The directory has already inherited from its parent. But the default ACL of the parent also replaces the
+        // umask.
         let above = match (made, keep.modes) {
             (Some(None), false) if path.is_root() => self.heritage_of_root(),
             (Some(None), false) => {
@@ -59,7 +60,7 @@ impl LocalStore {
             opened => opened.and_then(|dir| set(On::Open(dir.as_fd()), &dir)),
         }
         .at(SET_META, path)?;
-        // A directory with the right attributes needs no write and no flush.
+        // The attributes are right already, so nothing is written or flushed.
         let Some(unset) = set else { return Ok(()) };
         self.0.makes.heritages.clear();
         self.0.touched.add(path);
@@ -88,8 +89,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&file))
     }
 
-    /// Calls `set`, which changes attributes of the entry described by `stat`. If another name of the entry is still
-    /// to be replaced, stores the state of the entry after the change.
+    /// Calls `set`, which changes attributes of the entry described by `stat`. If another name of the entry is still to
+    /// be replaced, stores the state of the entry after the change.
     fn set_under_all_names(
         &self,
         stat: &Stat,
@@ -100,8 +101,8 @@ impl LocalStore {
         let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
         if left.rewritten_as.is_some() {
-            // The file was rewritten under another name: the attributes are for content that is gone. The next run
-            // corrects them.
+            // The file has new content under another name, and the attributes are for content that is gone. The next
+            // run corrects the attributes.
             return Ok(());
         }
         let done = set();
@@ -123,7 +124,7 @@ impl LocalStore {
             let mode = NewMode::below(heritage, self.0.makes.umask);
             let attrs = Attrs::of_new(meta, self.0.attribute_rules(keep), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
-            // Without the note, the file would be an ordinary file.
+            // A file without the note would be an ordinary file.
             unset
                 .why(NOTE)
                 .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
@@ -158,8 +159,8 @@ impl LocalStore {
         self.set_under_all_names(&stat, set, || fs::fstat(&held))
     }
 
-    /// Returns the attributes to set on an existing entry; or, if `made` is set, on an entry without its final mode,
-    /// which was created here or opened to the owner.
+    /// Returns the attributes to set on an existing entry. With `made`, the entry lacks its final mode: it was created
+    /// here, or opened to the owner.
     pub(super) fn attrs<'a>(
         &'a self,
         meta: &'a Meta,
@@ -193,7 +194,7 @@ impl LocalStore {
             self.0.back_up(&turn, Goes::Replaced, None, land).map(|()| unset)
         });
         if landed.is_err() {
-            // A file that cannot be removed is left for the sweep.
+            // The sweep removes the file if this fails.
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);

@@ -1,7 +1,7 @@
-//! File systems that accept several spellings for one name: exFAT, NTFS, FAT, SMB, HFS+, ext4 with `casefold`.
+//! File systems that accept several spellings of one name: exFAT, NTFS, FAT, SMB, HFS+, ext4 with `casefold`.
 //!
-//! Inode numbers do not identify an entry: behind `exfat-fuse` each spelling of a name has its own number. So an
-//! entry is found by the form that its spellings share ([`folded`]), and a lookup tells whether a name exists.
+//! Inode numbers do not identify an entry: behind `exfat-fuse` each spelling of a name has its own number. So an entry
+//! is found by the form that its spellings share ([`folded`]), and a lookup shows whether a name exists.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -30,7 +30,7 @@ pub(crate) fn respell(
     &Respell { listed, samples, dry_run }: &Respell<'_>,
 ) -> Result<Vec<Name>, StoreError> {
     let held = store.root.dir(dir, Use::Read).at(LIST, dir)?;
-    // A sample that does not exist tells nothing.
+    // A sample that does not exist proves nothing.
     let may_fold = |name: &Name| held.stat(name).is_err() || has_other_spelling(&held, name);
     if !samples.names().any(may_fold) {
         return Ok(Vec::new());
@@ -39,7 +39,7 @@ pub(crate) fn respell(
     let mut former = HashSet::new();
     for (name, entries) in found {
         if entries.is_empty() {
-            // The entry is unknown, so any removed entry could be the entry of this name.
+            // The entry of this name is not known, so any entry that is removed could be this entry.
             let path = dir.join(&name).unwrap_or_else(|_| dir.clone());
             return Err(store_error("find the entry of", &path, Errno::NOTUNIQ));
         }
@@ -53,7 +53,7 @@ pub(crate) fn respell(
     Ok(former.into_iter().collect())
 }
 
-/// Renames `entry` to another spelling. If the file system keeps the old spelling, the entry stays as it is.
+/// Renames `entry` to another spelling. If the file system keeps the old spelling, the entry keeps its name.
 fn rename(store: &StoreState, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 2]) {
     if held.rename(entry, held, name).is_err() {
         return;
@@ -66,13 +66,13 @@ fn rename(store: &StoreState, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 
     }
 }
 
-/// True if `dir` finds the entry `name` by another spelling.
+/// True if a lookup in `dir` finds the entry `name` by another spelling.
 fn has_other_spelling(dir: &Dir, name: &Name) -> bool {
     other_spellings(name).any(|other| dir.stat(&other).is_ok())
 }
 
 /// Looks up listed names in `dir`. Returns each listed name that finds an entry of another spelling, with the entries
-/// that may be meant.
+/// that the name may mean.
 fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>, Errno> {
     let (mut spelled, mut unlisted) = (HashSet::new(), HashMap::<_, Vec<Name>>::new());
     each_name(dir, |name| {
@@ -106,7 +106,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     Ok(found.into_iter().filter_map(entries).map(|(entries, name)| (name, entries)).collect())
 }
 
-/// Returns the entries of `among` that have the inode of `name`, for a `name` with a folded form that no entry has.
+/// Returns the entries of `among` that have the inode of `name`. Called if no entry has the folded form of `name`.
 fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Vec<Name> {
     let inode = |name: &Name| dir.stat(name).ok().map(|stat| inode_of(&stat));
     let Some(own) = inode(name) else { return Vec::new() };
@@ -123,7 +123,7 @@ fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     })
 }
 
-/// Checks if `name` and `earlier` are one name in `dir`. A dry run creates no file for the check.
+/// Checks if `name` and `earlier` find one entry in `dir`. A dry run creates no file for the check.
 pub(crate) fn one_name(
     store: &StoreState,
     dir: &RelPath,
@@ -146,7 +146,7 @@ pub(crate) fn one_name(
     }
 }
 
-/// Opens the directory `dir`, or its nearest existing parent, as in a dry run.
+/// Opens the directory `dir`. If `dir` does not exist, as in a dry run, opens its nearest existing parent.
 fn nearest_dir(store: &StoreState, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
     let mut at = dir.clone();
     loop {
@@ -160,8 +160,8 @@ fn nearest_dir(store: &StoreState, dir: &RelPath) -> Result<(RelPath, Dir), Stor
     }
 }
 
-/// Guesses if `dir` treats several spellings as a single name, from existing entries or else from the type of the
-/// file system.
+/// Guesses if `dir` treats several spellings as one name, from existing entries or else from the type of the file
+/// system.
 fn guess(dir: &Dir) -> Result<OneName, Errno> {
     let mut samples = SampleNames::default();
     dir.for_each_name(|name| {
@@ -180,7 +180,7 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
     Ok(System::of(dir).folds_names())
 }
 
-/// Checks if the file system of `dir` accepts several spellings for one name, in a new directory there.
+/// Checks if the file system of `dir` accepts several spellings of one name, by a test in a new directory.
 ///
 /// # Errors
 /// No directory or file can be created in `dir`.
@@ -190,7 +190,7 @@ pub fn folds_names(dir: OwnedFd) -> io::Result<bool> {
     Ok(answer == OneName::Yes)
 }
 
-/// Checks if the file system takes two names for one, in a new directory in `dir`.
+/// Checks if the file system treats two names as one, by a test in a new directory in `dir`.
 fn try_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

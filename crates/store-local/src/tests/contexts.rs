@@ -8,7 +8,7 @@ use super::*;
 use crate::handles::dir::{VolumeDir, volume_path};
 use crate::{NamedDir, QuotaLimits, StoreContext};
 
-/// Both contexts have a volume of one name: its directory, its quota and its use are those of the context.
+/// Both contexts have a volume of the same name. Directory, quota and use of the volume are separate.
 #[test]
 fn two_contexts_have_volumes_quotas_and_flushes_of_their_own() {
     let worlds = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
@@ -40,7 +40,7 @@ fn two_contexts_have_volumes_quotas_and_flushes_of_their_own() {
     assert!(!StoreContext::default().leads_out(worlds[0].path()), "the process is not confined");
 }
 
-/// Of two stores that replace the version that both have seen, one is told of the conflict.
+/// Two stores replace the version that both have seen. One of the two gets the conflict.
 #[test]
 fn stores_of_two_contexts_on_one_directory_exclude_each_other() {
     let (root, store) = new_store();

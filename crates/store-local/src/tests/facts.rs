@@ -199,7 +199,7 @@ fn those_who_may_not_ask_are_told_nothing_and_ask_once() {
     assert_eq!(refused, 1, "{calls}");
 }
 
-/// Asks for facts as a user without the privilege.
+/// Queries facts as a user without the privilege.
 #[test]
 #[ignore = "another test runs it"]
 fn nobody() {

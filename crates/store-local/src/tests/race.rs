@@ -1,5 +1,4 @@
-//! Races with another process that swaps a directory for a symlink (`RELIABILITY` T13), or replaces a file that we
-//! replace.
+//! Races with another process that swaps a directory for a symlink, or replaces a file that this process replaces.
 
 use deltic_store::Posix;
 use std::collections::BTreeSet;

@@ -1,14 +1,14 @@
-//! The directories that paths of a context may lead to, if the context is confined (`deltic agent --restrict`,
-//! `deltic serve`).
+//! The directories that paths of a context may lead to, if the context is confined (`deltic agent --restrict`, `deltic
+//! serve`).
 //!
-//! Paths in arguments, options and files of rules are then resolved from an open handle, name by name. `..` above
-//! that directory, and links that lead out of it, are errors. A path below a root cannot leave the root in any case
+//! Paths in arguments, options and rules files are then resolved from an open handle, name by name. `..` above that
+//! directory, and links that lead out of it, are errors. A path below a root cannot leave the root in any case
 //! ([`Dir`](super::Dir)).
 //!
-//! A context confined to one directory has it as the working directory of the process. A context confined to volumes
-//! has none: paths are absolute there, their first name is that of a volume, and absolute symlinks are errors. The
-//! first name may also be that of a [part](part_path) of a volume: paths that begin with a part do not lead out of
-//! the part.
+//! For a context that is confined to one directory, that directory is the working directory of the process. A context
+//! that is confined to volumes has no working directory: paths are absolute, their first name is that of a volume, and
+//! absolute symlinks are errors. The first name may also be that of a [part](part_path) of a volume. Paths that begin
+//! with a part do not lead out of the part.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -35,7 +35,7 @@ use crate::kernel::errno::LEADS_OUT;
 pub(crate) struct Jail {
     pub(super) dir: OwnedFd,
     inode: Inode,
-    /// Prefix of absolute paths into the directory: the real path without symlinks, or `/VOLUME`.
+    /// Prefix of absolute paths into the directory: its real path, or `/VOLUME`.
     pub(super) path: PathBuf,
     /// Policy for old versions; `None` if old versions are not kept.
     pub(super) versions: Option<History>,
@@ -56,13 +56,13 @@ impl Jail {
 /// Limit to the old versions that a volume keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeepVersions {
-    /// The newest versions of each file, up to this number.
+    /// The newest versions of each file, at most this number.
     Number(usize),
-    /// Versions that were replaced no longer ago than this.
+    /// Versions that were replaced less than this time ago.
     For(Duration),
 }
 
-/// Policy for the old versions of a volume, and the clock for the age of versions.
+/// Policy for the old versions of a volume, and the clock that tells their age.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Greatest number or age of versions.
@@ -78,7 +78,7 @@ pub struct QuotaLimits {
     pub bytes: Option<u64>,
     /// Most names of files, directories and links.
     pub files: Option<u64>,
-    /// Bytes that stay free on the disk of the volume.
+    /// Bytes to leave free on the disk of the volume.
     pub free_bytes: u64,
 }
 
@@ -103,7 +103,7 @@ pub(crate) enum PathBounds {
     System,
     /// One directory.
     One(Jail),
-    /// Directories that are named by the first name of a path.
+    /// Volumes: the first name of a path selects the directory.
     Volumes(Vec<Jail>),
 }
 
@@ -113,8 +113,8 @@ pub fn volume_path(name: &Name) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(name.as_bytes()))
 }
 
-/// Returns a path for the directory `part` of the volume `name` as a root of its own: no path that begins so leads
-/// out of that directory. Parts must be UTF-8.
+/// Returns the path of the directory `part` of the volume `name`, as a root for clients. No path that begins with this
+/// path leads out of the directory. Parts must be UTF-8.
 #[must_use]
 pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     let part = String::from_utf8_lossy(part.as_bytes()).replace('%', "%25").replace('/', "%2F");
@@ -123,7 +123,7 @@ pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(&first))
 }
 
-/// The start of a path in a volume.
+/// The directory in which a path in a volume starts.
 pub(super) struct Top<'a> {
     pub(super) jail: &'a Jail,
     /// The part of the volume; the root if the path starts at the volume itself.
@@ -135,13 +135,13 @@ pub(super) struct Top<'a> {
 }
 
 impl Top<'_> {
-    /// Prefix of all paths below the directory.
+    /// Returns the prefix of all paths below the directory.
     fn path(&self) -> PathBuf {
         Path::new(ROOT).join(self.name)
     }
 }
 
-/// Finds the start of `path`.
+/// Finds the directory in which `path` starts.
 pub(super) fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
     let mut names = path.components();
     let (Some(Component::RootDir), Some(Component::Normal(name))) = (names.next(), names.next())
@@ -163,8 +163,8 @@ pub(super) fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
 }
 
 impl PathBounds {
-    /// Returns a path in the form that clients use: a first name that denotes a [part](part_path) is replaced by the
-    /// volume and the path of the part.
+    /// Returns a path in the form that clients use. If the first name is that of a [part](part_path), the volume and
+    /// the path of the part take its place.
     pub(crate) fn client_path<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
         let Self::Volumes(jails) = self else { return path.into() };
         match top_of(jails, path) {
@@ -184,7 +184,8 @@ impl PathBounds {
         top_of(jails, path).is_some_and(|top| top.jail.path == volume)
     }
 
-    /// True if a client at `base` may read rules at `path`. Both paths are absolute, without `..`.
+    /// True if a client that is confined to `base` may read rules files at `path`. Both paths are absolute, without
+    /// `..`.
     pub(crate) fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
         let within = |jail: &Jail, path| Path::new(OsStr::from_bytes(path)).starts_with(&jail.path);
         match self {
@@ -198,8 +199,8 @@ impl PathBounds {
         }
     }
 
-    /// Returns the absolute path that a client at `base` means by `path`: for the client, the permitted directory is
-    /// the root.
+    /// Converts `path`, an absolute path from a client at `base`, to a path of this process. For the client, the
+    /// permitted directory is the root.
     pub(crate) fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let root = match self {
             Self::System => None,
@@ -211,8 +212,8 @@ impl PathBounds {
         [root.unwrap_or_default().as_os_str().as_bytes(), path].concat()
     }
 
-    /// Fails if the step from `dir` to `name` would lead out of the permitted directories, out of `top`, where the
-    /// path began, or into a private directory of a volume.
+    /// Fails if the step from `dir` to `name` leads out of the permitted directories or into a private directory of a
+    /// volume. Also fails if the step leads out of `top`, where the path began.
     pub(super) fn check_step(
         &self,
         dir: BorrowedFd<'_>,
@@ -225,7 +226,7 @@ impl PathBounds {
         }
     }
 
-    /// Fails if `..` of `dir` would lead out.
+    /// Fails if `..` of `dir` leads out of the permitted directory.
     fn check_above(&self, dir: BorrowedFd<'_>, top: Inode) -> Result<(), Errno> {
         let (jails, top) = match self {
             Self::System => return Ok(()),
@@ -244,8 +245,8 @@ impl PathBounds {
         if is_ours { Err(LEADS_OUT) } else { Ok(()) }
     }
 
-    /// True for the name of a directory that Deltic keeps for itself. In a volume this is each name that
-    /// [finds](PrivateDir::found_by) one.
+    /// True for the name of a private directory of Deltic. In a volume, also true for each name that
+    /// [finds](PrivateDir::found_by) a private directory.
     pub(crate) fn is_private(&self, name: &[u8]) -> bool {
         match self.are_volumes() {
             true => PrivateDir::found_by(name).is_some(),
@@ -253,8 +254,7 @@ impl PathBounds {
         }
     }
 
-    /// Refuses paths into directories that Deltic keeps for itself. In a volume, every spelling of their names is
-    /// refused.
+    /// Refuses paths into private directories of Deltic. In a volume, also refuses other spellings of their names.
     ///
     /// # Errors
     /// [`StoreError::BadName`].
@@ -277,12 +277,12 @@ impl PathBounds {
         }
     }
 
-    /// True if paths may not lead anywhere.
+    /// True if paths may lead to some directories only.
     pub(crate) fn are_confined(&self) -> bool {
         !matches!(self, Self::System)
     }
 
-    /// True for volumes: then many runs at once work in this process, possibly in the same directory.
+    /// True for volumes. Many runs then work in this process at once, possibly in the same directory.
     pub(crate) fn are_volumes(&self) -> bool {
         matches!(self, Self::Volumes(_))
     }

@@ -1,4 +1,4 @@
-//! Directories that a context is confined to: how paths begin there.
+//! Start of paths in the directories that a context is confined to.
 
 use std::ffi::OsStr;
 use std::io;
@@ -17,7 +17,7 @@ use crate::kernel::errno::LEADS_OUT;
 
 impl PathBounds {
     /// Confines paths to the directory `path`, which becomes the working directory of this process. Also returns the
-    /// real path without symlinks.
+    /// real path of the directory.
     ///
     /// # Errors
     /// `path` is no directory that this user may enter.
@@ -39,8 +39,8 @@ impl PathBounds {
         Ok(Self::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
     }
 
-    /// Returns the directory that an absolute path starts in, and the rest of the path; `is_link` if the path comes
-    /// from a symlink.
+    /// Returns the directory that an absolute path starts in, and the rest of the path. `is_link` is true for the
+    /// target of a symlink.
     pub(super) fn top<'a>(
         &self,
         way: &'a Path,
@@ -52,7 +52,7 @@ impl PathBounds {
                 return Ok((root?, way.strip_prefix(ROOT).unwrap_or(way)));
             }
             Self::One(jail) => jail,
-            // A link's absolute target starts at the root of the system.
+            // The absolute target of a symlink starts at the root of the system.
             Self::Volumes(_) if is_link => return Err(LEADS_OUT),
             Self::Volumes(jails) => return top_at(jails, way),
         };
@@ -60,8 +60,8 @@ impl PathBounds {
         Ok((jail.held()?, below))
     }
 
-    /// Opens the entry at the absolute `path` of a volume in one call. `None` if these are no volumes, or if the path
-    /// must be resolved name by name: because the path has a symlink or a private directory, or does not exist.
+    /// Opens the entry at the absolute `path` of a volume in one call. `None` without volumes, or if the path must be
+    /// resolved name by name: the path has a symlink or a private directory, or does not exist.
     fn straight_in_volume(&self, path: &Path, flags: OFlags) -> Option<OwnedFd> {
         let Self::Volumes(jails) = self else { return None };
         let top = top_of(jails, path)?;
@@ -73,29 +73,29 @@ impl PathBounds {
         fs::openat2(at, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
     }
 
-    /// Returns the attributes of the entry at `path` in a volume; `None` if the path must be resolved name by name.
-    /// The entry is no symlink.
+    /// Returns the attributes of the entry at `path` in a volume, which is not a symlink. `None` if the path must be
+    /// resolved name by name.
     pub(crate) fn stat_in_volume(&self, path: &Path) -> Option<Stat> {
         fs::fstat(self.straight_in_volume(path, OFlags::PATH)?).ok()
     }
 }
 
-/// Opens the start of `path`, and returns the rest of the path.
+/// Opens the directory that `path` starts in, and returns the rest of the path.
 fn top_at<'a>(jails: &[Jail], path: &'a Path) -> Result<(OwnedFd, &'a Path), Errno> {
     let dir = dir_of(&top_of(jails, path).ok_or(LEADS_OUT)?)?;
-    // The rest is what is behind the root and the first name.
+    // The rest follows the root and the first name.
     let mut names = path.components();
     names.by_ref().take(2).for_each(drop);
     Ok((dir, names.as_path()))
 }
 
-/// Opens the directory where a path starts. No symlinks are followed.
+/// Opens the directory that a path starts in. Follows no symlink.
 fn dir_of(top: &Top<'_>) -> Result<OwnedFd, Errno> {
     let volume = top.jail.held()?;
     if top.part.is_root() {
         return Ok(volume);
     }
-    // No name of a part is that of a private directory.
+    // No name of a part may be that of a private directory.
     let is_private = |name: &[u8]| deltic_store::PrivateDir::found_by(name).is_some();
     if top.part.components().any(is_private) {
         return Err(LEADS_OUT);

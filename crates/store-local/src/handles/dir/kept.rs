@@ -1,4 +1,4 @@
-//! Symlinks to directories that are used as directories.
+//! Symlinks that are treated as directories.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
@@ -16,20 +16,20 @@ use crate::handles::stat::inode_of;
 use crate::kernel::lock;
 
 impl Dir {
-    /// Returns this handle as a root that may [keep links](Self::keep_link). In named paths, the root follows the
-    /// symlinks of owners in `trust`.
+    /// Returns this handle as a root that may [treat symlinks as directories](Self::keep_link). In named paths, the
+    /// root follows symlinks as `trust` allows.
     pub(crate) fn keeping_links(self, trust: Trust) -> Self {
         Self { links: Some(KeptLinks { behind: Mutex::default(), trust }), ..self }
     }
 
-    /// Uses the symlink at `path` as the directory behind it from now on. Returns that directory; `None` if the link
+    /// Treats the symlink at `path` as the directory behind it from now on. Returns that directory; `None` if the link
     /// leads to no directory. A link out of the root is an error.
     pub(crate) fn keep_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let Some(links) = &self.links else { return Ok(None) };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let opened = match self.way {
             Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
-            // Other ways to open a path do not keep a link below the root.
+            // With other ways to open a path, no link below the root can be kept.
             Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
         };
         match opened {
@@ -42,8 +42,8 @@ impl Dir {
         self.dir(path, Use::Pass).map(Some)
     }
 
-    /// Uses the symlink at `path` as the directory behind it, as [`Self::keep_link`] does. Fails with `PERM` unless
-    /// the link, and each link behind it, belongs to us or to the superuser.
+    /// Does the same as [`Self::keep_link`], but fails with `PERM` if another user owns the link, or a link that it
+    /// leads through. The superuser's links are allowed.
     pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         let link = Path::new(OsStr::from_bytes(name.as_bytes()));
@@ -63,8 +63,8 @@ impl Dir {
         Err(Errno::AGAIN)
     }
 
-    /// Opens the directory `path`, which the operator named. Each symlink on the way is used as the directory behind
-    /// it from now on.
+    /// Opens the directory `path`, which the operator named. From now on, treats each symlink on the way as the
+    /// directory behind it.
     pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
         let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
         let mut at = RelPath::root();
@@ -83,7 +83,7 @@ impl Dir {
         self.dir(path, Use::Pass)
     }
 
-    /// True if the symlink at `path` leads to a directory, inside the root or outside.
+    /// True if the symlink at `path` leads to a directory, inside or outside of the root.
     fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         match self.dir(&above, Use::Pass)?.stat_behind(&name) {
@@ -92,12 +92,12 @@ impl Dir {
         }
     }
 
-    /// True if a symlink at `path` is used as a directory.
+    /// True if the symlink at `path` is treated as a directory.
     pub(crate) fn keeps_link(&self, path: &RelPath) -> bool {
         self.links.as_ref().is_some_and(|links| lock(&links.behind).contains_key(path))
     }
 
-    /// True if a kept symlink leads to the directory `name` of `dir`.
+    /// True if a symlink that is treated as a directory leads to the directory `name` of `dir`.
     pub(crate) fn leads_to(&self, dir: &Self, name: &Name) -> bool {
         let Some(links) = self.links.as_ref().filter(|links| !lock(&links.behind).is_empty())
         else {
@@ -106,14 +106,14 @@ impl Dir {
         dir.stat(name).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
     }
 
-    /// True if a kept symlink leads to this directory itself.
+    /// True if a symlink that is treated as a directory leads to this directory itself.
     pub(crate) fn is_led_to(&self) -> bool {
         let Some(links) = &self.links else { return false };
         fs::fstat(self).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
     }
 
-    /// Returns the directory that the kept symlink at `path` leads to, by device and inode number, and the number of
-    /// kept symlinks that lead there.
+    /// Returns the inode of the directory behind the symlink at `path`, if the symlink is treated as a directory. Also
+    /// returns the number of such symlinks to that directory.
     pub(crate) fn behind_link(&self, path: &RelPath) -> Option<(Inode, usize)> {
         let links = self.links.as_ref()?;
         let behind = lock(&links.behind).get(path).map(Arc::clone)?;
@@ -121,7 +121,7 @@ impl Dir {
         Some((behind, links.lead_to(behind)))
     }
 
-    /// True if this root may keep symlinks.
+    /// True if symlinks below this root may be treated as directories.
     pub(crate) const fn may_keep_links(&self) -> bool {
         self.links.is_some()
     }

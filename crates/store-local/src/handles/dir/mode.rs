@@ -7,8 +7,8 @@ use rustix::io::Errno;
 
 use super::{PathBounds, proc_path};
 
-/// Changes the mode of an open file or directory, to the bits that `bounds` allow. The call goes through the C library, which wrappers such as
-/// fakeroot intercept; `rustix` has no such function.
+/// Changes the mode of an open file or directory, to the bits that `bounds` allow. The call goes through the C library,
+/// which wrappers such as fakeroot intercept; `rustix` has no such function.
 pub(crate) fn set_mode_of_open(
     open: impl AsFd,
     mode: Mode,
@@ -18,8 +18,8 @@ pub(crate) fn set_mode_of_open(
     nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
-/// Changes the mode of the entry behind `handle`, to the bits that `bounds` allow. Before Linux 6.6 this is the only way for an entry that may not be
-/// read.
+/// Changes the mode of the entry behind `handle`, to the bits that `bounds` allow. Before Linux 6.6, this is the only
+/// way for an entry that may not be read.
 #[expect(clippy::disallowed_methods, reason = "the path is that of a handle")]
 pub(crate) fn set_mode_of_held(
     handle: impl AsFd,

@@ -1,4 +1,4 @@
-//! Resolution of paths in options and arguments: which symlinks are followed.
+//! Resolves paths in options and arguments, and decides which symlinks are followed.
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,10 +16,10 @@ use crate::kernel::errno::LEADS_OUT;
 /// Policy for symlinks in paths of options and arguments, by the owners of the symlinks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Ours and the superuser's.
+    /// Symlinks of this user and of the superuser.
     #[default]
     Ours,
-    /// Anybody's (`--insecure-links`).
+    /// Symlinks of any user (`--insecure-links`).
     Anyone,
 }
 
@@ -38,8 +38,8 @@ pub(crate) enum Led<T = Dir> {
     Stranger(PathBuf),
 }
 
-/// The end of a path: a name in an open directory. The entry may be missing. It is no symlink, except one that only
-/// the kernel can follow (`/proc/self/fd/3`).
+/// The end of a path: a name in an open directory. The entry may be missing. The entry is not a symlink, except one
+/// that only the kernel can follow (`/proc/self/fd/3`).
 #[derive(Debug)]
 pub(crate) struct WayEnd {
     pub(crate) dir: Dir,
@@ -61,7 +61,7 @@ impl WayEnd {
 }
 
 impl Dir {
-    /// Opens the directory at the [end](Self::end_of) of `way`.
+    /// Opens the directory that `way` [resolves](Self::end_of) to.
     pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
         match self.end_of(way, trust)? {
             Led::To(end) => Self::of(end.open(Use::Pass.flags())?, &end.dir.shared).map(Led::To),
@@ -69,8 +69,8 @@ impl Dir {
         }
     }
 
-    /// Resolves `way` from this directory, name by name. Follows symlinks of ours or of the superuser: a symlink of
-    /// another user could lead to a place that this user may not see. Each symlink is held open while it is examined
+    /// Resolves `way` from this directory, name by name. Follows symlinks of this user and of the superuser: another
+    /// user's symlink could lead to a place that this user may not see. Each symlink is held open while it is examined
     /// and read. The last name need not exist.
     pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
         self.walk(way, trust)
@@ -86,7 +86,7 @@ impl Dir {
         Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours)
     }
 
-    /// Resolves `path` in few system calls; `None` if the path contains a symlink, or ends at a symlink.
+    /// Resolves `path` in few system calls. `None` if the path contains a symlink, or ends at a symlink.
     fn end_straight(path: &Path) -> Option<WayEnd> {
         let (above, name) = (path.parent()?, path.file_name()?);
         let above = if above == Path::new("") { Path::new(".") } else { above };
@@ -118,7 +118,7 @@ impl Dir {
                 Ok(())
             };
         put(&mut held, &mut at, &mut ahead, way, false)?;
-        // A path that must stay below its start has no symlink to another start.
+        // The path must stay below its start, so no symlink may lead to another start.
         let top = inode_of(&fs::fstat(&held)?);
         while let Some(name) = ahead.pop() {
             bounds.check_step(held.as_fd(), &name, top)?;
@@ -145,7 +145,7 @@ impl Dir {
                 next = fs::openat(&held, &name, flags.difference(OFlags::NOFOLLOW), Mode::empty())?;
             }
             if is_magic || !is_link {
-                // A file that is no directory fails at the next name.
+                // An entry that is not a directory fails at the next name.
                 held = Self { fd: next, ..held };
                 continue;
             }

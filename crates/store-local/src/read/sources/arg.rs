@@ -1,4 +1,4 @@
-//! Meaning of one source argument, by how it is written.
+//! The meaning of one source argument, which depends on how it is written.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -15,11 +15,11 @@ use deltic_tree::{Name, RelPath};
 pub struct SourceArg {
     /// The directory that the paths of entries start in.
     pub(super) dir: PathBuf,
-    /// Path below the directory; the root stands for the directory's contents.
+    /// Path below the directory. The root stands for the contents of the directory.
     pub(super) path: RelPath,
     /// True for the contents of a directory, and not the directory itself.
     pub(super) contents: bool,
-    /// True if the path was written with `./` before it: then the directory where it starts is on the way.
+    /// True if the path was written after `./`: the directory where the path starts is then sent as well.
     dotted: bool,
 }
 
@@ -68,7 +68,7 @@ impl SourceArg {
         }
     }
 
-    /// Parses a line of `--files-from`. Its path starts in `dir`, or behind its first `/./`; `..` does not rise above
+    /// Parses a line of `--files-from`. Its path starts in `dir`, or behind its first `/./`. A `..` does not lead above
     /// that start.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl SourceArg {
     }
 }
 
-/// Source arguments in order. A list may bring a million.
+/// Source arguments, in order. A list may have a million arguments.
 #[derive(Debug, Default)]
 pub struct SourceArgs {
     /// For each argument: the index of the directory in `bases`, whether the argument stands for the contents of a
@@ -139,10 +139,10 @@ pub struct SourceArgs {
     pub(super) packed: PackedStrings,
     /// The directories that paths start in, as written; true for arguments that stand for the contents.
     pub(super) bases: Vec<(OsString, bool)>,
-    /// Index of the directory on the way to an argument that was written with `./` before it.
+    /// Index of the directory of an argument that was written after `./`.
     pub(super) dotted: Option<usize>,
     known: HashMap<(OsString, bool), usize>,
-    /// Invalid arguments, safe to print, with the errors.
+    /// Arguments that are no valid paths, safe to print, with the errors.
     pub(super) refused: Vec<(PathBuf, BadPath)>,
 }
 

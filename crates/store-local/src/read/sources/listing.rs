@@ -1,4 +1,4 @@
-//! Lists the merged tree of all arguments, and leaves out entries as the options say.
+//! Lists the merged tree of all arguments. Leaves out entries as the options say.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,7 +18,7 @@ use crate::read::list::{Part, Portion, inode, left_of, names_for};
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError};
 
-/// Most arguments sharing a directory that is listed in parts: for each part, each argument is asked for all names.
+/// Most arguments that share a directory that is listed in parts. For each part, each argument is asked for all names.
 const FEW_SHARERS: usize = 4;
 
 /// Entries of one name that arguments name or lead through.
@@ -47,9 +47,8 @@ impl SourceTree {
         Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
     }
 
-    /// Lists a directory from the open directories of these arguments. All names are listed at once if arguments lead
-    /// below the directory, or if many arguments share the directory: for each part, each argument would be asked for
-    /// all names.
+    /// Lists a directory from the open directories of these arguments. Lists all names at once if arguments lead below
+    /// the directory, or if many arguments share it: for each part, each argument would be asked for all names.
     fn list_held(&self, dir: &RelPath, held: &[(StringSlot, Dir)], part: Part) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
@@ -91,12 +90,12 @@ impl SourceTree {
         all
     }
 
-    /// Returns the directory that the paths of an argument start in; the directory `held` is the same or below.
+    /// Returns the directory that the paths of an argument start in, which is `held` or above.
     fn root_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
         self.source(at).base.dir.as_deref().unwrap_or(held)
     }
 
-    /// Returns the judges of names in `held`. Directories whose rules are invalid are left out and reported in `all`.
+    /// Returns the judges of names in `held`. A directory with invalid rules is left out and reported in `all`.
     fn judged<'a>(
         &self,
         dir: &RelPath,
@@ -126,11 +125,11 @@ impl SourceTree {
         let mut chosen = lock(&self.chosen);
         let mut chosen = |name: &Name, at| {
             let dir = chosen.entry(dir.clone()).or_default();
-            // A directory that is listed again already has the name.
+            // The name is already there if the directory is listed again.
             dir.entry(at).or_default().push(name).ok();
         };
         let keep = |(at, entry): (StringSlot, Entry)| {
-            // Note the argument, unless the first candidate has the entry.
+            // Notes the argument of the entry, unless it is the first candidate.
             if let Ok(path) = dir.join(&entry.name)
                 && self.candidates(&path).first() != Some(&at)
             {
@@ -170,7 +169,7 @@ impl SourceTree {
         Ok(listing)
     }
 
-    /// True if the directory `dir` is empty as named by at least one argument; `listed` is the listing of `dir`.
+    /// True if at least one argument names the directory `dir` and finds it empty. `listed` is the listing of `dir`.
     fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
         let named = self.at(dir);
         if named.is_empty() || !self.options.recursive {
@@ -205,13 +204,13 @@ impl SourceTree {
         }
         let mut all = self.list_held(&RelPath::root(), &held, part);
         all.errors.extend(errors);
-        // The attributes of a root that is only on the way to an argument are sent, but the root is no source itself.
+        // A root that is only on the way to an argument is no source itself, but its attributes are sent.
         all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
         all
     }
 
-    /// Returns the names that arguments below `dir` lead through or name, with the first argument of each. `others`
-    /// are entries found there by arguments that take all of `dir`.
+    /// Returns the names in `dir` that arguments lead through or name, with the first argument of each. `others` are
+    /// entries in `dir` from arguments that take all of `dir`.
     fn list_below(
         &self,
         all: &mut Listing,
@@ -231,14 +230,14 @@ impl SourceTree {
             };
             below = &below[below.partition_point(|at| name(at) < next.as_bytes())..];
         }
-        // Missing entries below a directory that is listed anyway are reported when that directory is listed.
+        // Missing entries below a directory that will be listed are reported by the listing of that directory.
         let dirs = others.iter().filter(|(_, entry)| entry.meta.is_dir());
         let dirs: HashSet<&[u8]> = dirs.map(|(_, entry)| entry.name.as_bytes()).collect();
         let (mut entries, mut missing) = (Vec::new(), Vec::new());
         for args in below.chunk_by(|one, next| name(one) == name(next)) {
             let name = Name::new(name(&args[0])).expect("it is one of a path");
             if portion.next() == 0 {
-                // The next name is enough to continue, since all later names are known.
+                // Knowing the next name is enough to continue, since the arguments have all later names.
                 let mut next = Names::default();
                 next.push(&name).ok();
                 all.rest = Some(Box::new(next.into_iter()));
@@ -285,8 +284,8 @@ impl SourceTree {
                     continue;
                 }
                 is_known = true;
-                // Other missing arguments are reported when this directory is listed; another argument with the same
-                // path is not below it.
+                // Other missing arguments are reported when this directory is listed. An argument with the same path is
+                // not below the directory.
                 missing.retain(|(path, _)| *path == source.path);
                 match source.look_at(dir, name, &self.options) {
                     Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
@@ -296,7 +295,7 @@ impl SourceTree {
                         if self.is_implied(dir, &entry) {
                             entry.meta.set_implied();
                         }
-                        // Arguments below an entry that is no directory are missing: these are reported, too.
+                        // Arguments below an entry that is not a directory are missing, and are reported too.
                         is_known = entry.meta.is_dir();
                         entries.push((*at, entry));
                     }
@@ -312,8 +311,8 @@ impl SourceTree {
         NamedEntries { entries, missing }
     }
 
-    /// True if the directory's attributes are to be left alone: no argument names the directory, or takes all entries
-    /// of a directory above.
+    /// True if the attributes of the directory are to be left alone, because no argument names the directory or takes
+    /// all entries of a directory above.
     fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
         let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
         self.options.plain_implied_dirs
@@ -322,7 +321,7 @@ impl SourceTree {
             && !self.takes_contents(dir)
     }
 
-    /// True if a directory is only named by an argument, and the options skip directories.
+    /// True if an argument names the directory without its contents, and the options skip such directories.
     fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
         let takes = self.options.recursive || self.options.dirs;
         !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
@@ -366,7 +365,7 @@ impl SourceTree {
         }
     }
 
-    /// Removes the destination directory from the listing: it would be copied into itself.
+    /// Removes the destination directory from the listing, since it would be copied into itself.
     fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
         let Ok(is) =
             Dir::open_root(destination, &self.options.context.shared).and_then(|dir| inode(&dir))
@@ -395,7 +394,7 @@ impl SourceTree {
         device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
     }
 
-    /// True if there are files below `dir`, or if `dir` or a directory below it is protected; also if this cannot be
+    /// True if there are files below `dir`, or if `dir` or a directory below is protected; also if this cannot be
     /// determined. If false, missing arguments are added to `missing`, to be reported here.
     fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let told = missing.len();

@@ -1,4 +1,4 @@
-//! A source argument and its directory: how entries are examined and listed.
+//! A source argument and its directory: examines and lists entries.
 
 use std::ffi::OsStr;
 use std::io;
@@ -46,7 +46,7 @@ impl Base {
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) base: &'a Base,
-    /// Path below the directory; the root stands for the directory's contents.
+    /// Path below the directory. The root stands for the contents of the directory.
     pub(super) path: RelPath,
     /// True for the contents of a directory, and not the directory itself.
     pub(super) contents: bool,
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
         self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
     }
 
-    /// Returns the device that the argument is on, if the options need the device.
+    /// Returns the device of the argument, if the options compare devices.
     pub(super) fn device(&self, options: &SourceOptions) -> Option<u64> {
         let matters = options.mounts != Mounts::Enter;
         matters.then(|| device_of(self.base.dir.as_ref().ok()?, &self.path)).flatten()
@@ -84,7 +84,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the error of the system for a look at the argument.
+    /// Returns the error of the system for examining the argument.
     pub(super) fn unseen(&self, errno: Errno, options: &SourceOptions) -> StoreError {
         let follows = options.follow == Follow::All;
         match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
@@ -96,7 +96,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the first symlink that the argument leads through.
+    /// Returns the first symlink on the way to the argument.
     fn link_on_the_way(&self) -> Option<RelPath> {
         let (dir, mut at) = (self.base.dir.as_ref().ok()?, RelPath::root());
         for name in self.path.components() {
@@ -110,7 +110,7 @@ impl<'a> Source<'a> {
         None
     }
 
-    /// Returns an error that says why `action` was not done on the argument.
+    /// Returns an error that gives the reason why `action` was not done on the argument.
     fn error_for(&self, action: &'static str, why: &str) -> StoreError {
         self.error_of(action, io::Error::other(why))
     }
@@ -140,8 +140,8 @@ impl<'a> Source<'a> {
         matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
 
-    /// Returns the error for which the argument yields no entry, and for which no directory on the way is created;
-    /// `None` if the argument yields an entry.
+    /// Returns the error for which the argument provides no entry, and for which no directory on the way is created.
+    /// `None` if the argument provides an entry.
     pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
         match self.look(options.follow)? {
             Err(errno) => Some(errno),
@@ -155,8 +155,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// True if the rules exclude the argument's entry, whatever filter files of directories on the way say. Then the
-    /// argument yields nothing.
+    /// True if the rules exclude the argument's entry, whatever rules files of directories on the way say. Then the
+    /// argument provides no entry.
     pub(super) fn is_left_out(&self, options: &SourceOptions) -> bool {
         if options.rules.is_empty() {
             return false;
@@ -170,10 +170,10 @@ impl<'a> Source<'a> {
             .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
     }
 
-    /// True if all entries of `dir` take part, and not only entries that other arguments name. `dir` is the
-    /// argument's directory, or a directory below it.
+    /// True if this argument sends all entries of `dir`, and not only entries that other arguments name. `dir` is the
+    /// argument's directory, or a directory below.
     pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
-        // A symlink that is named stays a symlink, even if another argument leads through the same link.
+        // A named symlink stays a symlink, even if another argument leads through the same symlink.
         let is_link =
             !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
         options.recursive && !is_link || options.dirs && self.contents && self.path == *dir
@@ -211,7 +211,7 @@ impl<'a> Source<'a> {
         dir.map_err(|errno| self.error("list", errno))
     }
 
-    /// Returns the entry `name` of `at`, which the argument names or leads through; `None` if the rules exclude the
+    /// Returns the entry `name` of `at`, which the argument names or leads through. `None` if the rules exclude the
     /// named entry.
     pub(super) fn look_at(
         &self,
@@ -258,7 +258,7 @@ impl<'a> Source<'a> {
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }
 
-    /// Returns the judge of names in `at`. At the root no directory was entered yet, so no filter file applies.
+    /// Returns the judge of names in `at`. No directory was entered yet at the root, so no rules file applies.
     fn judge_at(&self, at: &RelPath) -> Result<Judge, StoreError> {
         if at.is_root() {
             return Ok(self.base.scopes.top(at));

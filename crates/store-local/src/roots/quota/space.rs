@@ -12,7 +12,7 @@ use crate::handles::stat::inode_of;
 use crate::kernel::lock;
 use crate::roots::named::NamedDir;
 
-/// Space of one store: every quota that the store counts in, and the reservations of unfinished files.
+/// Space of one store: the quotas in which the store counts, and the reservations of unfinished files.
 #[derive(Debug)]
 pub(crate) struct StoreSpace {
     /// Space limits of the volume and of the client.
@@ -54,8 +54,8 @@ impl StoreSpace {
         Reserved::in_all(&self.quotas, path, size, names)
     }
 
-    /// Reserves `bytes` and `names` further names for the unfinished file `stat` that is resumed at `path`. Takes over
-    /// reservations left with the file, and counts its bytes on disk as written.
+    /// Reserves `bytes` and `names` further names for the unfinished file `stat`, which is resumed at `path`. Takes
+    /// over the reservation that was left with the file, and counts its bytes on disk as written.
     ///
     /// # Errors
     /// As [`Self::reserve`].

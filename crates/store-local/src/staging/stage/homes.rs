@@ -1,4 +1,4 @@
-//! Homes: the choice of the staging directory for a place.
+//! Homes: chooses the directory that has the staging directory for a place.
 
 use std::sync::Arc;
 
@@ -29,8 +29,8 @@ impl Stages {
         }
     }
 
-    /// Returns the staging directory beside `place`. From now on all files for the directory of `place`, and for
-    /// directories below, are staged there, since the kernel refused a rename from elsewhere.
+    /// Returns the staging directory beside `place`. From now on, files for the directory of `place` and for
+    /// directories below are staged there, since the kernel refused a rename from elsewhere.
     ///
     /// # Errors
     /// `XDEV` if the directory of `place` is the root: there is no other staging directory.
@@ -67,7 +67,7 @@ impl Stages {
         self.last.note(&place.dir_path, home);
     }
 
-    /// True if the directory of `place` [was parted](Self::part) from the root: by this run, or by a killed run that
+    /// True if the directory of `place` was [parted](Self::part) from the root: by this run, or by a killed run that
     /// left a staging directory there.
     fn is_parted(&self, Place { dir_path, .. }: &Place) -> bool {
         let parted = lock(&self.parted);
@@ -86,7 +86,7 @@ impl Stages {
         Ok([Some(home), root].into_iter().flatten().collect())
     }
 
-    /// True if this user may create nothing in the root, and has no staging directory there.
+    /// True if this user may create no file in the root, and has no staging directory there.
     fn is_closed(&self) -> bool {
         *self.is_closed.get_or_init(|| {
             let access = Access::WRITE_OK | Access::EXEC_OK;

@@ -1,4 +1,4 @@
-//! Staged files that killed runs left behind: which are locked, and which can be used.
+//! Staged files that killed runs left behind: finds files that are not locked and can be used.
 
 use std::os::fd::OwnedFd;
 
@@ -47,7 +47,7 @@ pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
     Ok(leftovers)
 }
 
-/// Opens the newest leftovers in `known` that no process holds, and marks these as taken.
+/// Opens the newest leftovers in `known` that no process holds, and marks these leftovers as taken.
 pub(super) fn take(
     dir: &Dir,
     place: &Place,
@@ -63,9 +63,9 @@ pub(super) fn take(
     Ok(snapshots)
 }
 
-/// Opens the staged file `name` with its log and notes, if all are as they were left: `len` bytes, and no names but
-/// the staged name and the `shown` file. Otherwise removes the log, and with it the key that the log names. `None` if
-/// another process holds the file.
+/// Opens the staged file `name` with its log and notes, if the file is as it was left: `len` bytes, and no hard links
+/// but its own name and the `shown` file. Otherwise removes the log, and with it the key in the log. `None` if another
+/// process holds the file.
 pub(super) fn resume(
     dir: &Dir,
     name: &Name,
@@ -93,7 +93,7 @@ pub(super) fn resume(
 
 /// Opens and locks the file `name`; `None` if another process holds it.
 fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
-    // Some network file systems only lock files open for writing; a finished file may not be writable.
+    // Some network file systems only lock files that are open for writing. A finished file may not be writable.
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::ACCESS) => dir.open(name, OFlags::RDONLY)?,
         opened => opened?,
@@ -105,13 +105,13 @@ fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match lock_free(dir, name) {
         Ok(held) => held.is_some(),
-        // The name is a symlink, which no run creates here; or a finished file with a mode that excludes its owner.
-        // Such a file may be about to be renamed: then that commit fails with an error.
+        // The name is a symlink, which no run creates here, or a finished file with a mode that excludes its owner. If
+        // such a file is about to be renamed, its commit fails with an error.
         Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
     }
 }
 
-/// Locks `file`; `false` if another process holds or has removed the file.
+/// Locks `file`. Returns false if another process holds or has removed the file.
 fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => Ok(false),
@@ -120,7 +120,7 @@ fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
     }
 }
 
-/// Returns the names in `dir` of files that Deltic created, with this suffix. Other files are ignored.
+/// Returns the names in `dir` that Deltic could have made, with this suffix. Other names are ignored.
 fn names_of(dir: &Dir, suffix: &[u8]) -> Result<Vec<Name>, Errno> {
     let mut names = Vec::new();
     let is_ours = |name: &Name| is_name_of(name, suffix);

@@ -9,22 +9,22 @@ use crate::facts::project;
 use crate::handles::dir::{Dir, Use};
 use crate::kernel::system::System;
 
-/// The properties of a directory by which the kernel allows a rename from or into the directory.
+/// The properties of a directory that decide if the kernel allows a rename from or into the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Realm {
     device: (u32, u32),
     /// Identifier of the mount: one device can be mounted twice.
     mount: u64,
-    /// True if fscrypt encrypts the directory. The kernel renames no unencrypted file into the directory, and all
+    /// True if fscrypt encrypts the directory. The kernel renames no unencrypted file into the directory. All
     /// directories below have the same policy.
     is_encrypted: bool,
-    /// Project that new files of the directory inherit (project quotas). The kernel renames no file of another
-    /// project into the directory.
+    /// Project that new files of the directory inherit (project quotas). The kernel renames no file of another project
+    /// into the directory.
     project: Option<u32>,
 }
 
 impl Realm {
-    /// The realm of `dir`, which is on `system` unless it is on another device.
+    /// Returns the realm of `dir`, which is on `system` unless it is on another device.
     pub(super) fn of(dir: &Dir, system: System) -> Result<Self, Errno> {
         let asked = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = fs::statx(dir, "", AtFlags::EMPTY_PATH, asked)?;
@@ -45,5 +45,5 @@ impl Realm {
     }
 }
 
-/// Project of a file that was made in a directory from which files inherit no project.
+/// Project of a file in a directory from which files inherit no project.
 const NO_PROJECT: u32 = 0;
