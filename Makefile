@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end dist web page toolchain
+.PHONY: help build static install demo test deny bench differential rsync-suite storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end dist web page toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -51,6 +51,10 @@ differential: toolchain ## compare with rsync on 5,000 random trees, from anothe
 	tools/ensure.sh rsync rsync
 	DELTIC_DIFFERENTIAL_CASES=$(or $(CASES),5000) DELTIC_DIFFERENTIAL_SEED=$(or $(SEED),$(shell date +%s000)) \
 	  cargo test --locked -p deltic-cli --test suite_command differential
+
+rsync-suite: ## run rsync's own tests against deltic under the name rsync (RSYNC_SRC: a directory with rsync's sources)
+	if [ -n "$(RSYNC_SRC)" ]; then $(MAKE) --no-print-directory build; fi
+	tools/rsync-suite.py "$(RSYNC_SRC)"
 
 # The suite in `unit` does some 100 rounds of each, this 10,000: of facts, of facts beside writers that race, and of syncs
 # beside them. Root only.

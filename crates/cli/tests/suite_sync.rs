@@ -44,6 +44,7 @@ mod sync_tree;
 mod sync_troubles;
 mod sync_trust_sums;
 mod sync_unset;
+mod sync_ways;
 mod sync_words;
 mod sync_writing;
 mod sync_zeros;

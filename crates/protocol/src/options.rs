@@ -122,6 +122,13 @@ impl Options {
         self.delete != Delete::Never && !self.dry_run && !waits
     }
 
+    /// True if a file with equal content is written again: with `-I --inplace -S`, its blocks of zeros become holes.
+    #[must_use]
+    pub(crate) fn rewrites_equal(&self) -> bool {
+        let Self { compare, writing, dry_run, .. } = self;
+        compare.ignore_times && writing.inplace && writing.sparse && !dry_run
+    }
+
     /// True if full directories give way to entries of other kinds.
     #[must_use]
     pub(crate) fn clears(&self) -> bool {

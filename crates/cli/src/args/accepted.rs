@@ -9,6 +9,7 @@ use clap::ArgAction;
 
 use super::headings::COMPATIBLE;
 use crate::words::refused::Unsupported;
+use crate::words::ways::Ways;
 
 /// Options of rsync that are accepted without effect, or refused.
 #[derive(Debug, clap::Args)]
@@ -84,7 +85,8 @@ impl CompatibilityArgs {
     ///
     /// # Errors
     /// The option, with an alternative.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self, ways: Ways) -> Result<()> {
+        ways.check_max_alloc(self.max_alloc.as_deref())?;
         ensure!(
             self.password_file.is_none(),
             "--password-file: only rsync's daemons have passwords"

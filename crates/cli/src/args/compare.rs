@@ -10,6 +10,7 @@ use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window}
 
 use crate::words::age::Age;
 use crate::words::size::{BadSize, SizeBound};
+use crate::words::ways::Ways;
 
 /// Options that decide which files are transferred.
 #[derive(Clone, Debug, clap::Args)]
@@ -90,7 +91,7 @@ impl CompareArgs {
     ///
     /// # Errors
     /// If arguments contradict each other.
-    pub(crate) fn compare(&self) -> Result<Compare> {
+    pub(crate) fn compare(&self, ways: Ways) -> Result<Compare> {
         Ok(Compare {
             size_only: self.size_only,
             ignore_times: self.ignore_times,
@@ -101,7 +102,7 @@ impl CompareArgs {
             max_age_secs: self.checksum_max_age.0,
             // Set later: the file systems are known only with the plan.
             trusted: None,
-            window: self.window()?,
+            window: self.window(ways)?,
             min_bytes: self.min_size.map_or(0, SizeBound::bytes),
             max_bytes: self.max_size.map(SizeBound::bytes),
             alternates: self.alternates()?,
@@ -113,9 +114,9 @@ impl CompareArgs {
         })
     }
 
-    fn window(&self) -> Result<Window> {
+    fn window(&self, ways: Ways) -> Result<Window> {
         match self.modify_window {
-            None => Ok(Window::Kept),
+            None => Ok(ways.window()),
             Some(..0) => Ok(Window::Exact),
             Some(secs) => match u32::try_from(secs) {
                 Ok(secs) => Ok(Window::Secs(secs)),

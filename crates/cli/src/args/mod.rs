@@ -48,7 +48,7 @@ use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, FactsArgs, ManArgs};
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
-use crate::words::is_rsync;
+use crate::words::ways::Ways;
 
 /// Sync huge files and whole trees between machines, and transfer only the changes
 #[derive(Debug, Parser)]
@@ -122,11 +122,14 @@ pub(crate) fn read(
     words: impl Iterator<Item = OsString>,
     places: &SettingSources,
 ) -> Result<Cli, UsageError> {
-    let ParsedCommandLine { matches, applied, .. } = parse_with_settings(words, places)?;
+    let ParsedCommandLine { matches, applied, ways, .. } = parse_with_settings(words, places)?;
     let mut cli = Cli::from_arg_matches(&matches)?;
     cli.unread.clone_from(&applied.unread);
     match &mut cli.command {
-        Command::Sync(args) => args.complete(applied),
+        Command::Sync(args) => {
+            args.complete(applied);
+            args.ways = ways;
+        }
         Command::Watch(args) => args.sync.complete(applied),
         Command::Verify(args) => args.complete(applied),
         _ => {}
@@ -145,30 +148,31 @@ struct ParsedCommandLine {
     cli: clap::Command,
     matches: ArgMatches,
     applied: AppliedSettings,
+    ways: Ways,
 }
 
 fn parse_with_settings(
     words: impl Iterator<Item = OsString>,
     places: &SettingSources,
 ) -> Result<ParsedCommandLine, UsageError> {
-    let mut words = words.peekable();
-    let as_rsync = words.peek().is_some_and(|name| is_rsync(name));
-    let mut words = rewrite::normalized(words);
+    let words: Vec<_> = words.collect();
+    let ways = Ways::of(&words);
+    let mut words = rewrite::normalized(words.into_iter());
     // Adds the `--no-OPTION` forms only for a command that uses them: building them takes time.
     let mut cli = (WITH_OPPOSITES.iter())
         .filter(|name| words.iter().any(|word| word == *name))
         .fold(Cli::command(), |cli, name| cli.mut_subcommand(*name, with_opposites));
     cli = screen::with_short_help(cli, &mut words);
     let matches = cli.try_get_matches_from_mut(&words)?;
-    let applied = settings::applied(&cli, &matches, places, as_rsync)
+    let applied = settings::applied(&cli, &matches, places, ways)
         .map_err(|why| clap::Error::raw(ErrorKind::ValueValidation, format!("{why}\n")))?;
     if applied.words.is_empty() {
-        return Ok(ParsedCommandLine { cli, matches, applied });
+        return Ok(ParsedCommandLine { cli, matches, applied, ways });
     }
     // Insert settings behind the command's name.
     words.splice(2..2, applied.words.iter().cloned());
     match cli.try_get_matches_from_mut(&words) {
-        Ok(matches) => Ok(ParsedCommandLine { cli, matches, applied }),
+        Ok(matches) => Ok(ParsedCommandLine { cli, matches, applied, ways }),
         Err(error) => Err(UsageError { error, applied }),
     }
 }

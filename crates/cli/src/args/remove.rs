@@ -8,6 +8,8 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
+use crate::words::ways::Ways;
+
 /// Options for deletions and backups.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Deletion and backups")]
@@ -90,7 +92,7 @@ impl RemoveArgs {
     ///
     /// # Errors
     /// Without directories (`takes_dirs` is false), `--delete` would have no effect.
-    pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool) -> Result<Delete> {
+    pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool, ways: Ways) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {
             return Ok(Delete::Never);
@@ -101,18 +103,19 @@ impl RemoveArgs {
         Ok(match self.max_delete {
             _ if self.force_delete => Delete::AtMost(u64::MAX),
             Some(MaxDelete(delete)) => delete,
-            None => Delete::Guarded(Guard::default()),
+            None => ways.deletions(),
         })
     }
 
     /// Returns the other options for deletions and backups. With `asks`, the user is asked before a run that the
     /// limit of deletions would stop.
-    pub(crate) fn remove(&self, asks: bool) -> Result<Remove> {
+    pub(crate) fn remove(&self, asks: bool, ways: Ways) -> Result<Remove> {
         Ok(Remove {
             force: self.force,
             ignore_errors: self.ignore_errors,
             sources: self.remove_source_files,
             asks,
+            drops_unsafe_links: ways.drops_unsafe_links(),
             backup: self.backup_options()?,
         })
     }

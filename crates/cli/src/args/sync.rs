@@ -24,6 +24,7 @@ use super::travel::{BatchArgs, ConnectionArgs, SumArgs};
 use super::writing::WritingArgs;
 use crate::words::shell::ShellWords;
 use crate::words::size::Size;
+use crate::words::ways::Ways;
 
 /// Arguments of `deltic sync`.
 #[derive(Debug, clap::Args)]
@@ -168,6 +169,9 @@ pub(crate) struct SyncArgs {
     /// The settings in effect.
     #[arg(skip)]
     pub(crate) applied: AppliedSettings,
+    /// The program whose way an option takes.
+    #[arg(skip)]
+    pub(crate) ways: Ways,
     /// Options of rsync without effect here.
     #[command(flatten)]
     pub(crate) accepted: CompatibilityArgs,

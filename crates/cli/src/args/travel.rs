@@ -11,6 +11,7 @@ use deltic_protocol::limits::MAX_LEVEL;
 
 use crate::words::rate::ByteRate;
 use crate::words::refused::Unsupported;
+use crate::words::ways::RSYNCS_CHECKSUMS;
 use crate::words::zone::Zone;
 
 use super::headings::TRAVEL;
@@ -252,9 +253,9 @@ impl SumArgs {
         let (transfer, before) = word.split_once(',').unwrap_or((word, word));
         for name in [transfer, before] {
             match name {
-                "auto" | "blake3" | "none" => {}
+                "auto" | "blake3" | "none" | "xxhash" => {}
                 // rsync's faster checksums: BLAKE3 proves more.
-                "xxh128" | "xxh3" | "xxh64" | "xxhash" | "md5" | "md4" | "sha1" => {}
+                _ if RSYNCS_CHECKSUMS.contains(&name) => {}
                 _ => {
                     let what = format!("checksum {name}");
                     bail!(Unsupported::new(what, "there are auto, blake3 and none"))
@@ -267,6 +268,12 @@ impl SumArgs {
         }
         let by_blake3 = [transfer, before].contains(&"blake3");
         Ok(ChecksumChoice { by_blake3, whole: transfer == "none" })
+    }
+
+    /// Returns the name of rsync's checksum for transfers, if one is chosen.
+    pub(crate) fn rsyncs(&self) -> Option<&str> {
+        let name = self.checksum_choice.as_deref()?.split(',').next()?;
+        RSYNCS_CHECKSUMS.contains(&name).then_some(name)
     }
 }
 

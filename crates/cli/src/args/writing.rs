@@ -6,6 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail, ensure};
 use deltic_protocol::options::{Append, Writing};
 
+use crate::words::ways::Ways;
+
 /// Options for writing files.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Writing files")]
@@ -60,7 +62,7 @@ impl WritingArgs {
     ///
     /// # Errors
     /// If arguments contradict each other.
-    pub(crate) fn writing(&self, whole_file: bool, keeps: bool) -> Result<Writing> {
+    pub(crate) fn writing(&self, whole_file: bool, keeps: bool, ways: Ways) -> Result<Writing> {
         let append = match (self.append, self.append_verify) {
             (true, _) => Append::Blindly,
             (false, true) => Append::Verified,
@@ -72,7 +74,7 @@ impl WritingArgs {
         if inplace && self.delay_updates {
             bail!("{word} cannot be used with --delay-updates");
         }
-        let partial_dir = self.partial_dir(keeps);
+        let partial_dir = self.partial_dir(keeps, ways);
         if inplace && self.partial_dir.is_some() {
             bail!("{word} cannot be used with --partial-dir");
         }
@@ -98,12 +100,13 @@ impl WritingArgs {
     }
 
     /// Returns the directory for incomplete files. As in rsync, RSYNC_PARTIAL_DIR counts only with `--partial`.
-    pub(crate) fn partial_dir(&self, keeps: bool) -> Option<OsString> {
+    pub(crate) fn partial_dir(&self, keeps: bool, ways: Ways) -> Option<OsString> {
+        let waiting = ways.waiting_dir().filter(|_| self.delay_updates);
         if self.no_partial {
-            return None;
+            return waiting;
         }
         let asks = (self.partial || keeps) && !self.delay_updates && !self.inplace;
         let told = || std::env::var_os("RSYNC_PARTIAL_DIR").filter(|dir| asks && !dir.is_empty());
-        self.partial_dir.clone().or_else(told)
+        self.partial_dir.clone().or_else(told).or(waiting)
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use deltic_net::plan::{self, Destination};
 use deltic_net::{NamedFile, Trust, spool_batch};
 
@@ -18,7 +18,7 @@ use crate::args::options_again;
 use crate::args::travel::BatchUse;
 use crate::plan::SyncRequest;
 use crate::report::exit::Exit;
-use crate::report::output;
+use crate::words::is_rsync;
 use crate::words::shell::quoted;
 
 /// Runs one sync that writes or reads a batch.
@@ -37,6 +37,12 @@ pub(super) fn run(
             let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
             let file = match file.map_err(|error| (Exit::Files, error))? {
                 BatchInput::Whole(file) => Arc::new(file),
+                BatchInput::Stream(..)
+                    if path != Path::new("-") && !request.ways.reads_streams() =>
+                {
+                    let error = anyhow!("batch file {} is not a regular file", path.display());
+                    return Err((Exit::Files, error));
+                }
                 BatchInput::Stream(stream, spool) => spooled(stream, spool)?,
             };
             request.plan.batch = Some(plan::Batch::Read(file));
@@ -105,7 +111,7 @@ fn script(batch: &Path, destination: &Destination) -> Vec<u8> {
         Destination::Remote { path, .. } => path,
     };
     let program = std::env::args_os().next().unwrap_or_else(|| "deltic".into());
-    let command = Some("sync").filter(|_| !output::stands_in());
+    let command = Some("sync").filter(|_| !is_rsync(&program));
     let read = [OsStr::new("--read-batch="), batch.as_os_str()].into_iter().collect();
     let words = [program].into_iter().chain(command.map(Into::into)).chain([read]);
     let words: Vec<_> = words.chain(options_again(LEFT_OUT)).map(|word| quoted(&word)).collect();

@@ -114,6 +114,7 @@ Patterns:
 
 ENVIRONMENT:
   DELTIC_RSH, RSYNC_RSH       the remote shell (-e)
+  DELTIC_RSYNC                1: rsync's ways, as under the name rsync
   DELTIC_CONFIG               the one configuration file to read, or none
   DELTIC_OPTION               an option that may be set, as DELTIC_MAX_DELETE=500
   DELTIC_CACHE_DIR            where what is known of files is kept, else XDG_CACHE_HOME

@@ -17,6 +17,7 @@ use crate::report::output::{self, Output};
 use crate::report::question;
 use crate::report::reporter::{Reporter, RunEnding, UiEvent, listen};
 use crate::report::view::{OutputView, ProgressMode};
+use crate::words::ways::Ways;
 
 /// A function that runs a plan: [`deltic_net::run`], or a wrapper around it.
 pub(super) type Runner<'a> =
@@ -63,7 +64,7 @@ pub(super) fn sync_by(
             let exit = Exit::from(&interrupted);
             return FinishedRun { result: Err(interrupted), exit };
         }
-        deletions.limit(&mut request.plan.options);
+        deletions.limit(&mut request.plan.options, request.ways);
     }
 }
 
@@ -136,7 +137,8 @@ impl RunDeletions {
     }
 
     /// Limits the deletions of another attempt.
-    fn limit(&mut self, options: &mut Options) {
+    fn limit(&mut self, options: &mut Options, ways: Ways) {
+        options.delete = ways.deletions_again(options.delete);
         let deleted = std::mem::take(&mut self.deleted);
         if let Delete::AtMost(most) = &mut options.delete
             && *most < u64::MAX
@@ -228,7 +230,7 @@ fn is_server_absent(error: &io::Error) -> bool {
 
 /// True if a lost connection is worth another attempt: to a server, without a batch, and without a program that reads
 /// events.
-fn may_retry(SyncRequest { plan, view, batch }: &SyncRequest) -> bool {
+fn may_retry(SyncRequest { plan, view, batch, .. }: &SyncRequest) -> bool {
     plan.dial.is_some() && plan.batch.is_none() && batch.is_none() && !view.json
 }
 

@@ -15,13 +15,12 @@ use crate::words::refused::Unsupported;
 /// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match build_request(args) {
-        Ok(SyncRequest { batch: Some(batch), plan, view }) => {
-            batch::run(&batch, SyncRequest { plan, view, batch: None }).unwrap_or_else(
-                |(exit, error)| {
-                    refuse(args, &error);
-                    exit
-                },
-            )
+        Ok(SyncRequest { batch: Some(batch), plan, view, ways }) => {
+            let request = SyncRequest { plan, view, batch: None, ways };
+            batch::run(&batch, request).unwrap_or_else(|(exit, error)| {
+                refuse(args, &error);
+                exit
+            })
         }
         Ok(request) => sync(request).exit,
         Err(exit) => exit,

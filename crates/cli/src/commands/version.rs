@@ -10,6 +10,7 @@ use serde_json::{Map, json};
 
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
+use crate::words::ways::Ways;
 
 /// Prints the version; as JSON if the option is given twice, with the build if `verbose`.
 pub(crate) fn print(times: u8, verbose: bool) -> Exit {
@@ -134,7 +135,7 @@ fn for_programs() -> String {
         "capabilities": capabilities,
         "instruction_sets": isas(),
         "strategies": strategies(),
-        "checksum_list": ["blake3"],
+        "checksum_list": Ways::here().checksums(),
         "compress_list": ["zstd", "none"],
         "license": env!("CARGO_PKG_LICENSE"),
     });

@@ -32,6 +32,7 @@ use crate::report::view::OutputView;
 use crate::words::place::{ParsedOperand, SyncOperands};
 use crate::words::rate::ByteRate;
 use crate::words::size::Size;
+use crate::words::ways::Ways;
 
 pub(crate) use self::view::Terminals;
 
@@ -44,6 +45,8 @@ pub(crate) struct SyncRequest {
     pub(crate) view: OutputView,
     /// The batch file that this sync writes or reads, if any.
     pub(crate) batch: Option<BatchUse>,
+    /// The program whose way an option takes.
+    pub(crate) ways: Ways,
 }
 
 impl SyncRequest {
@@ -54,7 +57,7 @@ impl SyncRequest {
     pub(crate) fn new(args: &SyncArgs, terminals: Terminals) -> Result<Self> {
         args.show.levels()?;
         args.show.debug()?;
-        args.accepted.check()?;
+        args.accepted.check(args.ways)?;
         let batch = args.batch.batch(args.remove.remove_source_files, args.checksum)?;
         let reads = matches!(batch, Some(BatchUse::Read(_)));
         // A batch to read counts as the source operand.
@@ -109,7 +112,7 @@ impl SyncRequest {
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
-        Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry) })
+        Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry), ways: args.ways })
     }
 }
 
@@ -282,13 +285,13 @@ fn options(
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
     let keeps = args.show.partial_progress;
-    let partial_dir = args.writing.partial_dir(keeps);
+    let partial_dir = args.writing.partial_dir(keeps, args.ways);
     // `--append` needs the old file, so files are not sent whole.
     let may_be_whole = args.strategy.is_none() && !args.writing.appends();
-    let mut remove = args.remove.remove(terminals.can_ask())?;
+    let mut remove = args.remove.remove(terminals.can_ask(), args.ways)?;
     remove.sources &= !args.batch.only_writes();
-    let delete =
-        args.remove.deletes(args.filters.delete_excluded, args.is_recursive() || select.dirs)?;
+    let takes_dirs = args.is_recursive() || select.dirs;
+    let delete = args.remove.deletes(args.filters.delete_excluded, takes_dirs, args.ways)?;
     // Backups with a suffix survive `--delete`, as in rsync. A backup directory needs no such rule.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());
@@ -321,9 +324,9 @@ fn options(
         strategy: args.strategy.unwrap_or_default(),
         block_bytes: block_bytes(args.block_size)?,
         select,
-        compare: args.compare.compare()?,
+        compare: args.compare.compare(args.ways)?,
         rules,
-        writing: args.writing.writing(args.whole_file, keeps)?,
+        writing: args.writing.writing(args.whole_file, keeps, args.ways)?,
         metadata,
     })
 }

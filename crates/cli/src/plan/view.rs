@@ -54,6 +54,7 @@ pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<OutputView> 
         unchanged: unchanged(show, info),
         info,
         debug: show.debug()?,
+        checksum: args.sums.rsyncs().map(Into::into),
         numbers: NumberStyle::of(show.human_readable, show.no_human_readable),
         escape: if show.eight_bit_output { Escape::Control } else { Escape::Unprintable },
         dry_run: args.dry_run,

@@ -27,11 +27,16 @@ pub(crate) fn removed(path: &[u8], escape: Escape) -> Vec<u8> {
     [b"sender removed ", &*escape.escaped(path)].concat()
 }
 
-/// Returns a line for the checksum and the compression of the session; Deltic has one algorithm for each.
-pub(crate) fn negotiated(options: &Options) -> impl Iterator<Item = String> + use<> {
+/// Returns a line for the checksum and the compression of the session; Deltic has one algorithm for each. `chosen` is
+/// the name of rsync's checksum that the user chose.
+pub(crate) fn negotiated(
+    options: &Options,
+    chosen: Option<&str>,
+) -> impl Iterator<Item = String> + use<> {
+    let checksum = chosen.map_or_else(|| "blake3".into(), |name| format!("{name} (by blake3)"));
     let level = if options.compress_level == 0 { 3 } else { options.compress_level };
     let compress = options.compress.then(|| format!("compress: zstd (level {level})"));
-    let all = ["checksum: blake3".to_owned()].into_iter().chain(compress);
+    let all = [format!("checksum: {checksum}")].into_iter().chain(compress);
     all.map(|choice| format!("Client negotiated {choice}"))
 }
 

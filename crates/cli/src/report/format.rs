@@ -204,6 +204,9 @@ impl FormatEscape {
         let left = text.get(marks) == Some(&b'-');
         let digits = marks + usize::from(left);
         let count = run(digits, u8::is_ascii_digit);
+        if count + usize::from(left) > MAX_WIDTH_DIGITS {
+            return None;
+        }
         let more = run(digits + count, |byte| *byte == b'\'');
         let at = digits + count + more;
         let what = *text.get(at).filter(|what| KNOWN.contains(what))?;
@@ -313,6 +316,8 @@ const KNOWN: &[u8] = b"nfLiolbcMtpBCUGm%";
 const ARROW_BYTES: usize = 4;
 /// Largest width of a column, in characters.
 const MAX_WIDTH: usize = 4096;
+/// Most digits of a width, counting the minus sign. As in rsync, an escape with more digits stands for itself.
+const MAX_WIDTH_DIGITS: usize = 23;
 /// Length of a digest in hexadecimal digits.
 const DIGEST_LEN: usize = 64;
 
@@ -383,6 +388,10 @@ mod tests {
             ("%f", "top/s/d/f"),
             ("100% %q %% %h %a %u %", "100% %q % %h %a %u %"),
             ("%-5n|%5o|", "d/f  | send|"),
+            (
+                "%00000000000000000000005o|%000000000000000000000005%o",
+                " send|%000000000000000000000005send",
+            ),
         ] {
             assert_eq!(line(format, &file), shown, "{format}");
         }

@@ -11,8 +11,8 @@ use std::sync::OnceLock;
 use deltic_net::{SyncError, reason};
 
 use crate::report::exit::Exit;
-use crate::words::is_rsync;
 use crate::words::password::without_passwords;
+use crate::words::ways::Ways;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {
@@ -119,10 +119,28 @@ fn in_rsyncs_words(what: &str) -> String {
     };
     let what = match missing {
         Some(source) => system_words(&format!("[sender] link_stat \"{source}\"{MISSING}")),
-        None => system_words(what),
+        None => system_words(&rule_words(what)),
     };
     format!("rsync: {what}")
 }
+
+/// Returns the message with an error of a rule file in rsync's words: `FILE line N`, without the text of the line.
+fn rule_words(what: &str) -> String {
+    let what = TOO_DEEP.iter().fold(what.to_owned(), |what, ours| what.replace(ours, DEPTH_LIMIT));
+    let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
+    let located = what.split_once(": line ").and_then(|(file, rest)| {
+        let (line, why) = rest.split_once(": ").filter(|(line, _)| is_number(line))?;
+        let why = why.split(": '").next().unwrap_or(why);
+        Some(format!("{file} line {line}: {why}"))
+    });
+    located.unwrap_or(what)
+}
+
+/// Ends of messages about rule files that name each other.
+const TOO_DEEP: [&str; 2] =
+    ["too many files within files", "too many rule files within rule files"];
+/// The same in rsync's words.
+const DEPTH_LIMIT: &str = "merge-file include depth limit exceeded";
 
 /// End of messages about missing files.
 const MISSING: &str = ": no such file or directory";
@@ -155,10 +173,10 @@ pub(crate) fn ending(exit: Exit) -> String {
     format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
 }
 
-/// True if the program is called by the name of rsync.
+/// True if the program [takes rsync's ways](Ways), and so rsync's words.
 pub(crate) fn stands_in() -> bool {
     static STANDS_IN: OnceLock<bool> = OnceLock::new();
-    *STANDS_IN.get_or_init(|| std::env::args_os().next().is_some_and(|name| is_rsync(&name)))
+    *STANDS_IN.get_or_init(|| Ways::here() == Ways::Rsync)
 }
 
 /// Returns the causes of an error, outermost first; system errors without their numbers.
@@ -234,6 +252,12 @@ mod tests {
                 "cannot change a: input/output error; part old",
                 "rsync: change a failed: Input/output error (5); part old",
             ),
+            (
+                "cannot read rules a: line 3: unknown filter rule",
+                "rsync: read rules a line 3: unknown filter rule",
+            ),
+            ("a: line 3: unknown filter rule: 'b'", "rsync: a line 3: unknown filter rule"),
+            ("a: line b: c", "rsync: a: line b: c"),
             (
                 "cannot read rules a: no such file or directory",
                 "rsync: read rules a failed: No such file or directory (2)",

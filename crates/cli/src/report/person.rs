@@ -79,7 +79,8 @@ impl PersonReporter {
         };
         let Self { lines, view, .. } = &mut reporter;
         if view.debug.nstr > 0 {
-            asides::negotiated(&plan.options).for_each(|line| lines.say(line));
+            asides::negotiated(&plan.options, view.checksum.as_deref())
+                .for_each(|line| lines.say(line));
         }
         match view.list {
             ListLine::Nothing => {}

@@ -39,6 +39,8 @@ pub(crate) struct OutputView {
     pub(crate) info: InfoLevels,
     /// Levels of debug output.
     pub(crate) debug: DebugLevels,
+    /// Name of rsync's checksum that the user chose.
+    pub(crate) checksum: Option<String>,
     /// Style of figures.
     pub(crate) numbers: NumberStyle,
     /// Bytes of names that are not escaped.

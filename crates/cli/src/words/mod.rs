@@ -9,6 +9,7 @@ pub(crate) mod rate;
 pub(crate) mod refused;
 pub(crate) mod shell;
 pub(crate) mod size;
+pub(crate) mod ways;
 pub(crate) mod zone;
 
 use std::ffi::OsStr;

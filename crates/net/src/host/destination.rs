@@ -98,15 +98,17 @@ fn backup(
     context: &StoreContext,
 ) -> BackupPlace {
     let suffix = kept.suffix.clone();
+    let drops_unsafe_links = options.follow.safe && options.remove.drops_unsafe_links;
     let Some(dir) = &kept.dir else {
-        return BackupPlace { dir: None, suffix, below: Some(RelPath::root()), mixed: false };
+        let below = Some(RelPath::root());
+        return BackupPlace { dir: None, suffix, below, mixed: false, drops_unsafe_links };
     };
     let dir = named(root, dir, options, context);
     let is_below = below(root, &dir.path, context);
     let mixed = below(&dir.path, root, context).is_some();
     // A backup directory that is the root itself counts as none.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
-    BackupPlace { dir, suffix, below: is_below, mixed }
+    BackupPlace { dir, suffix, below: is_below, mixed, drops_unsafe_links }
 }
 
 /// Returns the path of `dir` relative to `root`, if `dir` is the root or below. Symlinks and bind mounts on the way do

@@ -15,6 +15,8 @@ pub struct Remove {
     pub sources: bool,
     /// Ask the user at the dialling end where [`Delete::Guarded`](super::Delete::Guarded) would delete nothing.
     pub asks: bool,
+    /// Keep no symlink that may lead out of the tree as a backup, with [`Links::safe`](super::Links::safe).
+    pub drops_unsafe_links: bool,
     /// Keep replaced or deleted entries under another name (`--backup`).
     pub backup: Option<Backup>,
 }
@@ -49,12 +51,14 @@ impl WireEncoding for Backup {
 
 impl WireEncoding for Remove {
     fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.force, self.ignore_errors, self.sources, self.asks]);
+        let Self { force, ignore_errors, sources, asks, drops_unsafe_links, .. } = *self;
+        put_flags(to, [force, ignore_errors, sources, asks, drops_unsafe_links]);
         self.backup.put(to);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let [force, ignore_errors, sources, asks] = take_flags(from)?;
-        Ok(Self { force, ignore_errors, sources, asks, backup: WireEncoding::take(from)? })
+        let [force, ignore_errors, sources, asks, drops_unsafe_links] = take_flags(from)?;
+        let backup = WireEncoding::take(from)?;
+        Ok(Self { force, ignore_errors, sources, asks, drops_unsafe_links, backup })
     }
 }

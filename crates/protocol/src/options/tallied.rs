@@ -21,7 +21,7 @@ impl Options {
         let Self { threads: _, streams: _, tells_owners: _, .. } = self;
         let metadata = metadata.tallied()?;
         let Links { follow, safe, munge, keep_dirs, unmunge, insecure: _ } = follow;
-        let Remove { sources, backup, force: _, ignore_errors: _, asks: _ } = remove;
+        let Remove { sources, backup, force: _, ignore_errors: _, .. } = remove;
         let Select {
             relative,
             list_only,

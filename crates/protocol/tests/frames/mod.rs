@@ -845,11 +845,12 @@ fn select() -> impl Strategy<Value = Select> {
 
 fn remove() -> impl Strategy<Value = Remove> {
     let backup = option(bytes()).prop_map(|dir| Backup { dir, suffix: b".old"[..].into() });
-    (any::<[bool; 4]>(), option(backup)).prop_map(|(flag, backup)| Remove {
+    (any::<[bool; 5]>(), option(backup)).prop_map(|(flag, backup)| Remove {
         force: flag[0],
         ignore_errors: flag[1],
         sources: flag[2],
         asks: flag[3],
+        drops_unsafe_links: flag[4],
         backup,
     })
 }

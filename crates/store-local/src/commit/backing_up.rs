@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 
 use deltic_store::{Filter, Keep, StoreError, Unset};
+use deltic_tree::links::leaves_root;
 use deltic_tree::meta::Inode;
 use deltic_tree::meta::XattrScope;
 use deltic_tree::{Meta, MetaMask, Name, RelPath};
@@ -263,15 +264,17 @@ impl<'a> OldVersion<'a> {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
-    /// Keeps the old version by a hard link, a rename or a copy. Directories are not kept, nor are removed backups
-    /// beside the new versions. Returns the place of the backup if the old version was moved there.
+    /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
+    /// new versions that is removed, nor a symlink that the options drop. Returns the backup's place if the old version was moved there.
     fn keep(
         &self,
         backup: &BackupPlace,
         taken: &TakenPaths<'_>,
     ) -> Result<Option<BackupSpot<'a>>, StoreError> {
         let is_one = || backup.is_beside() && backup.has(&self.place.path);
-        if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() {
+        let is_dropped = || backup.drops_unsafe_links && self.leads_out();
+        if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() || is_dropped()
+        {
             return Ok(None);
         }
         let root = &self.store.root;
@@ -297,6 +300,13 @@ impl<'a> OldVersion<'a> {
             }
         }
         Err(store_error(BACK_UP, &self.place.path, Errno::EXIST))
+    }
+
+    /// True if the old version is a symlink that may lead out of the tree.
+    fn leads_out(&self) -> bool {
+        let Place { dir, path, name, .. } = self.place;
+        let target = file_type(&self.stat).is_symlink().then(|| dir.read_link(name));
+        matches!(target, Some(Ok(target)) if leaves_root(path.as_bytes(), &target))
     }
 
     fn is(&self, found: Option<Stat>) -> bool {

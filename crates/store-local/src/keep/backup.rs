@@ -39,6 +39,8 @@ pub struct BackupPlace {
     pub below: Option<RelPath>,
     /// True if other entries in the tree must stay: the root lies in the tree, or the client may not delete any entry.
     pub mixed: bool,
+    /// True if symlinks that may lead out of the tree are not kept.
+    pub drops_unsafe_links: bool,
 }
 
 /// Paths at which old versions could be kept, but which entries of the run use. No backup may replace these entries,
@@ -437,7 +439,8 @@ mod tests {
             let dir = NamedDir::new("/dst/old/kept", crate::handles::dir::Trust::Ours);
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
-            let backup = BackupPlace { dir, suffix, below, mixed: false };
+            let (mixed, drops_unsafe_links) = (false, false);
+            let backup = Backup { dir, suffix, below, mixed, drops_unsafe_links };
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));

@@ -17,6 +17,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::headings::{SHOW, TRAVEL};
 use super::opposites::names;
 use crate::words::home::CONFIG;
+use crate::words::ways::Ways;
 
 /// The option for settings.
 #[derive(Clone, Debug, clap::Args)]
@@ -120,8 +121,8 @@ impl AppliedSettings {
     }
 }
 
-/// Returns the settings for the parsed command, if the command takes settings. `as_rsync` is true under the name of
-/// rsync.
+/// Returns the settings for the parsed command, if the command takes settings. In rsync's
+/// ways, settings of output do not count.
 ///
 /// # Errors
 /// An invalid setting, and its place.
@@ -129,8 +130,9 @@ pub(crate) fn applied(
     cli: &Command,
     matches: &ArgMatches,
     places: &SettingSources,
-    as_rsync: bool,
+    ways: Ways,
 ) -> Result<AppliedSettings, String> {
+    let as_rsync = ways == Ways::Rsync;
     let Some((name, given)) = matches.subcommand() else { return Ok(AppliedSettings::default()) };
     let Some(command) = cli.find_subcommand(name).filter(|_| COMMANDS.contains(&name)) else {
         return Ok(AppliedSettings::default());

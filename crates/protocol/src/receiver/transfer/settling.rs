@@ -11,10 +11,11 @@ use super::proof::{Proof, ProofChunks, ProofOf};
 use super::{IncomingTransfer, TransferMethod, TransferPhase};
 
 impl IncomingTransfer {
-    /// True if the version in place already is the new version.
+    /// True if the version in place already is the new version, and is not to be written again.
     pub(crate) fn is_identical(&self, fx: &FileContext<'_>) -> bool {
         let in_blocks = matches!(self.method, TransferMethod::Blocks(_));
-        !in_blocks && self.build.is_identical(fx.old.len_that_stays())
+        let is_compared = !in_blocks && !fx.cx.setting.options.rewrites_equal();
+        is_compared && self.build.is_identical(fx.old.len_that_stays())
     }
 
     /// Puts the result of a complete transfer in place, or finds the same version in place.
