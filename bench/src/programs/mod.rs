@@ -20,3 +20,4 @@ pub(crate) mod skysync;
 pub(crate) mod storage;
 pub(crate) mod sums;
 pub(crate) mod tree;
+mod tree_bytes;

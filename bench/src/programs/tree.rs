@@ -13,6 +13,7 @@ use super::e2e::tabulate;
 use super::figures::{FIGURES, medians, publish};
 use super::peer::{PeerProgram, ProgramPaths, SyncTask, turns};
 use super::run::{BenchRig, TransferCost, helper};
+use super::tree_bytes::by_option;
 use crate::progress::progress;
 use crate::random::Random;
 use crate::serve::REST;
@@ -38,6 +39,9 @@ pub(crate) struct TreeOptions {
     /// Sync locally, without a pipe between two processes
     #[arg(long)]
     local: bool,
+    /// Count the bytes of lists and files with each of several options, in place of times
+    #[arg(long)]
+    bytes: bool,
     /// Directory for the table
     #[arg(long, default_value = "bench/out")]
     out: PathBuf,
@@ -56,6 +60,10 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
     eprintln!("{} files, {:.1} MiB", copy.files.len(), copy.bytes as f64 / f64::from(1 << 20));
     if copy.files.len() < options.files {
         bail!("only {} of {} files found; name another --source", copy.files.len(), options.files);
+    }
+    if options.bytes {
+        let table = by_option(&rig, &options.peers, &source, copy.files.len())?;
+        return publish(&table, &options.out, "tree-bytes");
     }
     let mut runs = vec![vec![Vec::new(); options.peers.len()]; PHASES.len()];
     for round in 1..=options.runs {

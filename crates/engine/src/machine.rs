@@ -146,6 +146,7 @@ impl Machine for Sender {
         if terms.reports.open_files {
             self.bear_writers();
         }
+        self.shorten(terms.short_forms);
         Self::greeted(self, terms.offers, terms.limits);
     }
     fn unanswered(&mut self) {

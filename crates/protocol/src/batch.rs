@@ -19,9 +19,9 @@ use deltic_core::{Digest, Span};
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
-use crate::frame::frame_behind;
+use crate::frame::{frame_behind, framed};
 use crate::hello::{NamesFrom, Request};
-use crate::message::{Payload, ToReceiver, frames};
+use crate::message::{Payload, ShortEntries, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
 use crate::wire::codec::{BadPayload, WireEncoding, whole};
 
@@ -106,6 +106,21 @@ pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
 #[must_use]
 pub const fn is_told(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
+}
+
+/// Returns the frame of a batch for a frame of a session that belongs to the list. Batches have the full form of
+/// entries.
+#[must_use]
+pub fn told(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
+    if is_told(kind) {
+        return Some(framed(kind, |to| to.extend_from_slice(payload)));
+    }
+    match ToReceiver::decode(kind, payload) {
+        Ok(ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent }) => {
+            Some(ToReceiver::Listing { dir, own, entries, extent }.encode())
+        }
+        _ => None,
+    }
 }
 
 const REQUEST: u8 = 2;

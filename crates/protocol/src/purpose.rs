@@ -41,6 +41,7 @@ impl ToReceiver {
     pub const fn purpose(&self) -> Purpose {
         match self {
             Self::Listing { .. }
+            | Self::ShortListing { .. }
             | Self::Tally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
@@ -61,7 +62,9 @@ impl ToReceiver {
                 Purpose::Recipe
             }
             Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
-            Self::Fill { .. } | Self::Mended { .. } | Self::Patch { .. } => Purpose::Literal,
+            Self::Fill { .. } | Self::Single { .. } | Self::Mended { .. } | Self::Patch { .. } => {
+                Purpose::Literal
+            }
         }
     }
 }

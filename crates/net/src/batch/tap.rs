@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
-use deltic_protocol::batch::{MAGIC, Part, asked, is_told};
+use deltic_protocol::batch::{MAGIC, Part, asked, told};
 use deltic_protocol::options::Options;
 use deltic_store_local::{SourceTree, reason};
 use deltic_tree::Name;
@@ -46,10 +46,8 @@ impl Tap {
 
     /// Records a frame of the session, if it belongs to the list.
     pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
-        if is_told(kind) {
-            let [a, b, c, _] = (payload.len() as u32).to_le_bytes();
-            self.put(&[kind, a, b, c]);
-            self.put(payload);
+        if let Some(frame) = told(kind, payload) {
+            self.put(&frame);
         }
     }
 

@@ -151,6 +151,7 @@ impl Receiver {
             | ToReceiver::Recipe { .. }
             | ToReceiver::Moved { .. }
             | ToReceiver::Fill { .. }
+            | ToReceiver::Single { .. }
             | ToReceiver::Mended { .. }
             | ToReceiver::Keeps { .. }
             | ToReceiver::Sums { .. }

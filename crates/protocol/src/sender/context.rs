@@ -2,17 +2,18 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use deltic_core::Strategy;
 use deltic_core::strategy::LinkModel;
+use deltic_core::{DataMap, Strategy};
 
 use crate::error::PeerError;
+use crate::hello::ShortForms;
 use crate::limits::Limits;
-use crate::message::{FileNo, ToReceiver};
+use crate::message::{FileNo, How, ToReceiver};
 use crate::options::Options;
 use crate::report::{ByteProgress, Counts, Notice, Trouble};
 use crate::work::{WorkId, WorkQueue};
 
-use super::ask::SenderWork;
+use super::ask::{Body, SenderWork};
 use super::credit::SendCredit;
 use super::listed_file::ListedFile;
 use super::pending::SenderPending;
@@ -53,6 +54,8 @@ pub(super) struct SharedAbilities {
     pub(super) agrees_on_sums: bool,
     /// The receiver understands `Restless` for files that programs have open for writing.
     pub(super) bears_writers: bool,
+    /// The receiver understands these short forms.
+    pub(super) short_forms: ShortForms,
 }
 
 impl Context {
@@ -81,6 +84,12 @@ impl Context {
         self.credit = SendCredit::new(limits.credit);
         self.strategy.longest = limits.chunk_bytes();
         (self.limits, self.is_greeted) = (limits, true);
+    }
+
+    /// True if a file sent whole may come in a single frame: without holes, and read as one version.
+    pub(super) fn may_be_single(&self, how: How, map: &Option<DataMap>, body: &Body) -> bool {
+        let is_allowed = self.abilities.short_forms.files && how == How::Whole;
+        is_allowed && map.is_none() && !body.sealed.restless
     }
 
     pub(super) fn send(&mut self, frame: ToReceiver) {

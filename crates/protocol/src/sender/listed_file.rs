@@ -38,6 +38,11 @@ impl ListedFile {
         Self { path, len, modified, mode, owner, attempts, inquiry, reported }
     }
 
+    /// True if the opened file has the listed length, time and mode.
+    pub(super) fn is_as(&self, opened: &Meta) -> bool {
+        (opened.len, opened.modified, opened.mode) == (self.len, self.modified, self.mode)
+    }
+
     pub(super) const fn is_large(&self) -> bool {
         self.len > LARGE_FILE_BYTES
     }

@@ -32,6 +32,7 @@ use deltic_core::strategy::LinkModel;
 
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
+use crate::hello::ShortForms;
 use crate::limits::Limits;
 use crate::message::{How, ToReceiver, ToSender};
 use crate::options::Options;
@@ -193,6 +194,11 @@ impl Sender {
     /// Sends files that programs have open for writing: the receiver supports `Restless` for such files.
     pub const fn bear_writers(&mut self) {
         self.cx.abilities.bears_writers = true;
+    }
+
+    /// Uses these short forms of frames: the receiver understands them.
+    pub const fn shorten(&mut self, forms: ShortForms) {
+        self.cx.abilities.short_forms = forms;
     }
 
     /// Reports each removed source to the receiver: the user is there, and the receiver supports the report.

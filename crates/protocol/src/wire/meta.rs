@@ -76,17 +76,20 @@ fn kind(number: u8, from: &mut Reader<'_>) -> Result<Kind, BadPayload> {
     match number {
         0 => Ok(Kind::File),
         1 => Ok(Kind::Dir),
-        2 => {
-            let target: Box<[u8]> = WireEncoding::take(from)?;
-            let bad = target.is_empty() || target.contains(&0);
-            if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Kind::Symlink(target)) }
-        }
+        2 => take_link(from),
         3 => Ok(Kind::Fifo),
         4 => Ok(Kind::Socket),
         5 => device(DeviceClass::Char, from),
         6 => device(DeviceClass::Block, from),
         _ => Err(CodecError::OutOfRange.into()),
     }
+}
+
+/// Reads the target of a symlink.
+pub(crate) fn take_link(from: &mut Reader<'_>) -> Result<Kind, BadPayload> {
+    let target: Box<[u8]> = WireEncoding::take(from)?;
+    let bad = target.is_empty() || target.contains(&0);
+    if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Kind::Symlink(target)) }
 }
 
 /// Replaces the kind where an entry is a further name of an earlier file.
@@ -103,6 +106,29 @@ const XATTRS: u32 = 1 << 18;
 const UNREAD: u32 = 1 << 19;
 const ON_THE_WAY: u32 = 1 << 20;
 
+/// Returns the bits above the mode.
+fn bits_of(meta: &Meta) -> u32 {
+    let none = ExtraMeta::default();
+    let more = meta.more.as_deref().unwrap_or(&none);
+    let fields = [
+        (meta.user.is_some(), USER),
+        (meta.group.is_some(), GROUP),
+        (more.accessed.is_some(), ACCESSED),
+        (more.linked.is_some(), LINKED),
+        (more.access_acl.is_some(), ACCESS_ACL),
+        (more.default_acl.is_some(), DEFAULT_ACL),
+        (!more.xattrs.is_empty(), XATTRS),
+        (more.unread.is_some(), UNREAD),
+        (more.implied, ON_THE_WAY),
+    ];
+    fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+/// True if the metadata of an entry has an optional field besides user and group.
+pub(crate) fn has_optional_fields(meta: &Meta) -> bool {
+    bits_of(meta) & !(USER | GROUP) != 0
+}
+
 impl WireEncoding for Meta {
     fn put(&self, to: &mut Vec<u8>) {
         if let Some(HardLink::Back(back)) = self.linked() {
@@ -114,21 +140,9 @@ impl WireEncoding for Meta {
             self.len.put(to);
         }
         self.modified.put(to);
+        (self.mode | bits_of(self)).put(to);
         let none = ExtraMeta::default();
         let more = self.more.as_deref().unwrap_or(&none);
-        let fields = [
-            (self.user.is_some(), USER),
-            (self.group.is_some(), GROUP),
-            (more.accessed.is_some(), ACCESSED),
-            (more.linked.is_some(), LINKED),
-            (more.access_acl.is_some(), ACCESS_ACL),
-            (more.default_acl.is_some(), DEFAULT_ACL),
-            (!more.xattrs.is_empty(), XATTRS),
-            (more.unread.is_some(), UNREAD),
-            (more.implied, ON_THE_WAY),
-        ];
-        let has = fields.iter().filter(|(has, _)| *has).fold(0, |bits, (_, bit)| bits | bit);
-        (self.mode | has).put(to);
         self.user.iter().chain(&self.group).for_each(|id| id.put(to));
         more.accessed.iter().for_each(|time| time.put(to));
         // The inode number means nothing at the other end, and is not sent.

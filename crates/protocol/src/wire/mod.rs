@@ -6,7 +6,7 @@ pub mod frame;
 pub mod hello;
 pub mod limits;
 pub mod message;
-mod meta;
+pub(crate) mod meta;
 mod options;
 mod report;
 mod rules;

@@ -6,6 +6,7 @@ use deltic_protocol::frame::{HEADER_BYTES, Header};
 use std::sync::Arc;
 
 use deltic_core::{BlockSumSpec, SumKind};
+use deltic_protocol::hello::ShortForms;
 use deltic_protocol::limits::Limits;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::Options;
@@ -43,6 +44,7 @@ pub struct Session {
     far_away: bool,
     takes_offers: bool,
     agree_on_sums: bool,
+    short_forms: ShortForms,
     limits: Limits,
     /// The sender has heard the receiver.
     greeted: bool,
@@ -149,6 +151,7 @@ impl Session {
             far_away: case.far_away,
             takes_offers: case.takes_offers,
             agree_on_sums: agree_on_sums(case),
+            short_forms: short_forms(case),
             limits: case.limits,
             greeted: false,
             uncredited: 0,
@@ -218,6 +221,7 @@ impl Session {
                     if self.agree_on_sums {
                         self.sender.agree_on_sums();
                     }
+                    self.sender.shorten(self.short_forms);
                     self.sender.greeted(self.takes_offers, self.limits);
                 }
                 if let ToSender::Credit { bytes, .. } = frame {
@@ -316,6 +320,7 @@ impl Session {
 /// Bytes of literals that count as credit.
 fn literal_bytes(frame: &ToReceiver) -> u64 {
     let (ToReceiver::Fill { payload, .. }
+    | ToReceiver::Single { payload, .. }
     | ToReceiver::Mended { payload, .. }
     | ToReceiver::Patch { payload, .. }) = frame
     else {
@@ -358,6 +363,11 @@ fn written<F: PartialEq + std::fmt::Debug>(
 ) -> Vec<u8> {
     assert_eq!(read(&bytes, decode), *frame);
     bytes
+}
+
+/// The forms that neither end is too old for.
+fn short_forms(case: &Case) -> ShortForms {
+    ShortForms { lists: case.seed % 4 < 3, files: case.seed % 5 < 4 }
 }
 
 /// True where neither end is older than sums that ends agree on.

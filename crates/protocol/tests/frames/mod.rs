@@ -14,7 +14,7 @@ use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, 
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    Sparse,
+    ShortEntries, Sparse,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -40,6 +40,12 @@ use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
 
+/// The digest of the file in the session of the document.
+const HELLO_DIGEST: [u8; 32] = [
+    0x2d, 0x0c, 0x1b, 0x59, 0x95, 0xd5, 0x49, 0x40, 0x4f, 0x31, 0xe7, 0xb5, 0xe4, 0xee, 0x1b, 0x1c,
+    0x68, 0x49, 0x8b, 0xa8, 0x45, 0xba, 0x77, 0xef, 0xa2, 0xe2, 0x50, 0xf8, 0x1e, 0xe3, 0xc1, 0x4d,
+];
+
 /// A whole frame's type and payload.
 pub fn split(frame: &[u8]) -> (u8, &[u8]) {
     (frame[0], &frame[HEADER_BYTES..])
@@ -56,6 +62,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     located.locate(Side::Sender, |_| Some((*b"/srv/a/b").into()));
     let when = Timestamp { secs: 1_700_000_000, nanos: 5 };
     let meta = Meta::plain(Kind::File, 5000, when, 0o644);
+    let hello_meta = Meta { len: 6, modified: Timestamp { nanos: 0, ..when }, ..meta.clone() };
     let short = |byte| GroupPrefix::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
     let chunk = ChunkLine { len: 1700, brief: brief(5, 0xcd) };
@@ -296,6 +303,49 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             .encode(),
         ),
         (
+            "ShortListing",
+            ToReceiver::ShortListing {
+                dir: RelPath::root(),
+                own: Some(dir.clone()),
+                entries: ShortEntries(vec![
+                    entry("a", &meta),
+                    entry("aa", &Meta { len: 1, ..meta.clone() }),
+                    entry("ab", &Meta { user: Some(0), group: Some(7), ..meta.clone() }),
+                    entry("d", &full),
+                    entry(
+                        "e",
+                        &Meta { modified: meta_of(2).modified, mode: 0o700, ..meta.clone() },
+                    ),
+                    entry("eb", &dir),
+                    entry("l", &link),
+                    entry(&"l".repeat(200), &linked(HardLink::Back(1))),
+                    entry(&"l".repeat(210), &meta),
+                ]),
+                extent: Extent::Last,
+            }
+            .encode(),
+        ),
+        (
+            "ShortListing.one",
+            ToReceiver::ShortListing {
+                dir: RelPath::root(),
+                own: None,
+                entries: ShortEntries(vec![entry("a", &hello_meta)]),
+                extent: Extent::Last,
+            }
+            .encode(),
+        ),
+        (
+            "Single.one",
+            ToReceiver::Single {
+                file: FileNo(0),
+                meta: None,
+                digest: Digest::from_bytes(HELLO_DIGEST),
+                payload: Payload::Plain(b"hello\n".to_vec()),
+            }
+            .encode(),
+        ),
+        (
             "Owners",
             ToReceiver::Owners {
                 users: vec![NameLine { id: 0, name: b"root"[..].into() }],
@@ -338,6 +388,26 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 file,
                 chunks: one(1..3),
                 payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
+        (
+            "Single",
+            ToReceiver::Single {
+                file,
+                meta: None,
+                digest: Digest::from_bytes([0xef; 32]),
+                payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
+        (
+            "Single.metadata",
+            ToReceiver::Single {
+                file,
+                meta: Some(Meta { len: 0, ..meta.clone() }),
+                digest: Digest::from_bytes([0xef; 32]),
+                payload: Payload::Plain(Vec::new()),
             }
             .encode(),
         ),
@@ -520,6 +590,22 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
         (rel_path(), option(meta()), vec(entry(), 0..4), any_extent()).prop_map(
             |(dir, own, entries, extent)| ToReceiver::Listing { dir, own, entries, extent }
+        ),
+        (rel_path(), option(meta()), entries(), any_extent()).prop_map(
+            |(dir, own, entries, extent)| ToReceiver::ShortListing {
+                dir,
+                own,
+                entries: ShortEntries(entries),
+                extent
+            }
+        ),
+        (file(), option(meta()), any::<[u8; 32]>(), payload()).prop_map(
+            |(file, meta, digest, payload)| ToReceiver::Single {
+                file,
+                meta,
+                digest: Digest::from_bytes(digest),
+                payload
+            }
         ),
         (vec(name_line(), 0..3), vec(name_line(), 0..3))
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
@@ -1136,6 +1222,39 @@ fn entry() -> impl Strategy<Value = Entry> {
         meta
     });
     (name(), prop_oneof![9 => meta(), 1 => back]).prop_map(|(name, meta)| Entry { name, meta })
+}
+
+/// Entries in any order, of which many have names and metadata in common.
+pub fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    let name = prop_oneof![
+        4 => "[ab]{1,6}".prop_map(String::into_bytes),
+        1 => "[ab]{12,40}".prop_map(String::into_bytes),
+        1 => vec(b'a'..=b'b', 250..=255),
+    ];
+    let entry = (name, entry())
+        .prop_map(|(name, entry)| Entry { name: Name::new(&name).unwrap(), ..entry });
+    let alike = (vec(entry, 0..6), vec(any::<prop::sample::Index>(), 0..12), any::<[bool; 4]>());
+    alike.prop_map(|(base, picks, [first, second, third, fourth])| {
+        let count = base.len();
+        let again = picks.iter().filter(|_| count > 0).map(|at| base[at.index(count)].clone());
+        let mut all: Vec<Entry> = base.iter().cloned().chain(again).collect();
+        if first {
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+        for entry in &mut all {
+            let is_alone = !matches!(entry.meta.linked(), Some(HardLink::Back(_)));
+            if second && is_alone {
+                entry.meta.modified.secs = i64::MIN;
+            }
+            if third && is_alone {
+                (entry.meta.mode, entry.meta.modified.nanos) = (0o644, 0);
+            }
+            if fourth && is_alone {
+                (entry.meta.more, entry.meta.user) = (None, Some(7));
+            }
+        }
+        all
+    })
 }
 
 fn bytes() -> impl Strategy<Value = Box<[u8]>> {

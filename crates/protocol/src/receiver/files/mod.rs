@@ -40,7 +40,7 @@ use incoming::IncomingFile;
 use moved::MovedFiles;
 use queue::FileQueue;
 use repeats::{RepeatedFiles, may_share};
-use start::{FileOffer, FileStart};
+use start::{FileOffer, FileStart, SingleBlock};
 use under_way::{FilesUnderWay, LentPaths};
 
 /// The wanted files.
@@ -167,6 +167,9 @@ impl WantedFiles {
             }
             ToReceiver::Fill { file, chunks, payload } => {
                 self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))
+            }
+            ToReceiver::Single { file, meta, digest, payload } => {
+                self.single(cx, file, meta, SingleBlock { digest, payload })
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.step(cx, file, |transfer, fx| {

@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::DataMap;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::strategy::Conversation;
-use deltic_tree::Meta;
+use deltic_core::{DataMap, Digest};
+use deltic_tree::{Kind, Meta};
 
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, Limits};
-use crate::message::{FileNo, How};
+use crate::message::{FileNo, How, Payload, ToReceiver};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::{IncomingTransfer, is_agreed, may_cut};
@@ -38,6 +38,12 @@ pub(crate) struct FileStart {
     pub(crate) meta: Meta,
     pub(crate) how: How,
     pub(crate) spec: ChunkerSpec,
+}
+
+/// The content of a file that comes in a single frame.
+pub(super) struct SingleBlock {
+    pub(super) digest: Digest,
+    pub(super) payload: Payload,
 }
 
 /// Returns the request that a start answers. Errors: `Unexpected` if the start does not answer a request.
@@ -144,6 +150,34 @@ impl WantedFiles {
         }
         self.run(cx, handle, transfer);
         Ok(())
+    }
+
+    /// Takes a file that comes in a single frame. Without `meta`, the file is as listed; that is not allowed if the
+    /// options change modes, since the listed mode is not kept.
+    pub(super) fn single(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        meta: Option<Meta>,
+        SingleBlock { digest, payload }: SingleBlock,
+    ) -> Result<(), PeerError> {
+        if meta.is_none() && !cx.setting.options.metadata.chmod.is_empty() {
+            return Err(PeerError::Unexpected("a file without its mode"));
+        }
+        let Some(incoming) = self.under_way.get(&file) else { return Ok(()) };
+        let Meta { len, modified, mode, .. } = incoming.candidate.meta;
+        let meta = meta.unwrap_or_else(|| Meta::plain(Kind::File, len, modified, mode));
+        let (how, spec) = (How::Whole, cx.setting.limits.blocks());
+        let is_empty = meta.len == 0;
+        if is_empty && payload != Payload::Plain(Vec::new()) {
+            return Err(PeerError::Unexpected("literals of an empty file"));
+        }
+        self.start(cx, file, FileStart { meta, how, spec })?;
+        if !is_empty {
+            let chunks = std::iter::once(0..1).collect();
+            self.handle(cx, ToReceiver::Fill { file, chunks, payload })?;
+        }
+        self.end(cx, file, digest)
     }
 
     /// Makes a transfer the running transfer of an attempt, and starts all steps that are possible by now.

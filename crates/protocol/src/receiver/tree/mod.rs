@@ -43,7 +43,7 @@ use std::ops::Range;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::message::{DigestLine, Extent, FileNo, ToReceiver, ToSender};
+use crate::message::{DigestLine, Extent, FileNo, ShortEntries, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
@@ -125,7 +125,8 @@ impl ReceiverTree {
     /// Takes a frame about the tree. Errors: `Unexpected` for a frame that is not allowed now.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
-            ToReceiver::Listing { dir, own, entries, extent } => {
+            ToReceiver::Listing { dir, own, entries, extent }
+            | ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent } => {
                 self.dirs.list.growing()?;
                 self.listing(cx, DirSection::new(dir, own, entries), extent)?;
             }

@@ -262,7 +262,7 @@ impl Lister {
         match (first.tallied, first.tally) {
             (None, Some(tally)) if self.tallies.begin(self.next) => self.send_tally(cx, tally),
             (Some(_), _) => self.send_some(cx, leaving),
-            (None, _) => self.has_room() && self.send_some(cx, leaving),
+            (None, _) => self.has_room() && self.may_list(cx) && self.send_some(cx, leaving),
         }
     }
 

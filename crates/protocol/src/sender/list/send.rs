@@ -7,8 +7,8 @@ use deltic_tree::meta::{HardLink, UnreadReason};
 use deltic_tree::path::BadPath;
 use deltic_tree::{Entry, Follow, Kind, Meta, RelPath, Xattr};
 
-use crate::limits::MAX_OWNER_NAMES;
-use crate::message::{Extent, FileNo, NameLine, ToReceiver};
+use crate::limits::{MAX_OWNER_NAMES, UNHEARD_ENTRIES};
+use crate::message::{Extent, FileNo, NameLine, ShortEntries, ToReceiver};
 use crate::report::{Notice, Trouble, TroubleKind};
 
 use super::super::context::Context;
@@ -70,7 +70,11 @@ impl Lister {
             self.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| omit_linked_meta(&mut entry.meta));
             self.bytes.take(&entries, self.next);
-            cx.send(ToReceiver::Listing { dir, own, entries, extent });
+            cx.send(if cx.abilities.short_forms.lists {
+                ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent }
+            } else {
+                ToReceiver::Listing { dir, own, entries, extent }
+            });
             self.report(cx);
         }
         if let Some(no) = tallied.filter(|_| extent != Extent::More) {
@@ -78,6 +82,11 @@ impl Lister {
             self.ready.extend(parked);
         }
         true
+    }
+
+    /// True if an entry may be sent: before the receiver is heard, only the first [`UNHEARD_ENTRIES`].
+    pub(super) const fn may_list(&self, cx: &Context) -> bool {
+        cx.is_greeted || self.next < UNHEARD_ENTRIES
     }
 
     /// Takes the entries of one frame, without entries that are left out.
@@ -91,6 +100,7 @@ impl Lister {
         let mut bytes = ready.own.as_ref().map_or(0, weight);
         while bytes < cx.limits.listing_bytes()
             && entries.len() < cx.limits.batch()
+            && self.may_list(cx)
             && !is_held(cx, ready)
         {
             let Some(mut entry) = ready.entries.pop_front() else { break };

@@ -14,15 +14,15 @@ use std::collections::{BTreeMap, VecDeque};
 use deltic_tree::ComparedAttributes;
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW};
+use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW, UNHEARD_ENTRIES};
 use crate::options::Options;
 
 use super::ready::ReadyDir;
 
-/// Number of entries at the start of a session that are always listed. Small trees and the start of a first copy need
-/// no tallies.
-const LISTED_FIRST: u64 = 1024;
-/// Minimum number of entries of a directory that is sent as a tally.
+/// Entries of a session that are always listed: a small tree is sent without a question, and so is the beginning of a
+/// first copy. Tallies follow without waiting, also before the receiver is heard.
+const LISTED_FIRST: u64 = UNHEARD_ENTRIES;
+/// Fewest entries for which a tally pays.
 const LEAST_ENTRIES: usize = 1;
 /// Maximum of `luck`, in entries.
 const MOST_LUCK: u64 = 16 << 10;

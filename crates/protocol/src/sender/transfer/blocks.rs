@@ -6,6 +6,7 @@ use std::sync::Arc;
 use deltic_core::Span;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::recipe::Chunk;
+use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::message::{Payload, ToReceiver};
@@ -64,6 +65,24 @@ impl BlockSender {
         let count = u32::try_from(rest.div_ceil(self.len()));
         self.count = count.map_err(|_| attempt.trouble(TOO_LONG))?;
         Ok(())
+    }
+
+    /// Sends a whole file that is a single block, or empty, in one frame.
+    pub(super) fn send_single(
+        &mut self,
+        attempt: &mut SendAttempt,
+        cx: &mut Context,
+        meta: Meta,
+        Body { payload, sealed }: Body,
+    ) {
+        let (file, digest) = (attempt.file, sealed.digest);
+        self.at_once = true;
+        let is_as_listed = cx.options.metadata.chmod.is_empty()
+            && cx.entries.get(&file).is_some_and(|listed| listed.is_as(&meta));
+        let meta = (!is_as_listed).then_some(meta);
+        let payload = if attempt.len > 0 { payload } else { Payload::Plain(Vec::new()) };
+        cx.send(ToReceiver::Single { file, meta, digest, payload });
+        attempt.settle(cx, attempt.len);
     }
 
     /// Sends a whole file that is a single block, or empty.

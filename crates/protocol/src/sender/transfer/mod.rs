@@ -184,6 +184,13 @@ impl OutgoingTransfer {
             cx.frames.extend(holes(file, map, cx.limits.batch()));
             self.attempt.settle(cx, map.hole_len());
         }
+        let body = match (&mut self.way, body) {
+            (SendMethod::Blocks(blocks), Some(body)) if cx.may_be_single(how, &map, &body) => {
+                blocks.send_single(&mut self.attempt, cx, meta, body);
+                return Ok(());
+            }
+            (_, body) => body,
+        };
         cx.send(match is_offer {
             true => ToReceiver::Offer { file, meta, spec },
             false => ToReceiver::Start { file, meta, how, spec },

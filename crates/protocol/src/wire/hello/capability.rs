@@ -44,6 +44,11 @@ pub(super) const MOVED: &str = "bases:moved";
 /// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
+/// Listings may have the short form of entries.
+pub(super) const SHORT_LISTS: &str = "list:short";
+/// A short file sent whole may come in a single frame.
+pub(super) const SINGLE_FRAMES: &str = "whole:single";
+
 /// Prefix; followed by the number of files of a session that an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 

@@ -14,8 +14,8 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
-    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD,
-    capability, credit, expect,
+    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS,
+    TROUBLES, ZEROS, ZSTD, capability, credit, expect,
 };
 
 /// First bytes of either direction.
@@ -51,6 +51,8 @@ impl Hello {
                 KEPT_SUMS,
                 OPEN_FILES,
                 HOLES,
+                SHORT_LISTS,
+                SINGLE_FRAMES,
             ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);

@@ -13,4 +13,4 @@ mod terms;
 pub use abort::{Abort, AbortCause, Alive};
 pub use introduce::{Hello, MAGIC, check_magic};
 pub use request::{Names, NamesFrom, Reply, Request};
-pub use terms::{Common, Terms, negotiate};
+pub use terms::{Common, ShortForms, Terms, negotiate};

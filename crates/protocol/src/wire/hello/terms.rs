@@ -11,7 +11,8 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
-    RECIPE, REMOVED, RESUMED, SIEVE, STREAMS, TROUBLES, ZEROS, ZSTD, capability,
+    RECIPE, REMOVED, RESUMED, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES, ZEROS, ZSTD,
+    capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -35,7 +36,6 @@ pub struct Common {
     without_zeros: WithoutZeros,
     /// The session may have further streams.
     pub streams: bool,
-    delete_share: bool,
     /// Optional information for people.
     pub reports: Reports,
     /// The receiver may name the base of its old version.
@@ -44,13 +44,14 @@ pub struct Common {
     pub kept_sums: bool,
     /// The sender may tell which blocks the base has at other positions.
     pub moved: bool,
+    /// Frames that the sender may use in place of longer ones.
+    pub short_forms: ShortForms,
     /// Chunks have fingerprints by the keyed sum; else by keyed BLAKE3.
     pub keyed: bool,
     /// The sender's [`Hello::names`] are the fingerprints of the session, so offers made before the receiver is heard
     /// are valid.
     pub offers: bool,
-    /// A bit for each strategy of [`Strategy::ALL`].
-    strategies: u32,
+    admitted: AdmittedOptions,
     /// Largest number of files that the sender can hold open at once; `None` means no limit.
     pub most_files: Option<usize>,
     /// Limits that the two ends agree on.
@@ -59,6 +60,24 @@ pub struct Common {
     pub key: Key,
     /// The sender's part of the key, from which the session key is derived.
     pub part: Key,
+}
+
+/// Short forms of frames that the sender may use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShortForms {
+    /// Listings may have the short form of entries.
+    pub lists: bool,
+    /// A short file sent whole may come in a single frame.
+    pub files: bool,
+}
+
+/// Options that only some versions support.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct AdmittedOptions {
+    /// A guarded deletion may have a share.
+    delete_share: bool,
+    /// A bit for each strategy of [`Strategy::ALL`].
+    strategies: u32,
 }
 
 /// Ways to avoid sending zeros.
@@ -107,12 +126,13 @@ impl Terms {
     /// # Errors
     /// [`PeerError::NothingInCommon`] where one end does not.
     pub fn admits(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
-        if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !self.delete_share {
+        let AdmittedOptions { delete_share, strategies } = self.admitted;
+        if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !delete_share {
             return Err(PeerError::NothingInCommon("--max-delete in percent"));
         }
         let place = Strategy::ALL.iter().position(|known| known == strategy);
         let admitted = *strategy == Strategy::DELTIC
-            || place.is_some_and(|place| self.strategies >> place & 1 == 1);
+            || place.is_some_and(|place| strategies >> place & 1 == 1);
         if admitted { Ok(()) } else { Err(PeerError::NothingInCommon("strategy of this name")) }
     }
 
@@ -165,11 +185,13 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     }
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
+    let admitted = AdmittedOptions { delete_share: both(DELETE_SHARE), strategies };
     let zstd = both(ZSTD);
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
     let (streams, keyed) = (both(STREAMS), both(KEYED));
-    let (delete_share, bases, moved) = (both(DELETE_SHARE), both(BASES), both(MOVED));
+    let (bases, moved) = (both(BASES), both(MOVED));
     let kept_sums = both(KEPT_SUMS);
+    let short_forms = ShortForms { lists: both(SHORT_LISTS), files: both(SINGLE_FRAMES) };
     let reports = Reports {
         resumed: both(RESUMED),
         troubles: both(TROUBLES),
@@ -190,14 +212,14 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         zstd,
         without_zeros,
         streams,
-        delete_share,
         reports,
         bases,
         kept_sums,
         moved,
+        short_forms,
         keyed,
         offers,
-        strategies,
+        admitted,
         most_files,
         limits,
         key,

@@ -7,6 +7,7 @@ mod done;
 mod lines;
 mod numbers;
 mod payload;
+mod short_entries;
 mod sums;
 mod to_receiver;
 mod to_sender;
@@ -17,6 +18,7 @@ pub use lines::{
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};
+pub use short_entries::ShortEntries;
 pub use sums::{Over, PatchStep, Sum, SumLine, Token};
 pub use to_receiver::ToReceiver;
 pub use to_sender::ToSender;

@@ -16,6 +16,7 @@ use crate::wire::frame::frame_behind;
 use super::lines::{ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine};
 use super::numbers::frames;
 use super::payload::Payload;
+use super::short_entries::ShortEntries;
 use super::sums::{PatchStep, SumLine};
 
 /// A frame from the sender to the receiver.
@@ -25,6 +26,8 @@ pub enum ToReceiver {
     /// Entries of a directory, sorted by name. `own` is the metadata of the root, where the root is part of the
     /// transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
+    /// [`Listing`](Self::Listing) with the short form of entries.
+    ShortListing { dir: RelPath, own: Option<Meta>, entries: ShortEntries, extent: Extent },
     /// Digest that replaces the entries of a directory: a [`Listing`](Self::Listing) follows only if the receiver
     /// asks.
     Tally { dir: RelPath, tally: DirDigest },
@@ -45,6 +48,9 @@ pub enum ToReceiver {
     Chunks { file: FileNo, groups: Vec<Range<u32>>, chunks: ChunkLines },
     /// Next chunks of a short file's recipe, without groups.
     Recipe { file: FileNo, chunks: ChunkLines },
+    /// A file sent whole that is empty or a single block: `Start`, `Fill` and `End` in one frame. Without `meta`,
+    /// length, time and mode are as listed.
+    Single { file: FileNo, meta: Option<Meta>, digest: Digest, payload: Payload },
     /// Runs of blocks that the base has at other positions, in order; sent before all blocks that the base lacks.
     Moved { file: FileNo, runs: Vec<MovedRun> },
     /// Literal bytes of whole chunks, in order.
@@ -98,6 +104,7 @@ impl ToReceiver {
     pub(crate) fn literal_bytes(&self) -> u64 {
         match self {
             Self::Fill { payload, .. }
+            | Self::Single { payload, .. }
             | Self::Mended { payload, .. }
             | Self::Patch { payload, .. } => payload.travelling(),
             _ => 0,
@@ -116,6 +123,7 @@ impl ToReceiver {
 
 frames!(ToReceiver {
     16 Listing { dir, own, entries, extent }
+    66 ShortListing { dir, own, entries, extent }
     17 Listed { intact }
     65 Holes { file, runs }
     18 Start { file, meta, how, spec }
@@ -125,6 +133,7 @@ frames!(ToReceiver {
     51 Recipe { file, chunks }
     64 Moved { file, runs }
     21 Fill { file, chunks, payload }
+    67 Single { file, meta, digest, payload }
     54 Restless { file }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
