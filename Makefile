@@ -3,14 +3,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential rsync-suite storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end dist web page toolchain
+.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end page-files dist web page toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 # Built by `unit`, and no worse at keeping promises than a release build.
 debug_bench := $(target)/debug/deltic-bench
-# `dist` is first, so that all builds embed the page.
-checks := dist fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
+# `page-files` is first, so that all builds embed the page.
+checks := page-files fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
@@ -33,6 +33,10 @@ page: toolchain ## build the page and the deltic binary with the page (needs Nod
 
 static: toolchain ## build deltic for any Linux, x86-64 and aarch64, and try it (ARCHS)
 	tools/static-build.sh $(ARCHS)
+
+# The page is in these programs if Node is there. PROGRAMS packs programs that are built: PROGRAMS=x86_64=PATH
+dist: page-files ## make what people install: tarballs, .deb, container images, SBOM; and install and try each (PROGRAMS)
+	tools/dist.sh $(PROGRAMS)
 
 install: toolchain ## install the deltic binary into cargo's bin directory
 	cargo install --path crates/cli --locked
@@ -157,15 +161,14 @@ unit: toolchain
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
 	cargo test --locked --workspace $(labs) --config 'target."cfg(unix)".runner="tools/run-tests.sh"'
 
-dist: toolchain web/dist/index.html
+page-files: toolchain web/dist/index.html
 
 # Made again only for changed sources: a new page is a new build of the server.
 web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
-# With all targets, as tests are built: features of test dependencies would else build most crates once more.
-web: dist ## test the page in Chromium against a real server
-	cargo build --locked --workspace --all-targets $(labs)
+web: page-files ## test the page in Chromium against a real server
+	cargo build --locked --workspace $(labs)
 	tools/web.sh test
 
 neon: toolchain

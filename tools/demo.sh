@@ -9,7 +9,7 @@ say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 if [ -z "${DELTIC:-}" ]; then
-  say "Building deltic"
+  say "Building deltic: about 12 minutes of processor time from nothing, so six or seven minutes on two cores"
   "$here/ensure.sh" cargo
   "$here/ensure.sh" cc gcc libc6-dev
   echo "from nothing: about 4 minutes on two cores; without link-time optimisation, which would double that (make build)"
