@@ -60,7 +60,7 @@ fn run(command: Command) -> Exit {
         Command::Token(args) => ended(|| commands::token::run(&args)),
         Command::Login(args) => ended(|| commands::login::run(&args)),
         Command::Versions(args) => ended(|| commands::versions::list(&args)),
-        Command::Restore(args) => ended(|| commands::versions::restore(&args)),
+        Command::Restore(args) => ended_with(|| commands::versions::restore(&args)),
         Command::Install(args) => commands::install::run(&args),
         Command::Facts(args) => ended(|| commands::facts::run(&args)),
         Command::Agent(args) => commands::agent::run(&args),

@@ -1,7 +1,9 @@
 //! Old versions that a volume keeps: of what plain HTTP and sessions replace and remove.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
@@ -96,7 +98,9 @@ fn a_replaced_or_removed_file_is_kept_by_whatever_way() {
     server.fails(1, "restore URL/photos/dir/a", "--version");
     server.fails(3, "restore URL/photos/dir/a --version 7", "dir/a");
     server.fails(3, "versions URL/photos/none", "no such file");
-    server.fails(3, "versions URL/photos/", "name a file");
+    server.fails(3, "versions URL/photos/dir", "end the path with a slash");
+    server.fails(1, "restore URL/photos/dir/ --version 7", "--at");
+    server.fails(1, "restore URL/photos/dir/a --at 1d --delete", "--delete");
     server.fails(3, "versions URL/music/a", "no such volume");
     server.fails(11, "versions --token @delta URL/photos/dir/a", "");
     // A version is a file as others are.
@@ -183,6 +187,152 @@ fn versions_are_nobodys_to_reach_and_are_those_of_their_file_alone() {
     assert_eq!(ask(&server, &format!("GET {FILE}?as=versions"), "", b"").status, 404);
 }
 
+/// Returns a second that has passed: nothing before this call is younger, and everything after this call is.
+fn moment() -> u64 {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs();
+    let moment = now();
+    while now() == moment {
+        thread::sleep(Duration::from_millis(20));
+    }
+    moment
+}
+
+/// Returns a time as a date of RFC 3339.
+fn date(secs: u64) -> String {
+    let mut date = Command::new("date");
+    date.args(["-u", "+%Y-%m-%dT%H:%M:%SZ", "-d"]).arg(format!("@{secs}"));
+    let date = date.output().expect("it runs").stdout;
+    String::from_utf8(date).expect("it is text").trim().to_owned()
+}
+
+fn files(name: &str) -> String {
+    format!("/v1/volumes/photos/files/{name}")
+}
+
+#[test]
+fn a_directory_becomes_what_it_was() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    for name in ["dir/same", "dir/edited", "dir/gone/deep", "dir/back", "other"] {
+        put(&server, &files(name), name.as_bytes());
+    }
+    let long = noise(600_000, 3);
+    put(&server, &files("dir/long"), &long);
+    let then = moment();
+    put(&server, &files("dir/edited"), b"1");
+    put(&server, &files("dir/edited"), b"2");
+    put(&server, &files("dir/back"), b"for a while");
+    put(&server, &files("dir/back"), b"dir/back");
+    put(&server, &files("dir/long"), &[&long[..599_999], b"!"].concat());
+    put(&server, &files("other"), b"changed");
+    put(&server, &files("dir/young"), b"one");
+    put(&server, &files("dir/young"), b"two");
+    ask(&server, &format!("DELETE {}", files("dir/gone/deep")), "If-Match: *\r\n", b"");
+    ask(&server, &format!("DELETE {}", files("dir/gone")), "If-Match: *\r\n", b"");
+    let listed = server.ok("versions URL/photos/dir/").stdout;
+    let paths: Vec<_> = listed.lines().map(|line| line.split("  ").nth(2).unwrap()).collect();
+    let edited = ["dir/back", "dir/back", "dir/edited", "dir/edited"];
+    assert_eq!(paths, [&edited[..], &["dir/gone/deep", "dir/long", "dir/young"]].concat());
+    assert_eq!(listed.matches("(deleted)").count(), 1);
+    let first: Value =
+        serde_json::from_str(server.ok("versions --json URL/photos/").lines()[0]).unwrap();
+    assert_eq!((&first["path"], &first["deleted"]), (&"dir/back".into(), &false.into()));
+    // A file younger than the moment is told by its creation time.
+    let is_born = std::fs::metadata(world.path("photos/dir/young")).unwrap().created().is_ok();
+    let restore = |more: &str| {
+        server.ok(&format!("restore URL/photos/dir/ --at {} {more}", date(then))).stdout
+    };
+    let said = restore("");
+    assert!(said.starts_with("3 files restored, 1 unchanged, "), "{said}");
+    for name in ["dir/same", "dir/edited", "dir/gone/deep", "dir/back"] {
+        assert_eq!(world.read(format!("photos/{name}")), name.as_bytes(), "{name}");
+    }
+    assert_eq!(world.read("photos/dir/long"), long);
+    assert_eq!(world.read("photos/other"), b"changed");
+    // The file with equal bytes was left alone, which made no version.
+    assert_eq!(contents(&server, &files("dir/back")).len(), 2);
+    if is_born {
+        assert_eq!(world.read("photos/dir/young"), b"two");
+        assert!(said.contains(" 1 younger left, 0 deleted, 0 failed"), "{said}");
+        assert!(restore("--delete").contains("0 younger left, 1 deleted, 0 failed"));
+        assert!(!world.exists("photos/dir/young") && world.exists("photos/dir/same"));
+        assert_eq!(contents(&server, &files("dir/young")).len(), 2);
+    }
+}
+
+#[test]
+fn a_file_that_is_not_restored_is_counted_and_the_others_are_restored() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    put(&server, &files("a"), b"a");
+    put(&server, &files("b"), b"b");
+    let then = moment();
+    ask(&server, &format!("DELETE {}", files("a")), "If-Match: *\r\n", b"");
+    put(&server, &files("a/below"), b"in the way");
+    put(&server, &files("b"), b"changed");
+    let run = server.deltic(&format!("restore URL/photos --at {}", date(then)));
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert!(run.stderr.contains("a: ") && run.stdout.contains("1 failed"), "{run:#?}");
+    assert!(run.stdout.starts_with("1 file restored"), "{run:#?}");
+    assert_eq!(world.read("photos/b"), b"b");
+    assert_eq!(world.read("photos/a/below"), b"in the way");
+}
+
+#[test]
+fn versions_of_a_directory_are_listed_by_pages_and_by_rights() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    let names = ["a", "b/c", "b/d/e", "b.x", "mine/f", "\u{e9}\\z"];
+    for name in names {
+        let name = files(&name.replace('\\', "%5C").replace('\u{e9}', "%C3%A9"));
+        put(&server, &name, b"one");
+        put(&server, &name, b"two");
+    }
+    let tree = "GET /v1/volumes/photos/tree";
+    let page = |words: &str, status| -> Value {
+        let answer = ask(&server, &format!("{tree}{words}"), "", b"");
+        assert_eq!(answer.status, status, "{words} {answer:?}");
+        serde_json::from_slice(&answer.body).unwrap()
+    };
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    for _ in 0..20 {
+        let listed = page(&format!("?as=versions&limit=1&after={after}"), 200);
+        let files = listed["files"].as_array().unwrap().iter();
+        seen.extend(files.map(|file| file["path"].as_str().unwrap().to_owned()));
+        match listed["next"].as_str() {
+            Some(next) => after = next.replace('\\', "%5C").replace('\u{e9}', "%C3%A9"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, names);
+    assert_eq!(page("/b?as=versions", 200)["files"].as_array().unwrap().len(), 2);
+    assert_eq!(page("/none?as=versions", 200)["files"], Value::Array(Vec::new()));
+    world.write("photos/b/present", "x");
+    let all = page("/b?as=versions&all=true", 200);
+    assert_eq!(all["files"].as_array().unwrap().len(), 3);
+    for (words, status) in [
+        ("?as=signature", 400),
+        ("?as=versions&limit=x", 400),
+        ("?as=versions&all=2", 400),
+        ("/.deltic-versions?as=versions", 400),
+        ("/..?as=versions", 400),
+        ("?as=versions&after=..%2f..", 200),
+    ] {
+        page(words, status);
+    }
+    let token = server.add_token("--path mine --volume photos guest");
+    let head = "/v1/volumes/photos/tree";
+    let own = server.answer(&token, &format!("{head}/mine?as=versions"), "");
+    assert!(own.starts_with("HTTP/1.1 200") && own.contains("mine/f"), "{own}");
+    for path in ["", "/b"] {
+        let other = server.answer(&token, &format!("{head}{path}?as=versions"), "");
+        assert!(!other.starts_with("HTTP/1.1 200") && !other.contains("b/c"), "{other}");
+    }
+    let writer = server.add_token("--wo --volume photos writer");
+    let refused = server.answer(&writer, &format!("{head}?as=versions"), "");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+}
+
 #[test]
 fn no_more_versions_are_kept_than_was_said() {
     let world = World::new();
@@ -241,7 +391,7 @@ fn a_server_that_is_killed_loses_no_version_and_tears_none() {
                 }
                 told
             });
-            thread::sleep(std::time::Duration::from_millis(300 + 37 * round));
+            thread::sleep(Duration::from_millis(300 + 37 * round));
             server.signal(Signal::KILL);
             putting.join().unwrap()
         });

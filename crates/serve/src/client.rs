@@ -1,5 +1,6 @@
 //! The client: dials a server, and opens streams to a volume there.
 
+mod directory;
 mod handshake;
 mod refusal;
 mod request;
@@ -34,8 +35,9 @@ use crate::pass::Pass;
 use crate::token::Token;
 use crate::trust::{self, WrongPin, client_config};
 
+pub use self::directory::{DirectoryRequests, FileVersions, FileVersionsPage};
 use self::handshake::NoSocket;
-pub use self::request::{KeptVersion, VolumeRights, escape};
+pub use self::request::{KeptVersion, QuotaUse, TokenQuotas, VolumeRights, escape};
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
 

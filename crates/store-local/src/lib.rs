@@ -32,6 +32,7 @@ pub use handles::dir::{
 };
 pub use keep::backup::BackupPlace;
 pub use keep::versions::{OldVersion, OldVersions, VersionId};
+pub use keep::versions_below::{PresentFile, VersionsOfFile, VersionsPage};
 pub use kernel::clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use kernel::errno::reason;
 pub use kernel::tight::is_memory_tight;

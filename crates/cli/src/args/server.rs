@@ -7,7 +7,7 @@ use deltic_serve::server::keep::Keep;
 use deltic_serve::trust::Pin;
 
 use super::headings::TRAVEL;
-use crate::words::age::{Age, TimeAgo};
+use crate::words::age::{Age, PastTime};
 use crate::words::size::Size;
 
 /// Options for the login to a server.
@@ -179,13 +179,15 @@ pub(crate) struct LoginCommandArgs {
     pub(crate) pin: Option<Pin>,
 }
 
-/// List the old versions of a file on a server, newest first
+/// List the old versions of a file, or of all files below a directory, on a server
 ///
-/// Each line has the name of a version, the time when it was replaced or deleted, and its length.
+/// Each line has the name of a version, the time when it was replaced or deleted, and its length. The newest version of
+/// a file comes first. A URL that ends in a slash names a directory: each line ends with the path of the file in the
+/// volume, and deleted files are listed too.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERSIONS_EXAMPLES)]
 pub(crate) struct VersionsArgs {
-    /// The file: https://HOST/VOLUME/PATH
+    /// The file, or the directory with a slash: https://HOST/VOLUME/PATH
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// Print each version as one line of JSON
@@ -195,21 +197,28 @@ pub(crate) struct VersionsArgs {
     pub(crate) login: LoginArgs,
 }
 
-/// Restore an old version of a file on the server
+/// Restore an old version of a file, or the files below a directory, on the server
 ///
-/// The current file becomes an old version.
+/// The current file becomes an old version. A file that has the bytes of the version already stays as it is. A URL that
+/// ends in a slash names a directory: every file below becomes what it was at the time of --at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERSIONS_EXAMPLES)]
 pub(crate) struct RestoreArgs {
-    /// The file: https://HOST/VOLUME/PATH
+    /// The file, or the directory with a slash: https://HOST/VOLUME/PATH
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The version, as `deltic versions` lists it
     #[arg(long, value_name = "ID", required_unless_present = "at", conflicts_with = "at")]
     pub(crate) version: Option<u64>,
-    /// The version that the file had so long ago: '2 days ago', 12h, 30d
-    #[arg(long, value_name = "AGE")]
-    pub(crate) at: Option<TimeAgo>,
+    /// The version at this time: '2 days ago', 12h, 30d, 2026-11-27T10:00:00Z
+    #[arg(long, value_name = "TIME")]
+    pub(crate) at: Option<PastTime>,
+    /// Of a directory: delete files that did not exist at that time
+    ///
+    /// By default such files stay, since a restore should bring data back and lose none. Whether a file existed is told
+    /// by its creation time in the server's file system. Deleted files become old versions.
+    #[arg(long, requires = "at")]
+    pub(crate) delete: bool,
     #[command(flatten)]
     pub(crate) login: LoginArgs,
 }
@@ -217,12 +226,15 @@ pub(crate) struct RestoreArgs {
 const VERSIONS_EXAMPLES: &str = "\
 EXAMPLES:
   deltic versions https://nas:8420/photos/2026/a.jpg
+  deltic versions https://nas:8420/photos/2026/
+      what can be restored below 2026, deleted files too
   deltic restore https://nas:8420/photos/2026/a.jpg --version 1764000000123456789
-  deltic restore https://nas:8420/photos/2026/a.jpg --at '2 days ago'
+  deltic restore https://nas:8420/photos/2026/ --at '2 days ago'
 
 EXIT CODES:
-  0 done; 1 invalid arguments, or no token; 3 no such file or version, or not allowed; 10 the server is not reachable;
-  11 the server refuses the token, or a file of the login cannot be read";
+  0 done; 1 invalid arguments, or no token; 3 no such file or version, or not allowed;
+  10 the server is not reachable; 11 the server refuses the token, or a file of the login cannot be read;
+  23 some files of a directory were not restored";
 
 const SERVE_EXAMPLES: &str = "\
 EXAMPLES:

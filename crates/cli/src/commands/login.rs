@@ -39,7 +39,7 @@ pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
 }
 
 /// Returns a volume's name and the rights of the token there.
-fn shown(VolumeRights { name, read, write }: &VolumeRights) -> String {
+fn shown(VolumeRights { name, read, write, .. }: &VolumeRights) -> String {
     match (read, write) {
         (true, false) => format!("{name} (read only)"),
         (false, true) => format!("{name} (write only)"),

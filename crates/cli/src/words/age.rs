@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use deltic_serve::age;
+use jiff::Timestamp;
 
 /// The longest age in seconds; `None` for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,45 +36,60 @@ impl FromStr for Age {
     }
 }
 
-/// A time before now: `12h`, `2 days ago`.
+/// A time in the past: `12h`, `2 days ago`, `2026-11-27T10:00:00Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimeAgo(u64);
+pub(crate) enum PastTime {
+    /// The number of seconds before now.
+    Ago(u64),
+    /// Seconds since 1970.
+    At(i64),
+}
 
-impl TimeAgo {
+impl PastTime {
     /// Returns the time in seconds since 1970.
-    pub(crate) fn start(self) -> i64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        i64::try_from(now.saturating_sub(self.0)).unwrap_or_default()
+    pub(crate) fn time(self) -> i64 {
+        match self {
+            Self::Ago(secs) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                i64::try_from(now.as_secs().saturating_sub(secs)).unwrap_or_default()
+            }
+            Self::At(time) => time,
+        }
     }
 }
 
-/// The error for a word that is not a time ago.
+/// The error for a word that is not a time in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BadTimeAgo;
+pub(crate) struct BadPastTime;
 
-impl std::error::Error for BadTimeAgo {}
+impl std::error::Error for BadPastTime {}
 
-impl fmt::Display for BadTimeAgo {
+impl fmt::Display for BadPastTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a number with a unit: 90m, 12h, 30d, or '2 days ago'")
+        f.write_str(
+            "write a number with a unit (90m, 12h, 30d, '2 days ago'), or a time with its zone: 2026-11-27T10:00:00Z",
+        )
     }
 }
 
-impl FromStr for TimeAgo {
-    type Err = BadTimeAgo;
+impl FromStr for PastTime {
+    type Err = BadPastTime;
 
-    fn from_str(word: &str) -> Result<Self, BadTimeAgo> {
+    fn from_str(word: &str) -> Result<Self, BadPastTime> {
+        if let Ok(time) = word.parse::<Timestamp>() {
+            return Ok(Self::At(time.as_second()));
+        }
         let short = match *word.split_whitespace().collect::<Vec<_>>() {
             [age] => age.to_owned(),
             [number, unit, "ago"] => {
                 let unit = unit.strip_suffix('s').unwrap_or(unit);
                 let names = ["second", "minute", "hour", "day", "week", "year"];
-                let unit = names.into_iter().find(|name| *name == unit).ok_or(BadTimeAgo)?;
+                let unit = names.into_iter().find(|name| *name == unit).ok_or(BadPastTime)?;
                 format!("{number}{}", &unit[..1])
             }
-            _ => return Err(BadTimeAgo),
+            _ => return Err(BadPastTime),
         };
-        age::seconds(&short).map(Self).ok_or(BadTimeAgo)
+        age::seconds(&short).map(Self::Ago).ok_or(BadPastTime)
     }
 }
 
@@ -82,12 +98,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_ago_is_an_age_or_a_sentence() {
-        let ago = |word: &str| word.parse::<TimeAgo>().map(|TimeAgo(secs)| secs);
-        assert_eq!([ago("2d"), ago("2 days ago"), ago("48 hours ago")], [Ok(172_800); 3]);
-        assert_eq!(ago("1 minute ago"), Ok(60));
-        for word in ["", "2 days", "days ago", "x days ago", "2 fortnights ago", "forever"] {
-            assert_eq!(ago(word), Err(BadTimeAgo), "{word}");
+    fn a_time_in_the_past_is_an_age_a_sentence_or_a_date() {
+        let parsed = |word: &str| word.parse::<PastTime>();
+        let words = ["2d", "2 days ago", "48 hours ago"];
+        assert_eq!(words.map(parsed), [Ok(PastTime::Ago(172_800)); 3]);
+        assert_eq!(parsed("1 minute ago"), Ok(PastTime::Ago(60)));
+        let dates = ["1970-01-02T00:00:00Z", "1970-01-02T02:00:00+02:00", "1970-01-02t00:00:00.9z"];
+        assert_eq!(dates.map(parsed), [Ok(PastTime::At(86_400)); 3]);
+        for word in [
+            "",
+            "2 days",
+            "days ago",
+            "x days ago",
+            "2 fortnights ago",
+            "forever",
+            "1970-01-02",
+            "1970-01-02T00:00:00",
+            "1970-13-02T00:00:00Z",
+        ] {
+            assert_eq!(parsed(word), Err(BadPastTime), "{word}");
         }
     }
 

@@ -12,6 +12,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use super::refusal::{detail, retry_after};
@@ -31,6 +32,9 @@ pub struct KeptVersion {
     pub replaced: i64,
     /// Length of the version, in bytes.
     pub bytes: u64,
+    /// Time at which the version was created, in seconds since 1970, if the server knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<i64>,
 }
 
 /// A volume of a server, with the rights of the client's token.
@@ -42,6 +46,26 @@ pub struct VolumeRights {
     pub read: bool,
     /// True if files may be written.
     pub write: bool,
+    /// Use of the volume's quota, if the volume has one.
+    pub bytes: Option<QuotaUse>,
+    /// Use of the token's own quotas in this volume, if the token has any.
+    pub token: Option<TokenQuotas>,
+}
+
+/// Use of a quota of bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct QuotaUse {
+    /// Bytes in use.
+    pub used: u64,
+    /// Most bytes; `None` without a limit.
+    pub quota: Option<u64>,
+}
+
+/// Use of a token's own quotas.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct TokenQuotas {
+    /// Bytes of the token.
+    pub bytes: QuotaUse,
 }
 
 /// The volumes of a server, as it lists them.
@@ -128,8 +152,12 @@ impl Address {
 
     /// Returns the path of requests about the file.
     fn file(&self) -> String {
-        let (volume, path) = (escape(self.volume.as_bytes()), escape(&self.path));
-        format!("/v1/volumes/{volume}/files/{path}")
+        self.request("files", &self.path)
+    }
+
+    /// Returns the path of requests about `path` in the volume. `kind` is `files` or `tree`.
+    pub(super) fn request(&self, kind: &str, path: &[u8]) -> String {
+        format!("/v1/volumes/{}/{kind}/{}", escape(self.volume.as_bytes()), escape(path))
     }
 
     /// Sends a request about the file, with the query `query`.
@@ -174,16 +202,26 @@ impl Requests {
         Self { to: to.clone(), credentials: credentials.clone(), open: None }
     }
 
-    /// Sends a request. Every status other than success is an error.
+    /// Sends a request, and returns the body of the answer. Every status other than success is an error.
     pub(super) async fn ask(
         &mut self,
         method: Method,
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
-        let asked = timeout(ANSWERS_WITHIN, self.send(method, path, body)).await;
+        self.answer(what.0, what.1, body).await.map(|answer| answer.body)
+    }
+
+    /// Sends a request. Every status other than success is an error.
+    pub(super) async fn answer(
+        &mut self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Answer, SyncError> {
+        let asked = timeout(ANSWERS_WITHIN, self.send((method, path), body)).await;
         let answer = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
-        if answer.status.is_success() { Ok(answer.body) } else { Err(self.refused(answer)) }
+        if answer.status.is_success() { Ok(answer) } else { Err(self.refused(answer)) }
     }
 
     /// Returns the error for an answer with another status than success.
@@ -227,7 +265,12 @@ impl Requests {
         body: Bytes,
     ) -> Result<(http1::SendRequest<Full<Bytes>>, Response<Incoming>), SyncError> {
         let failed = |error| failed("ask", &self.to.server())(io::Error::other(error));
-        let request = Request::builder()
+        let request = match method {
+            // The server deletes no file without a condition.
+            Method::DELETE => Request::builder().header(header::IF_MATCH, "*"),
+            _ => Request::builder(),
+        };
+        let request = request
             .method(method)
             .uri(self.to.at(path))
             .header(header::HOST, &self.to.authority)
@@ -251,10 +294,13 @@ impl Requests {
 
 /// Runs a request to its end in a new runtime.
 fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, SyncError> {
+    runtime()?.block_on(asking)
+}
+
+/// Returns a new runtime of this thread.
+pub(super) fn runtime() -> Result<Runtime, SyncError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime =
-        runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })?;
-    runtime.block_on(asking)
+    runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })
 }
 
 /// Escapes a path for an address.

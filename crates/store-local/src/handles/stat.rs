@@ -1,10 +1,11 @@
 //! Type, inode and version of a file, from the answer to `fstat`.
 
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use deltic_tree::Timestamp;
 use deltic_tree::meta::Inode;
-use rustix::fs::{self, FileType, Stat};
+use rustix::fs::{self, FileType, Stat, Statx, StatxFlags};
 
 use crate::kernel::system::System;
 use deltic_store::{Version, VersionToken};
@@ -17,6 +18,13 @@ pub(crate) struct Stamp {
     pub(crate) modified: Timestamp,
     pub(crate) changed: Timestamp,
     pub(crate) names: u64,
+}
+
+/// Returns the time at which a file was created, since 1970, if the file system records it.
+pub(crate) fn created(stat: Statx) -> Option<Duration> {
+    let has = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+    let secs = u64::try_from(stat.stx_btime.tv_sec).ok().filter(|_| has)?;
+    Some(Duration::new(secs, stat.stx_btime.tv_nsec.min(999_999_999)))
 }
 
 impl Stamp {

@@ -3,3 +3,4 @@
 pub(crate) mod backup;
 pub(crate) mod old_copies;
 pub(crate) mod versions;
+pub(crate) mod versions_below;

@@ -65,7 +65,7 @@ impl VersionId {
         Name::new(format!("{PREFIX}{}", self.0).as_bytes()).expect("it is a plain name")
     }
 
-    fn named(name: &[u8]) -> Option<Self> {
+    pub(super) fn named(name: &[u8]) -> Option<Self> {
         let digits = std::str::from_utf8(name.strip_prefix(PREFIX.as_bytes())?).ok()?;
         let id = Self(digits.parse().ok()?);
         (id.name().as_bytes() == name).then_some(id)
@@ -78,7 +78,7 @@ const PREFIX: &str = ".deltic-";
 /// Old versions of a volume's files.
 #[derive(Debug)]
 pub struct OldVersions {
-    volume: Dir,
+    pub(super) volume: Dir,
     pub(crate) history: History,
     /// Path of the store's root in the volume.
     below: RelPath,
@@ -94,6 +94,19 @@ pub struct OldVersion {
     /// The file's content and metadata.
     pub snapshot: LocalSnapshot,
 }
+
+impl OldVersion {
+    /// Returns the time at which this version was created, if the file system records it. `None` for a version that
+    /// is a copy, since a copy is created when the file is replaced.
+    #[must_use]
+    pub fn created(&self) -> Option<Duration> {
+        let is_earlier = |created: &Duration| *created + COARSEST_CLOCK < self.id.went();
+        self.snapshot.created().filter(is_earlier)
+    }
+}
+
+/// Longest time by which a file system's clock is behind the system's.
+const COARSEST_CLOCK: Duration = Duration::from_millis(20);
 
 impl OldVersions {
     /// Returns the versions of the volume `name` of `context`; `None` if the volume keeps no versions.
@@ -129,7 +142,7 @@ impl OldVersions {
     }
 
     /// Opens the directory of all versions.
-    fn all(&self) -> Result<Dir, Errno> {
+    pub(super) fn all(&self) -> Result<Dir, Errno> {
         self.volume.dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
     }
 
@@ -329,7 +342,7 @@ pub(crate) fn turn(path: &RelPath) -> &'static Mutex<()> {
 }
 
 pub(crate) const KEEP: &str = "keep a version of";
-const LIST: &str = "list versions of";
+pub(super) const LIST: &str = "list versions of";
 const OPEN: &str = "open a version of";
 const EXPIRE: &str = "expire versions of";
 

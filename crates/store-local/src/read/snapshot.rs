@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use deltic_core::{StoredSums, SumKind};
 use deltic_tree::{Kind, Meta, MetaMask, Name, RelPath, Timestamp};
-use rustix::fs::{self, OFlags};
+use rustix::fs::{self, AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 
 use crate::attributes::metadata::{meta_of, read_target};
@@ -19,7 +19,7 @@ use crate::bytes::holes::{data_runs, has_holes, read_around};
 use crate::facts;
 use crate::handles::dir::{Dir, WayEnd, proc_path};
 use crate::handles::shared::SharedState;
-use crate::handles::stat::{Stamp, file_type};
+use crate::handles::stat::{Stamp, created, file_type};
 use crate::kernel::errno::At;
 use crate::kernel::read_write::read_at;
 use crate::kernel::system::System;
@@ -118,6 +118,11 @@ impl LocalSnapshot {
     /// Returns the snapshot. From now on, new hard links are no change of the file.
     pub(crate) fn while_it_gets_names(self) -> Self {
         Self { gets_names: true, ..self }
+    }
+
+    /// Returns the time at which the file was created, since 1970, if the file system records it.
+    pub(crate) fn created(&self) -> Option<Duration> {
+        created(fs::statx(&self.file, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME).ok()?)
     }
 
     pub(crate) fn stamp(&self) -> Stamp {

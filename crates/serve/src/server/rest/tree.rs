@@ -7,6 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, Tree};
+use deltic_store_local::VersionsPage;
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::conditions::{names_tag, tag_of};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
+use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::server::volume::Right;
@@ -25,6 +27,22 @@ pub(crate) struct Page {
     after: Option<String>,
     /// Most entries.
     limit: Option<usize>,
+    /// `versions` for the old versions of all files below the directory, instead of its entries.
+    #[serde(rename = "as")]
+    form: Option<String>,
+    /// With `as=versions`: true to list files without old versions too.
+    all: Option<bool>,
+}
+
+impl Page {
+    /// Returns the page of a listing of versions.
+    fn of_versions(self) -> VersionsPage {
+        VersionsPage {
+            after: self.after.unwrap_or_default(),
+            limit: self.limit.unwrap_or(PAGE).clamp(1, PAGE),
+            all_files: self.all.unwrap_or_default(),
+        }
+    }
 }
 
 /// Most entries in a page.
@@ -49,7 +67,17 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
-    let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
+    let volume = server.volume_for(Right::Read, (&known, &volume, &dir))?;
+    match page.form.as_deref() {
+        None => {}
+        Some("versions") => {
+            return versions::list_below(&server, volume, dir, page.of_versions()).await;
+        }
+        Some(form) => {
+            let why = format!("?as={form}: no such form of a directory; write ?as=versions");
+            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        }
+    }
     let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);

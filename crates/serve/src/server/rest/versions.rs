@@ -6,11 +6,14 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::Response;
 use deltic_store::{Keep, Rebuild, Snapshot, Store, StoreError, Tree};
-use deltic_store_local::{LocalSnapshot, OldVersion, OldVersions, VersionId};
+use deltic_store_local::{
+    LocalSnapshot, OldVersion, OldVersions, VersionId, VersionsOfFile, VersionsPage,
+};
 use deltic_tree::RelPath;
-use serde_json::json;
+use deltic_tree::path::printable;
+use serde_json::{Value, json};
 
-use super::pieces::{Step, steps};
+use super::pieces::{PIECE, Step, steps};
 use super::replacement::{CommittedFile, NewAttributes, ReplaceError, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
 use crate::server::problem::Problem;
@@ -31,8 +34,9 @@ pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Proble
         if all.is_empty() {
             match volume.store()?.look(&file)? {
                 Some(there) if there.is_dir() => {
-                    let why =
-                        format!("{file}: a directory, which has no versions; name a file in it");
+                    let why = format!(
+                        "{file}: a directory, which has no versions; end the path with a slash for the files below"
+                    );
                     return Err(Problem::new(StatusCode::CONFLICT, why));
                 }
                 Some(_) => {}
@@ -42,19 +46,48 @@ pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Proble
                 }
             }
         }
-        let shown = |OldVersion { id, snapshot }: &OldVersion| {
-            let meta = snapshot.meta();
-            json!({
-                "version": id.to_string(),
-                "replaced": id.went().as_secs(),
-                "bytes": meta.len,
-                "modified": meta.modified.secs,
-            })
-        };
         Ok(all.iter().take(MOST).map(shown).collect::<Vec<_>>())
     })
     .await?;
     Ok(no_store(Json(json!({ "versions": versions }))))
+}
+
+/// Lists the files below a directory that have old versions, with these versions.
+pub(super) async fn list_below(
+    server: &Arc<Server>,
+    volume: Volume,
+    dir: RelPath,
+    page: VersionsPage,
+) -> Result<Response, Problem> {
+    let listed = on_disk(server, move || {
+        let mut files = Vec::new();
+        let next = kept(&volume)?.list_below(&dir, &page, |file| files.push(file_shown(&file)))?;
+        Ok(json!({ "files": files, "next": next }))
+    });
+    Ok(no_store(Json(listed.await?)))
+}
+
+/// Returns a file with its old versions, as a listing shows them.
+fn file_shown(VersionsOfFile { path, present, versions }: &VersionsOfFile) -> Value {
+    json!({
+        "path": printable(path.as_bytes()),
+        "deleted": present.is_none(),
+        "created": present.and_then(|present| present.created).map(|created| created.as_secs()),
+        "versions": versions.iter().take(MOST).map(shown).collect::<Vec<_>>(),
+    })
+}
+
+/// Returns an old version, as listings show it.
+fn shown(version: &OldVersion) -> Value {
+    let OldVersion { id, snapshot } = version;
+    let meta = snapshot.meta();
+    json!({
+        "version": id.to_string(),
+        "created": version.created().map(|created| created.as_secs()),
+        "replaced": id.went().as_secs(),
+        "bytes": meta.len,
+        "modified": meta.modified.secs,
+    })
 }
 
 fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
@@ -82,18 +115,24 @@ fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapsh
     }
 }
 
-/// Replaces a file atomically with an old version. The present version becomes an old version.
+/// Replaces a file atomically with an old version. The present version becomes an old version. A file that has the
+/// bytes of the old version already stays as it is, and the answer is 200.
 pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let target = ReplaceTarget::of(&server, &at, true)?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the version: &version=ID");
     let id = at.version()?.ok_or_else(which)?;
     let restoring = on_disk(&server, move || {
         let old = version(&target.volume, &target.file, id)?;
+        let present = target.volume.store()?.open(&target.file).ok();
+        let present = present.filter(|present| present.meta().len == old.meta().len);
         let replacement = target.begin(old.meta().len)?;
-        Ok(Restoring { old, replacement, made: 0 })
+        Ok(Restoring { old, replacement, present, made: 0 })
     })
     .await?;
     let restoring = steps(&server, restoring, Restoring::step).await?;
+    if restoring.present.is_some() {
+        return Ok(no_store(StatusCode::OK));
+    }
     on_disk(&server, move || restoring.commit()?.answer()).await
 }
 
@@ -101,11 +140,42 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
 struct Restoring {
     old: LocalSnapshot,
     replacement: Replacement,
+    /// The present version, as long as no byte differs from the old version.
+    present: Option<LocalSnapshot>,
+    /// Number of bytes that were compared with the present version, or else copied.
     made: u64,
 }
 
 impl Restoring {
     fn step(&mut self) -> Result<Step, Problem> {
+        match &self.present {
+            Some(present) => {
+                if self.made == present.meta().len {
+                    return Ok(Step::Done);
+                }
+                match self.next_equal(present)? {
+                    Some(bytes) => self.made += bytes,
+                    None => (self.present, self.made) = (None, 0),
+                }
+                Ok(Step::On)
+            }
+            None => self.copy(),
+        }
+    }
+
+    /// Returns the length of the next piece if both versions have the same bytes there; `None` if they differ.
+    fn next_equal(&self, present: &LocalSnapshot) -> Result<Option<u64>, Problem> {
+        let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
+        for (piece, snapshot) in pieces.iter_mut().zip([&self.old, present]) {
+            let got = snapshot.read_at(self.made, piece)?;
+            piece.truncate(got);
+        }
+        let [old, present] = pieces;
+        Ok((old == present && !old.is_empty()).then_some(old.len() as u64))
+    }
+
+    /// Copies the next bytes of the old version.
+    fn copy(&mut self) -> Result<Step, Problem> {
         let span = self.made..self.old.meta().len.min(self.made + STEP_BYTES);
         if span.is_empty() {
             return Ok(Step::Done);

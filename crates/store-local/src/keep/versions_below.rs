@@ -1,0 +1,154 @@
+//! Lists the versions of all files below a directory of a volume, in pages.
+
+use std::cmp::Ordering;
+use std::time::Duration;
+
+use deltic_store::{StoreError, check_volume_path};
+use deltic_tree::path::printable;
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, AtFlags, FileType, StatxFlags};
+use rustix::io::Errno;
+
+use crate::handles::dir::Use;
+use crate::handles::stat::created;
+use crate::keep::versions::{LIST, OldVersion, OldVersions, VersionId};
+use crate::kernel::errno::At;
+
+/// A file with its old versions.
+#[derive(Debug)]
+pub struct VersionsOfFile {
+    /// Path of the file.
+    pub path: RelPath,
+    /// The regular file that has this path now, if any.
+    pub present: Option<PresentFile>,
+    /// The old versions, newest first.
+    pub versions: Vec<OldVersion>,
+}
+
+/// A regular file of the volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PresentFile {
+    /// Time at which the file was created, since 1970, if the file system records it.
+    pub created: Option<Duration>,
+}
+
+/// The files that a page of a listing has.
+#[derive(Clone, Debug)]
+pub struct VersionsPage {
+    /// Printed path after which the page begins; empty for the first page.
+    pub after: String,
+    /// Most files and versions of the page together. The last file brings all of its versions.
+    pub limit: usize,
+    /// True if files without old versions are listed too.
+    pub all_files: bool,
+}
+
+/// Bytes of a path that count as much as one version.
+const PATH_QUANTUM: usize = 256;
+
+impl VersionsPage {
+    /// Returns the order of a printed path, by its components, relative to the end of the page before.
+    fn order(&self, path: &str) -> Ordering {
+        path.split('/').cmp(self.after.split('/'))
+    }
+
+    /// True if this page may have `path` or a path below.
+    fn reaches(&self, path: &str) -> bool {
+        let is_above = || self.after.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+        self.order(path) != Ordering::Less || is_above()
+    }
+}
+
+impl OldVersions {
+    /// Passes the files below `dir` that have old versions to `each`, in the order of the components of their paths:
+    /// deleted files and files in deleted directories too. Returns the place where the next page begins; `None` at
+    /// the end of the listing. A page may be empty.
+    ///
+    /// # Errors
+    /// The versions, or the volume, cannot be read.
+    pub fn list_below(
+        &self,
+        dir: &RelPath,
+        page: &VersionsPage,
+        mut each: impl FnMut(VersionsOfFile),
+    ) -> Result<Option<String>, StoreError> {
+        let (mut weight, mut left) = (0, vec![dir.clone()]);
+        while let Some(path) = left.pop() {
+            let shown = printable(path.as_bytes());
+            let (names, has_versions) = self.names_below(&path, page.all_files)?;
+            let below = names.iter().rev().flat_map(|name| path.join(name));
+            left.extend(below.filter(|path| page.reaches(&printable(path.as_bytes()))));
+            if path != *dir && page.order(&shown) == Ordering::Greater {
+                let versions = if has_versions { self.list(&path)? } else { Vec::new() };
+                let present = self.present_file(&path);
+                weight += 1 + versions.len() + shown.len() / PATH_QUANTUM;
+                if !versions.is_empty() || page.all_files && present.is_some() {
+                    each(VersionsOfFile { path, present, versions });
+                }
+            }
+            if weight >= page.limit && !left.is_empty() {
+                return Ok(Some(shown));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the names below `path`, in the order of their printed forms, and whether `path` has versions itself.
+    fn names_below(
+        &self,
+        path: &RelPath,
+        all_files: bool,
+    ) -> Result<(Vec<Name>, bool), StoreError> {
+        let in_volume = self.path(path).at(LIST, path)?;
+        let (mut names, mut has_versions) = (Vec::new(), false);
+        let mut add = |name: &[u8]| match VersionId::named(name) {
+            Some(_) => has_versions = true,
+            None => names.extend(Name::new(name)),
+        };
+        let present = || self.volume.dir(&in_volume, Use::Read);
+        let dirs = [
+            Some(self.all().and_then(|all| all.dir(&in_volume, Use::Read))),
+            all_files.then(present),
+        ];
+        for dir in dirs.into_iter().flatten() {
+            match dir {
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => {}
+                dir => dir.at(LIST, path)?.for_each_name(&mut add).at(LIST, path)?,
+            }
+        }
+        names.retain(|name| {
+            let path = RelPath::root().join(name);
+            path.is_ok_and(|path| check_volume_path(LIST, &path).is_ok())
+        });
+        names.sort_by_cached_key(|name| printable(name.as_bytes()));
+        names.dedup();
+        Ok((names, has_versions))
+    }
+
+    /// Returns the regular file at `path`, if any.
+    fn present_file(&self, path: &RelPath) -> Option<PresentFile> {
+        let (above, name) = self.path(path).ok()?.split_last()?;
+        let dir = self.volume.dir(&above, Use::Pass).ok()?;
+        let asked = StatxFlags::TYPE | StatxFlags::BTIME;
+        let stat = fs::statx(&dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW, asked).ok()?;
+        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
+        is_file.then(|| PresentFile { created: created(stat) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_goes_on_after_the_last_path_by_components() {
+        let page = VersionsPage { after: "a/b".into(), limit: 1, all_files: false };
+        let later = |path: &str| page.order(path) == Ordering::Greater;
+        assert!(["a/b/c", "a/c", "a.txt", "b"].into_iter().all(later));
+        assert!(!["a", "a/b", "a/a/z", "A"].into_iter().any(later));
+        assert!(["a", "a/b", "a/b/c", "b"].into_iter().all(|path| page.reaches(path)));
+        assert!(!["a/a", "A"].into_iter().any(|path| page.reaches(path)));
+        let first = VersionsPage { after: String::new(), ..page };
+        assert!(first.reaches("a") && first.order("a") == Ordering::Greater);
+    }
+}
