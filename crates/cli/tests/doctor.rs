@@ -56,7 +56,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
         (&["h:missing"][..], 3, "missing: no such file or directory", "name a directory"),
         (&["--deltic-path", "/no/such", "h"], 127, "`/no/such` is not found", "deltic install -e "),
         (&["--deltic-path", "true", "h"], 2, "`true` does not answer", "it may be too old"),
-        (&["--deltic-path", "echo", "h"], 2, "before deltic's word comes 'agent", "start-up files"),
+        (&["--deltic-path", "echo", "h"], 2, "the remote shell printed 'agent", "start-up files"),
         (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "' h true` says more"),
         (&["-e", "no-such-shell", "h"], 14, "no-such-shell", "-e names another"),
         (&["h::module"], 1, "daemons", "--help"),

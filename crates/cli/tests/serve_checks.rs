@@ -97,6 +97,28 @@ fn token(world: &World) -> String {
 }
 
 #[test]
+fn doctor_checks_a_server() {
+    let world = World::new();
+    let server = Server::set_volume(&world, "quota_bytes = 10000000", "");
+    let run = server.ok("doctor URL/photos/").stdout;
+    for found in [
+        "ok       server: http://127.0.0.1:",
+        "ok       token: ",
+        "volume photos: read and write",
+        "left in the quota of the volume",
+    ] {
+        assert!(run.contains(found), "{found} {run}");
+    }
+    server.fails(3, "doctor URL/music/", "");
+    let unknown = server.ok("token new").stdout;
+    world.write("token", unknown.lines().next().expect("a token is printed"));
+    server.fails(11, "doctor --token @token URL", "");
+    server.fails(1, "doctor https://no-login.example", "");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    server.fails(10, &format!("doctor --token @token http://{closed}/photos/"), "");
+}
+
+#[test]
 fn no_client_goes_where_an_answer_leads_and_no_token_gets_there() {
     let world = World::new();
     world.write("src/a", "a");

@@ -25,7 +25,7 @@ pub struct TreeSync {
     from: SyncPath,
     to: SyncPath,
     options: Options,
-    shell: Vec<OsString>,
+    remote: Remote,
     bwlimit: Option<u64>,
     cache: Option<PathBuf>,
     pub(crate) with: Embedding,
@@ -41,7 +41,7 @@ impl TreeSync {
             from,
             to,
             options: Options { durable: true, whole_file, ..Options::default() },
-            shell: vec!["ssh".into()],
+            remote: Remote::by(vec!["ssh".into()]),
             bwlimit: None,
             cache: None,
             with: Embedding::default(),
@@ -102,7 +102,16 @@ impl TreeSync {
     /// Sets the remote shell and its arguments (`-e`). The default is `ssh`.
     #[must_use]
     pub fn shell(mut self, words: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
-        self.shell = words.into_iter().map(Into::into).collect();
+        self.remote.shell = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the program to start on the other machine (`--deltic-path`). By default, the remote shell looks for
+    /// `deltic` in its `PATH`, and then at `~/.local/bin/deltic`. No other place is tried for a program that is set
+    /// here.
+    #[must_use]
+    pub fn far_program(mut self, program: impl Into<OsString>) -> Self {
+        self.remote.program = program.into();
         self
     }
 
@@ -260,7 +269,7 @@ impl TreeSync {
     }
 
     pub(crate) fn plan(self) -> Result<Plan, SyncError> {
-        let Self { from, to, mut options, shell, bwlimit, cache, .. } = self;
+        let Self { from, to, mut options, remote, bwlimit, cache, .. } = self;
         let dial = dial(&from, &to, cache.clone(), &mut options)?;
         let (sources, destination) = match (from, to) {
             (SyncPath::Local(from), SyncPath::Local(to)) => {
@@ -276,7 +285,6 @@ impl TreeSync {
             }
             _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
         };
-        let remote = Remote::by(shell);
         Ok(Plan { remote, bwlimit, dial, cache, ..Plan::new(sources, destination, options) })
     }
 }

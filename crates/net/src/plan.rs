@@ -246,12 +246,13 @@ impl Remote {
         Self { shell, program: "deltic".into(), options: Vec::new() }
     }
 
-    /// Returns this value with the program that `deltic install` copies. `None` if the user names another program.
+    /// The program that `deltic install` copies. A relative path: a remote shell starts in the home directory.
+    pub const INSTALLED: &str = ".local/bin/deltic";
+
+    /// Returns the same with the program that `deltic install` copies; `None` if the user names another program.
     #[must_use]
-    pub(crate) fn installed(&self) -> Option<Self> {
-        // A relative path: a remote shell starts in the home directory.
-        let program = ".local/bin/deltic".into();
-        (self.program == "deltic").then(|| Self { program, ..self.clone() })
+    pub fn installed(&self) -> Option<Self> {
+        (self.program == "deltic").then(|| Self { program: Self::INSTALLED.into(), ..self.clone() })
     }
 
     /// Returns the command line that runs `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host

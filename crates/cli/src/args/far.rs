@@ -5,17 +5,18 @@ use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
 use super::headings::TRAVEL;
+use super::server::LoginArgs;
 use super::settings::SettingArgs;
 use crate::words::shell::ShellWords;
 
-/// Check the connection to another machine and a directory there, and suggest fixes
+/// Check the connection to another machine or a server, and suggest fixes
 ///
 /// Connects, finds deltic there, compares versions and clocks, tests the file system of the directory, and sends a
-/// small file there and back. All test files are removed.
+/// small file there and back. All test files are removed. Of a server: address, key, token, rights and quota.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DOCTOR_EXAMPLES, args_override_self = true)]
 pub(crate) struct DoctorArgs {
-    /// `[user@]host[:path]`, or a local directory with a slash in its path
+    /// `[user@]host[:path]`, the URL of a server, or a local directory with a slash in its path
     #[arg(value_name = "HOST")]
     pub(crate) place: OsString,
     /// Print events for programs, one JSON object a line
@@ -28,6 +29,9 @@ pub(crate) struct DoctorArgs {
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
+    /// Servers.
+    #[command(flatten)]
+    pub(crate) login: LoginArgs,
     /// Settings.
     #[command(flatten)]
     pub(crate) _settings: SettingArgs,

@@ -152,6 +152,12 @@ pub(crate) struct SyncArgs {
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) deltic_path: OsString,
+    /// Install deltic on the other machine if it is missing there
+    ///
+    /// As `deltic install HOST` does: this program is copied to ~/.local/bin/deltic there. Without this option, a run
+    /// at a terminal asks.
+    #[arg(long, conflicts_with = "deltic_path", help_heading = TRAVEL)]
+    pub(crate) install: bool,
 
     /// Servers.
     #[command(flatten)]

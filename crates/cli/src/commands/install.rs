@@ -1,19 +1,20 @@
 //! `deltic install`: copies this program to another machine.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use deltic_net::plan::Remote;
+use deltic_net::plan::{Remote, far_host};
 
 use super::far::RemoteProgram;
 use crate::args::far::InstallArgs;
+use crate::plan::{IfMissing, SyncRequest};
 use crate::report::exit::Exit;
-use crate::report::hint;
 use crate::report::output::{self, Output};
-use crate::words::shell::{ShellWords, quoted};
+use crate::report::{hint, question};
+use crate::words::shell::quoted;
 
 /// Copies the program, and prints its path there.
 pub(crate) fn run(args: &InstallArgs) -> Exit {
@@ -24,7 +25,9 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
             return Exit::Selection;
         }
     };
-    match install(args, &program) {
+    let InstallArgs { host, to, rsh, .. } = args;
+    let remote = Remote::by(rsh.0.clone());
+    match (InstallPlace { remote: &remote, host, to: to.as_deref() }).install(&program) {
         Ok(lines) => {
             let mut output = Output::stdout();
             lines.iter().for_each(|line| output.line(line));
@@ -33,6 +36,42 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
         Err(InstallError { exit, what, mend }) => {
             output::complain(&what, mend.as_deref());
             exit
+        }
+    }
+}
+
+/// Installs this program on the other machine of a run, if the user has asked for that or agrees at the terminal.
+/// Returns true if the run can go on with the program there. Prints the reason if the program was not installed.
+pub(super) fn offer(request: &mut SyncRequest) -> bool {
+    let SyncRequest { plan, if_missing, .. } = request;
+    let Some(host) = far_host(&plan.sources, &plan.destination) else { return false };
+    let agrees = match if_missing {
+        IfMissing::Fail => false,
+        IfMissing::Install => true,
+        IfMissing::Ask => question::asks_to_install(host),
+    };
+    // One attempt is enough.
+    *if_missing = IfMissing::Fail;
+    if !agrees {
+        return false;
+    }
+    let place = InstallPlace { remote: &plan.remote, host, to: None };
+    let installed = LinuxProgram::read(None)
+        .map_err(|error| InstallError {
+            exit: Exit::Selection,
+            what: output::words(&error),
+            mend: None,
+        })
+        .and_then(|program| place.install(&program));
+    match installed {
+        Ok(lines) => {
+            output::note(&format!("deltic: installed {}\n", lines[0]));
+            plan.remote.program = Remote::INSTALLED.into();
+            true
+        }
+        Err(InstallError { what, mend, .. }) => {
+            output::complain(&what, mend.as_deref());
+            false
         }
     }
 }
@@ -73,55 +112,67 @@ fn machine(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Sends the program to a shell on the host. Returns the lines to print.
-fn install(args: &InstallArgs, program: &LinuxProgram) -> Result<Vec<String>, InstallError> {
-    let host = &args.host;
-    let remote = Remote::by(args.rsh.0.clone());
-    let mut far =
-        RemoteProgram::start(&remote, host, &["sh".into()]).map_err(|error| InstallError {
-            exit: Exit::from(&error),
-            what: error.to_string(),
-            mend: hint::of(&error, &hint::RemoteMachine::on(&remote, host), hint::NextRun::Same),
-        })?;
-    let broken = |exit: Exit| InstallError {
-        exit,
-        what: match exit {
-            Exit::Timeout => format!("{host}: nothing came for five minutes; it was given up"),
-            _ => format!("{host}: the remote shell ended early; nothing was installed"),
-        },
-        // Other failures have already explained themselves.
-        mend: matches!(exit, Exit::Timeout | Exit::RemoteShell)
-            .then(|| format!("does it connect? try `{} {host} true`", shell_line(&args.rsh))),
-    };
-    // A shell that does not read may still have printed a reason.
-    far.say(&script(args, program)).ok();
-    match far.line().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
-        Some(("ready", _)) => {}
-        Some(("machine", there)) => {
-            far.finish().ok();
-            return Err(other_machine(host, program, there));
+/// The place of the program on another machine.
+#[derive(Clone, Copy)]
+struct InstallPlace<'a> {
+    /// The way to a shell there.
+    remote: &'a Remote,
+    host: &'a str,
+    /// The path there; `None` for the default.
+    to: Option<&'a OsStr>,
+}
+
+impl InstallPlace<'_> {
+    /// Sends the program to a shell on the host. Returns the lines to print.
+    fn install(self, program: &LinuxProgram) -> Result<Vec<String>, InstallError> {
+        let Self { remote, host, to } = self;
+        let mut far =
+            RemoteProgram::start(remote, host, &["sh".into()]).map_err(|error| InstallError {
+                exit: Exit::from(&error),
+                what: error.to_string(),
+                mend: hint::of(&error, &hint::RemoteMachine::on(remote, host), hint::NextRun::Same),
+            })?;
+        let broken = |exit: Exit| InstallError {
+            exit,
+            what: match exit {
+                Exit::Timeout => format!("{host}: no data for five minutes; gave up"),
+                _ => format!("{host}: the remote shell ended early; nothing was installed"),
+            },
+            // Other failures have already explained themselves.
+            mend: matches!(exit, Exit::Timeout | Exit::RemoteShell).then(|| {
+                format!("does it connect? try `{} {host} true`", shell_line(&remote.shell))
+            }),
+        };
+        // A shell that does not read may still have printed a reason.
+        far.say(&script(to, program)).ok();
+        match far.line().as_deref().map(|line| line.split_once(' ').unwrap_or((line, ""))) {
+            Some(("ready", _)) => {}
+            Some(("machine", there)) => {
+                far.finish().ok();
+                return Err(other_machine(host, program, there));
+            }
+            Some(("failed", what)) => {
+                far.finish().ok();
+                return Err(host_error(host, what));
+            }
+            Some((first, _)) => {
+                let what = format!("{host}: the remote shell printed '{first}' before the answer");
+                let mend = Some("start-up files of the shell there may print nothing".into());
+                return Err(InstallError { exit: Exit::Incompatible, what, mend });
+            }
+            None => return Err(broken(far.finish().err().unwrap_or(Exit::Stream))),
         }
-        Some(("failed", what)) => {
-            far.finish().ok();
-            return Err(host_error(host, what));
+        let sent = far.say(&program.bytes);
+        let mut lines = Vec::new();
+        while let Some(line) = far.line() {
+            lines.push(line);
         }
-        Some((first, _)) => {
-            let what = format!("{host}: a shell was asked, and '{first}' came back");
-            let mend = Some("start-up files of the shell there may print nothing".into());
-            return Err(InstallError { exit: Exit::Incompatible, what, mend });
+        let why = lines.first().and_then(|line| line.strip_prefix("failed "));
+        match (sent, far.finish()) {
+            (Ok(()), Ok(())) if lines.len() >= 2 => report_lines(host, &lines),
+            (_, Ok(())) if why.is_some() => Err(host_error(host, why.unwrap_or_default())),
+            (_, ended) => Err(broken(ended.err().unwrap_or(Exit::Stream))),
         }
-        None => return Err(broken(far.finish().err().unwrap_or(Exit::Stream))),
-    }
-    let sent = far.say(&program.bytes);
-    let mut lines = Vec::new();
-    while let Some(line) = far.line() {
-        lines.push(line);
-    }
-    let why = lines.first().and_then(|line| line.strip_prefix("failed "));
-    match (sent, far.finish()) {
-        (Ok(()), Ok(())) if lines.len() >= 2 => report_lines(args, &lines),
-        (_, Ok(())) if why.is_some() => Err(host_error(host, why.unwrap_or_default())),
-        (_, ended) => Err(broken(ended.err().unwrap_or(Exit::Stream))),
     }
 }
 
@@ -131,8 +182,7 @@ fn host_error(host: &str, what: &str) -> InstallError {
 }
 
 /// Returns the lines to print, from the last lines of the shell on the host.
-fn report_lines(args: &InstallArgs, lines: &[String]) -> Result<Vec<String>, InstallError> {
-    let host = &args.host;
+fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallError> {
     let of = |name: &str| {
         lines.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap_or_default()
     };
@@ -188,11 +238,11 @@ fn other_machine(host: &str, program: &LinuxProgram, there: &str) -> InstallErro
 ///
 /// Our paths are quoted. The script goes over standard input, because only some remote shells split the words of a
 /// command.
-fn script(args: &InstallArgs, program: &LinuxProgram) -> Vec<u8> {
+fn script(to: Option<&OsStr>, program: &LinuxProgram) -> Vec<u8> {
     // The shell does not expand a quoted `~`.
     let below_home = |path: &[u8]| [b"\"$HOME\"/", &quoted(OsStr::from_bytes(path))[..]].concat();
-    let to = match args.to.as_ref().map(|path| path.as_bytes()) {
-        None => below_home(b".local/bin/deltic"),
+    let to = match to.map(OsStrExt::as_bytes) {
+        None => below_home(Remote::INSTALLED.as_bytes()),
         Some(b"~") => below_home(b""),
         Some(path) => match path.strip_prefix(b"~/") {
             Some(rest) => below_home(rest),
@@ -229,7 +279,7 @@ exit 0
     [b"{ to=", &to[..], rest.as_bytes()].concat()
 }
 
-fn shell_line(ShellWords(words): &ShellWords) -> String {
+fn shell_line(words: &[OsString]) -> String {
     words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 

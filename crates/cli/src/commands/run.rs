@@ -10,6 +10,7 @@ use deltic_net::{MovedSources, Outcome, Plan, SyncError, User};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_protocol::report::{Action, Change, Notice};
 
+use super::install;
 use crate::plan::SyncRequest;
 use crate::report;
 use crate::report::exit::{Exit, TroubleKinds};
@@ -39,7 +40,8 @@ pub(super) fn sync(request: SyncRequest) -> FinishedRun {
 /// The sync runs again:
 /// - after a lost connection to a server; data that has arrived is not sent again,
 /// - after the pause that a busy server asks for,
-/// - if a server with a kept login is not reachable: the server may be restarting.
+/// - if a server with a kept login is not reachable: the server may be restarting,
+/// - after deltic was installed on a machine that had none.
 pub(super) fn sync_by(
     mut request: SyncRequest,
     user: Option<User>,
@@ -54,6 +56,10 @@ pub(super) fn sync_by(
                 watch(notice);
             })
         });
+        if matches!(attempt.result, Err(SyncError::NoRemoteProgram)) && install::offer(&mut request)
+        {
+            continue;
+        }
         let pause = retries.pause(&request, &attempt.result, begun.elapsed());
         let finished = attempt.finish(&request.view, pause);
         let Some(pause) = pause else { return deletions.report_held_back(finished) };

@@ -45,8 +45,30 @@ pub(crate) struct SyncRequest {
     pub(crate) view: OutputView,
     /// The batch file that this sync writes or reads, if any.
     pub(crate) batch: Option<BatchUse>,
-    /// The program whose way an option takes.
-    pub(crate) ways: Ways,
+    /// What the run does if the other machine has no deltic.
+    pub(crate) if_missing: IfMissing,
+}
+
+/// What a run does if the other machine has no deltic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IfMissing {
+    /// The run fails.
+    Fail,
+    /// The user at the terminal is asked whether to install deltic there.
+    Ask,
+    /// Deltic is installed there.
+    Install,
+}
+
+impl IfMissing {
+    fn of(args: &SyncArgs, terminals: Terminals) -> Self {
+        let can_ask = terminals.stdin && terminals.stderr && !args.show.json && !args.show.quiet;
+        match (args.install, can_ask && args.deltic_path == "deltic") {
+            (true, _) => Self::Install,
+            (false, true) => Self::Ask,
+            (false, false) => Self::Fail,
+        }
+    }
 }
 
 impl SyncRequest {
@@ -77,7 +99,6 @@ impl SyncRequest {
         let SyncOperands { sources, destination } = args.select.split(operands)?;
         // A listing writes nothing, so a remote destination is not contacted.
         let destination = if lists { Destination::Local(".".into()) } else { destination };
-        let select = args.select.select(count, args.is_recursive());
         check_streams(args)?;
         let far = match (&sources, &destination) {
             (Sources::Local(_), Destination::Local(_)) => RemoteRole::Nothing,
@@ -88,7 +109,7 @@ impl SyncRequest {
             names: args.select.names(&sources, &destination, args.follow.others.trust())?,
             sources,
             destination,
-            options: options(args, select, far, terminals)?,
+            options: options(args, args.select.select(count, args.is_recursive()), far, terminals)?,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -112,7 +133,8 @@ impl SyncRequest {
         plan.options.tells_unchanged = view.wants_unchanged(&plan.options);
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
-        Ok(Self { plan, view, batch: batch.filter(|_| reads || !is_dry), ways: args.ways })
+        let batch = batch.filter(|_| reads || !is_dry);
+        Ok(Self { plan, view, batch, if_missing: IfMissing::of(args, terminals) })
     }
 }
 

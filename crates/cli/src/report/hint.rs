@@ -193,6 +193,9 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             }
             Ordering::Equal => "they are two builds of one version: put the same one on both",
         },
+        SyncError::Unclean(error) if far.has_terminal() || error.to_string().contains("\\r\\n") => {
+            "a terminal there changes the bytes: leave out -t, as in `ssh -tt`, and RequestTTY in ssh's settings"
+        }
         SyncError::Unclean(_) => {
             let question = "is your shell clean? its start-up files there may print nothing; to see what they print,";
             return Some(format!("{question} {}", far.attempt("true")));
@@ -210,8 +213,12 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             return Some(far.attempt_or_meant(question, &far.version()));
         }
         SyncError::NoRemoteProgram => {
-            let question = "is it installed there? `deltic install` does that, --deltic-path says where it is;";
-            return Some(far.attempt_or_meant(question, &far.version()));
+            let question = match far.host.is_empty() {
+                true => "`deltic install HOST` installs it there".to_owned(),
+                false => format!("`deltic install {}` or --install installs it there", far.host),
+            };
+            let question = format!("{question}, --deltic-path says where it is;");
+            return Some(far.attempt_or_meant(&question, &far.version()));
         }
         SyncError::NoAnswerInTime => {
             return Some(far.attempt_or_meant("does the remote shell connect?", "true"));
@@ -253,6 +260,15 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
 }
 
 impl RemoteMachine {
+    /// True if the options of the remote shell ask for a terminal there: `-t`, `-tt`.
+    fn has_terminal(&self) -> bool {
+        let is_wish = |word: &str| {
+            word.strip_prefix('-')
+                .is_some_and(|letters| letters.trim_matches('t').is_empty() && !letters.is_empty())
+        };
+        self.shell.split_whitespace().any(|word| is_wish(word) || word.contains("RequestTTY"))
+    }
+
     /// Returns the command that asks the program there for its version.
     fn version(&self) -> String {
         let program = if self.program.is_empty() { "deltic" } else { &self.program };
@@ -337,6 +353,7 @@ fn is_full(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_protocol::PeerError;
 
     fn far(shell: &str, host: &str) -> RemoteMachine {
         let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
@@ -354,6 +371,14 @@ mod tests {
             let hint = hint(shell, host, SyncError::NoAnswerInTime);
             assert!(hint.ends_with(told), "{hint}");
         }
+        let dirty = |text: &str| SyncError::Unclean(PeerError::NotDeltic(text.into()));
+        for (shell, bytes) in
+            [("ssh -tt", "x"), ("ssh -o RequestTTY=force", "x"), ("ssh", "hi\\r\\n")]
+        {
+            let hint = hint(shell, "backup", dirty(bytes));
+            assert!(hint.contains("leave out -t"), "{shell}: {hint}");
+        }
+        assert!(hint("ssh -p 1", "backup", dirty("hi\\n")).contains("is your shell clean?"));
         let hint = hint("ssh", "backup", SyncError::NoRemoteProgram);
         assert!(hint.ends_with("try `ssh backup deltic --version`"), "{hint}");
     }

@@ -1,10 +1,13 @@
-//! The question to a user at a terminal before many names are removed.
+//! Questions to a user at a terminal: before many names are removed, and before deltic is installed elsewhere.
 
 use std::io::{self, BufRead};
 
 use deltic_protocol::report::Question;
+use deltic_tree::path::printable;
 use rustix::process::getpgrp;
 use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+
+use crate::report::output;
 
 /// True if another process group has the terminal: a background process that reads the terminal is stopped.
 pub(crate) fn is_in_background() -> bool {
@@ -22,6 +25,20 @@ pub(crate) fn answer() -> bool {
     let mut line = Vec::new();
     let read = io::stdin().lock().read_until(b'\n', &mut line);
     read.is_ok() && is_yes(&line)
+}
+
+/// Asks whether to install deltic on `host`. An empty line is a yes; the end of input, and a background process, a no.
+pub(crate) fn asks_to_install(host: &str) -> bool {
+    if is_in_background() {
+        return false;
+    }
+    forget_input();
+    let host = printable(host.as_bytes());
+    output::note(&format!("deltic is not installed on {host}; install it to ~/.local/bin? [Y/n] "));
+    let mut line = Vec::new();
+    let read = io::stdin().lock().read_until(b'\n', &mut line);
+    let is_empty = !line.is_empty() && line.trim_ascii().is_empty();
+    read.is_ok() && (is_empty || is_yes(&line))
 }
 
 fn is_yes(line: &[u8]) -> bool {

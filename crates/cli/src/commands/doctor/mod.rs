@@ -1,8 +1,10 @@
-//! `deltic doctor`: checks the connection to another machine and a directory there, and says how to fix problems.
+//! `deltic doctor`: checks the connection to another machine and a directory there, or to a server, and says how to fix
+//! problems.
 
 mod abilities;
 mod answer;
 mod findings;
+mod server;
 mod transfer;
 mod way;
 
@@ -10,6 +12,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
 use deltic_net::plan::Remote;
+use deltic_serve::client::Address;
 
 use self::abilities::DirFeatures;
 use self::findings::Findings;
@@ -25,6 +28,10 @@ pub(super) use self::answer::answer;
 pub(crate) fn run(args: &DoctorArgs) -> Exit {
     let mut findings = Findings::new(args.json);
     findings.ok("this machine", &BUILD.to_string());
+    if Address::looks_like(args.place.as_bytes()) {
+        server::examine(args, &mut findings);
+        return findings.finish();
+    }
     match target(&args.place) {
         Ok(ParsedOperand::Local(path)) => {
             findings.abilities(&DirFeatures::of(&path));

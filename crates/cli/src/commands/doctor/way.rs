@@ -27,9 +27,18 @@ pub(super) struct RemoteDir {
 
 impl RemoteDir {
     /// Runs the checks, and prints each finding.
-    pub(super) fn examine(&self, findings: &mut Findings) {
-        let start = Instant::now();
-        let answered = match self.ask() {
+    pub(super) fn examine(mut self, findings: &mut Findings) {
+        let mut start = Instant::now();
+        let mut asked = self.ask();
+        // A sync makes this second attempt too.
+        if asked.as_ref().is_err_and(|error| error.exit == Exit::NoRemoteProgram)
+            && let Some(remote) = self.remote.installed().filter(|_| self.has_own_program())
+        {
+            self.remote = remote;
+            start = Instant::now();
+            asked = self.ask();
+        }
+        let answered = match asked {
             Ok(answered) => answered,
             Err(NoAnswer { exit, name, what, mend }) => {
                 return findings.fail(exit, name, &what, Some(&mend));
@@ -86,8 +95,8 @@ impl RemoteDir {
             serde_json::from_str(&line).and_then(|said| serde_json::from_value(escape_texts(said)));
         let Ok(answer) = answer else {
             far.finish().ok();
-            let what = format!("before deltic's word comes '{line}'");
-            let mend = "the start-up files of the shell there may print nothing, and deltic there must know this: it may be too old";
+            let what = format!("the remote shell printed '{line}' before deltic's answer");
+            let mend = "start-up files of the shell there must print nothing; a deltic without `doctor` there is too old";
             return Err(NoAnswer::new(Exit::Incompatible, "deltic there", what, mend.into()));
         };
         let mut trips = (0..TRIPS).filter_map(|_| {
@@ -113,7 +122,7 @@ impl RemoteDir {
                 exit,
                 "deltic there",
                 format!("`{program}` is not in the PATH of the shell there, but in ~/.local/bin"),
-                format!("say `--deltic-path {OWN_PROGRAM}`, or set `deltic-path`"),
+                format!("say `--deltic-path {}`, or set `deltic-path`", Remote::INSTALLED),
             ),
             Err(exit @ Exit::NoRemoteProgram) => NoAnswer::new(
                 exit,
@@ -165,7 +174,7 @@ impl RemoteDir {
 
     /// True if `deltic install` has put a program there that is not in the PATH of the remote shell.
     fn has_own_program(&self) -> bool {
-        let command = ["test", "-x", OWN_PROGRAM].map(OsString::from);
+        let command = ["test", "-x", Remote::INSTALLED].map(OsString::from);
         let far = RemoteProgram::start(&self.remote, &self.host, &command);
         far.is_ok_and(|far| far.finish().is_ok())
     }
@@ -281,9 +290,6 @@ fn escape_texts(said: Value) -> Value {
     }
 }
 
-/// The path of the program that `deltic install` installs, relative to the home directory, where a remote shell
-/// starts.
-const OWN_PROGRAM: &str = ".local/bin/deltic";
 /// Exit code of ssh after a failed connection.
 const SSH_FAILED: i32 = 255;
 /// Longest time for a connection that asks no question.
