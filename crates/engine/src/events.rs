@@ -46,8 +46,9 @@ impl EventQueue {
     pub(crate) fn settle(&mut self) {
         self.settle_at(self.sent);
         let bytes = self.sent.saturating_add(self.received);
-        let is_first = self.reported == 0 && self.received > 0;
-        if bytes >= self.reported.saturating_add(WIRE_STEP) || is_first {
+        // Nothing is reported before the other end has sent a byte: a remote shell may be asking for a password.
+        let is_due = self.reported == 0 || bytes >= self.reported.saturating_add(WIRE_STEP);
+        if self.received > 0 && is_due {
             self.reported = bytes;
             self.ready.push_back(Notice::Wire { bytes });
         }
@@ -80,6 +81,20 @@ impl EventQueue {
 mod tests {
     use super::*;
     use deltic_protocol::report::{Trouble, TroubleKind};
+
+    #[test]
+    fn bytes_on_the_wire_are_reported_once_the_other_end_has_sent_some() {
+        let mut events = EventQueue::default();
+        let mut after = |sent, received| {
+            events.moved(sent, received);
+            events.settle();
+            events.pop()
+        };
+        assert_eq!(after(10 * WIRE_STEP, 0), None);
+        assert_eq!(after(10 * WIRE_STEP, 1), Some(Notice::Wire { bytes: 10 * WIRE_STEP + 1 }));
+        assert_eq!(after(10 * WIRE_STEP, 2), None);
+        assert_eq!(after(11 * WIRE_STEP, 2), Some(Notice::Wire { bytes: 11 * WIRE_STEP + 2 }));
+    }
 
     #[test]
     fn bytes_that_are_not_sent_are_not_settled() {

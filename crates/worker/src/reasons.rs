@@ -54,11 +54,13 @@ impl Reasons {
         lock(&self.0).clone()
     }
 
-    /// Adds the reason for a file, if there is room.
+    /// Sets the reason for a file, if there is room. Another attempt to send the file replaces the reason.
     pub(crate) fn add(&self, path: &RelPath, why: Reason) {
         let mut all = lock(&self.0);
-        if all.len() < MAX_REASONS {
-            all.push((path.clone(), why));
+        match all.iter().position(|(of, _)| of == path) {
+            Some(at) => all[at].1 = why,
+            None if all.len() < MAX_REASONS => all.push((path.clone(), why)),
+            None => {}
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, anyhow, ensure};
-use deltic_serve::server::announcement::{Announcement, ServedVolume};
+use deltic_serve::server::announcement::{self, Announcement, ServedVolume};
 use deltic_serve::server::grant::Grant;
 use deltic_serve::server::state_dir::{has_state, may_have_volume};
 use deltic_serve::server::token_file::TokenFile;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
             let token = file.add(grant.clone())?;
             output.line(token.reveal());
             output.flush();
-            invite(server.as_ref(), &grant, &token);
+            invite(&state, server.as_ref(), &grant, &token);
         }
         TokenCommand::New => {
             let token = new_token();
@@ -73,7 +73,7 @@ fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
 }
 
 /// Prints the lines for the other side to standard error.
-fn invite(server: Option<&Announcement>, grant: &Grant, token: &Token) {
+fn invite(state: &Path, server: Option<&Announcement>, grant: &Grant, token: &Token) {
     let Some(server) = server else {
         return output::note("start `deltic serve` for an address to use the token at\n");
     };
@@ -87,6 +87,11 @@ fn invite(server: Option<&Announcement>, grant: &Grant, token: &Token) {
         is_read_only: !grant.write || volume.is_some_and(|volume| volume.is_read_only),
     };
     output::note(&invitation.text(io::stderr().is_terminal()));
+    if !announcement::is_running(state) {
+        output::note(
+            "The server is not running; this was its last address. Start `deltic serve` first.\n",
+        );
+    }
 }
 
 /// Returns the volumes that the arguments name, or else the only volume of the server; `None` for all volumes.

@@ -201,7 +201,7 @@ fn words_of(reason: &Reason) -> String {
             return format!("read, as so much of it changed that some may only have moved: {why}");
         }
         Reason::NoBase => {
-            "no version that a sync left counts here (none does with --inplace, --no-cache or a strategy)"
+            "no version that a sync left counts here (none does with --inplace, --no-cache, --no-fsync or a strategy)"
         }
         Reason::ForgottenBase => "nothing is kept here of the version at the destination",
         Reason::NewMount => "its file system was mounted anew since the last sync",

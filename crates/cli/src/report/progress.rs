@@ -118,11 +118,11 @@ impl ProgressDisplay {
                     bar.set_message(line);
                 }
             }
-            ProgressForm::Lines(last) if elapsed >= *last + LINE_EVERY => {
+            ProgressForm::Lines(last) if elapsed >= *last + LINE_EVERY && self.heard => {
                 *last = elapsed;
                 output::note(&format!("{}\n", self.meter.line(self.transfer, usize::MAX)));
             }
-            ProgressForm::Piped(piped) if elapsed >= piped.last + LINE_EVERY => {
+            ProgressForm::Piped(piped) if elapsed >= piped.last + LINE_EVERY && self.heard => {
                 piped.last = elapsed;
                 piped.show(&self.meter.piped(piped.numbers), false);
             }
