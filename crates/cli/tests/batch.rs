@@ -394,7 +394,7 @@ fn words_that_make_no_sense_with_a_batch_are_refused() {
     assert!(!world.exists("B") && !world.exists("B.sh"), "a dry run keeps nothing");
     let words = ["watch", "-a", "--write-batch=B", "src/", "a/"];
     let run = Run::of(&mut world.command(DELTIC, words));
-    assert!(run.code == Some(1) && run.stderr.contains("keeps one run"), "{run:#?}");
+    assert!(run.code == Some(1) && run.stderr.contains("holds one run"), "{run:#?}");
     // A batch that cannot be written leaves everything alone.
     world.fails(3, "-a --write-batch=none/B src/ c/");
     assert!(!world.exists("c"));

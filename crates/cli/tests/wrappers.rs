@@ -69,7 +69,8 @@ fn a_wrapper_that_is_not_loaded_is_refused() {
             let run = Run::of(command.env("LD_PRELOAD", library));
             // The linker has its say first.
             let said = run.stderr.lines().any(|line| {
-                line.starts_with("deltic: ") && line.ends_with("would not see what is done here")
+                line.starts_with("deltic: ")
+                    && line.ends_with("cannot intercept this program's system calls")
             });
             assert!(run.code == Some(4) && said, "{run:#?}");
         }

@@ -84,7 +84,9 @@ impl AzureAccount {
         let auth = match (key.or_else(|| part("AccountKey")), shared) {
             (Some(key), _) => {
                 let key = BASE64.decode(key.trim());
-                AzureAuth::Key(key.map_err(|_| bad("the key of the account is not base 64"))?)
+                AzureAuth::Key(key.map_err(|_| {
+                    bad("the account key is not base 64; copy it whole to AZURE_STORAGE_KEY")
+                })?)
             }
             (None, shared) => match shared.or_else(|| part("SharedAccessSignature")) {
                 Some(shared) => AzureAuth::Shared(shared.trim_start_matches('?').to_owned()),
@@ -143,7 +145,9 @@ impl AzureContainer {
         let AzureAccount { base, auth, .. } = &self.account;
         let slash = if path.is_empty() { "" } else { "/" };
         let url = format!("{base}/{}{slash}{}", self.container, escaped(path, true));
-        let uri: Uri = url.parse().map_err(|_| bad("the endpoint is not a URL".into()))?;
+        let uri: Uri = url.parse().map_err(|_| {
+            bad("the endpoint is not a URL; AZURE_STORAGE_BLOB_ENDPOINT names another".into())
+        })?;
         let now = Instant::now().strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let mut headers = headers.to_vec();
         headers.push(("x-ms-date", now));
@@ -235,7 +239,9 @@ fn page_of(
     let blobs = blobs.ok_or_else(|| {
         // An answer of another kind must not pass for an empty list: `--delete` would remove files.
         let name = root.tag_name().name();
-        RemoteError::Wrong(format!("a list was asked for, and {name} came"))
+        RemoteError::Wrong(format!(
+            "the answer to a request for a list is {name}; check the endpoint"
+        ))
     })?;
     let mut names = 0;
     for node in blobs.children().filter(Node::is_element) {
@@ -354,7 +360,7 @@ fn named_sum(id: &str) -> Option<ContentSum> {
 }
 
 fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
-    let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
+    let wrong = |what: &str| RemoteError::Wrong(format!("the answer to HEAD lacks {what}"));
     let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
     let token = quoted(answer.header("etag").ok_or_else(|| wrong("an entity tag"))?);
     let modified =
@@ -363,7 +369,7 @@ fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
 }
 
 fn object_in(node: Node<'_, '_>) -> Result<ObjectVersion, RemoteError> {
-    let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
+    let wrong = |what: &str| RemoteError::Wrong(format!("the list lacks {what}"));
     let properties = child(node, "Properties").ok_or_else(|| wrong("properties"))?;
     let word = |name: &str| child(properties, name).and_then(|node| node.text());
     let len = word("Content-Length").and_then(|len| len.parse().ok());

@@ -142,7 +142,7 @@ impl HttpClient {
             let most = if is_success { MAX_ANSWER_BYTES + 1 } else { MAX_WHY_BYTES };
             let answer = HttpAnswer::read(answer, most)?;
             if is_success && answer.body.len() as u64 == most {
-                let why = format!("an answer of more than {MAX_ANSWER_BYTES} bytes");
+                let why = format!("the answer has more than {MAX_ANSWER_BYTES} bytes");
                 return Ok(Err(RemoteError::Wrong(why)));
             }
             Ok(Ok(answer))
@@ -185,7 +185,7 @@ impl HttpClient {
             let mut body = answer.body_mut().as_reader();
             body.read_exact(buf).map_err(|error| error.to_string())?;
             if body.read(&mut [0]).map_err(|error| error.to_string())? > 0 {
-                return Ok(Err(wanted.wrong("more bytes came")));
+                return Ok(Err(wanted.wrong("the answer has more bytes")));
             }
             Ok(Ok(Ok(())))
         })?
@@ -246,7 +246,7 @@ impl HttpClient {
             let Some(uri) = may else {
                 let to = deltic_tree::path::printable(to.as_bytes());
                 return Err(RemoteError::Wrong(format!(
-                    "a redirect to '{to}', which is not followed"
+                    "a redirect to '{to}' is not followed; name that server in the URL if it is the right one"
                 )));
             };
             let next = Request::get(uri).body(());
@@ -316,7 +316,7 @@ fn error_text(error: &ureq::Error) -> String {
 impl RangeRequest<'_> {
     fn wrong(&self, what: &str) -> RemoteError {
         let Range { start, end } = self.range;
-        RemoteError::Wrong(format!("bytes {start} to {end} of {} were asked for; {what}", self.of))
+        RemoteError::Wrong(format!("request for bytes {start}–{end} of {}: {what}", self.of))
     }
 
     /// Checks that an answer has the wanted range of the wanted version.
@@ -337,19 +337,19 @@ impl RangeRequest<'_> {
         match status {
             StatusCode::PARTIAL_CONTENT => match content_range(headers) {
                 Some((range, _)) if range != self.range => {
-                    Err(self.wrong(&format!("bytes {} to {} came", range.start, range.end)))
+                    Err(self.wrong(&format!("the answer has bytes {}–{}", range.start, range.end)))
                 }
                 Some((_, of)) if of.is_some_and(|of| of != self.of) => Err(RemoteError::Changed),
                 Some(_) => Ok(()),
-                None => Err(self.wrong("the answer does not say which bytes came")),
+                None => Err(self.wrong("the answer has no Content-Range")),
             },
             // Systems that take the range in the query answer 200, not 206.
             StatusCode::OK if matches!(self.version, ExpectedVersion::Untold) || self.is_all() => {
                 let len = header_of(headers, header::CONTENT_LENGTH.as_str());
                 match len.and_then(|len| len.parse::<u64>().ok()) {
                     Some(len) if len == self.range.end - self.range.start => Ok(()),
-                    Some(len) => Err(self.wrong(&format!("{len} bytes came"))),
-                    None => Err(self.wrong("the answer does not say how many came")),
+                    Some(len) => Err(self.wrong(&format!("the answer has {len} bytes"))),
+                    None => Err(self.wrong("the answer has no Content-Length")),
                 }
             }
             _ => Err(self.wrong(&format!("the answer is {status}"))),
@@ -432,9 +432,12 @@ mod tests {
         for (head, why) in [
             ("etag: b\r\ncontent-range: bytes 2-5/9\r\ncontent-length: 4", "changed"),
             ("etag: a\r\ncontent-range: bytes 2-5/8\r\ncontent-length: 4", "changed"),
-            ("etag: a\r\ncontent-range: bytes 3-6/9\r\ncontent-length: 4", "bytes 3 to 7 came"),
+            (
+                "etag: a\r\ncontent-range: bytes 3-6/9\r\ncontent-length: 4",
+                "the answer has bytes 3–7",
+            ),
             ("content-range: bytes 2-5/9\r\ncontent-length: 4", "no entity tag"),
-            ("etag: a\r\ncontent-length: 4", "does not say which"),
+            ("etag: a\r\ncontent-length: 4", "no Content-Range"),
             ("etag: a\r\ncontent-range: bytes 2-5/9", "more bytes"),
         ] {
             let told = read(&format!("{part}{head}\r\n\r\n23456"), tag).unwrap_err();
@@ -488,7 +491,7 @@ mod tests {
         assert_eq!(taken.unwrap(), b"2345");
         for (head, version, why) in [
             ("x: 1\r\n", ExpectedVersion::Untold, "how many"),
-            ("content-length: 5\r\n", ExpectedVersion::Untold, "5 bytes came"),
+            ("content-length: 5\r\n", ExpectedVersion::Untold, "the answer has 5 bytes"),
             ("content-length: 4\r\n", ExpectedVersion::Header("x-goog-generation", "1"), "200 OK"),
             (
                 "x-goog-generation: 2\r\n",

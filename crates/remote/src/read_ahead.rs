@@ -464,7 +464,7 @@ impl SumCheck {
             pad(&mut summer, *zeros);
             if summer.finish() != sum.bytes {
                 let Range { start, end } = range;
-                return Err(format!("bytes {start} to {end} do not match their checksum"));
+                return Err(format!("checksum mismatch in bytes {start}–{end}"));
             }
             self.units.pop_front();
         }

@@ -177,7 +177,7 @@ impl ContentSum {
     /// [`RemoteError::Wrong`] if the algorithm's checksums have another length.
     pub fn new(algorithm: SumAlgorithm, bytes: &[u8]) -> Result<Self, RemoteError> {
         if algorithm.len().is_some_and(|len| len != bytes.len()) {
-            let why = format!("a sum of {} bytes, which {algorithm:?} has not", bytes.len());
+            let why = format!("a checksum of {algorithm:?} cannot have {} bytes", bytes.len());
             return Err(RemoteError::Wrong(why));
         }
         Ok(Self { algorithm, bytes: bytes.into() })
@@ -264,7 +264,9 @@ impl ObjectSums {
         if fits && padded {
             return Ok(self);
         }
-        Err(RemoteError::Wrong(format!("the sums of {bytes:?} bytes, of which there are {len}")))
+        Err(RemoteError::Wrong(format!(
+            "the answer has checksums of {bytes:?} bytes; the file has {len}"
+        )))
     }
 
     /// The units as extents of an object of `len` bytes, identified by checksum. `None` if no checksum is

@@ -118,7 +118,9 @@ impl PageGuard {
         self.names += names;
         self.empty = if names == 0 { self.empty + 1 } else { 0 };
         if self.names > MAX_NAMES {
-            return Err(RemoteError::Wrong(format!("a directory of more than {MAX_NAMES} names")));
+            return Err(RemoteError::Wrong(format!(
+                "the directory has more than {MAX_NAMES} names; sync parts of it"
+            )));
         }
         if self.empty > MAX_EMPTY {
             return Err(Self::endless());
@@ -141,7 +143,7 @@ impl PageGuard {
 
     /// The error for a list that makes no progress.
     pub(crate) fn endless() -> RemoteError {
-        RemoteError::Wrong("a list that does not go on".into())
+        RemoteError::Wrong("the list does not go on: the server repeats a page".into())
     }
 }
 

@@ -233,7 +233,7 @@ impl MetadataArgs {
             metadata.powers = powers.unwrap_or(metadata.powers);
         }
         if metadata.all_xattrs && (near || other) {
-            bail!("--fake-super: -XX would carry its own notes over");
+            bail!("--fake-super cannot be used with -XX");
         }
         Ok(())
     }

@@ -204,7 +204,9 @@ impl SelectArgs {
             (Some((on, path)), Some(host)) if on.as_ref().is_none_or(|on| on == host) => {
                 Ok(Names::There { path, nul: self.from0 })
             }
-            (Some(_), Some(_)) => bail!("--files-from: its host is not the transfer's"),
+            (Some(_), Some(_)) => {
+                bail!("--files-from hostname is not the same as the transfer hostname")
+            }
             (Some(_), None) => {
                 bail!("--files-from cannot be remote when the transfer is local")
             }

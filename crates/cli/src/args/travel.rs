@@ -212,11 +212,11 @@ impl BatchArgs {
         }
         // `--only-write-batch` changes no destination, so the sources stay.
         if removes_sources && !matches!(batch, BatchUse::OnlyWrite(_)) {
-            bail!("{word}: a batch keeps no word that sources go (--remove-source-files)");
+            bail!("{word} cannot be used with --remove-source-files: a batch removes no sources");
         }
         if compares && !matches!(batch, BatchUse::Read(_)) {
             bail!(
-                "{word}: what -c compares is at the destination alone, and a batch is for others; -I takes all files"
+                "{word} cannot be used with -c, which compares with one destination; -I takes all files"
             );
         }
         Ok(Some(batch))

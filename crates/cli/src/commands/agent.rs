@@ -19,7 +19,7 @@ use crate::report::output;
 pub(crate) fn run(args: &AgentArgs) -> Exit {
     if stdin().is_terminal() {
         output::complain(
-            "agent: speaks to a program, not to a person",
+            "agent: standard input is a terminal, not a program",
             Some(
                 "`deltic sync` starts it on the other machine; to try a connection, run `ssh HOST deltic --version`",
             ),

@@ -106,7 +106,10 @@ pub(crate) fn refuse_wrapper() -> Option<Exit> {
         PSEUDO if sees_nothing_of_openat2() => "this version lets openat2 pass; use fakeroot",
         _ => return None,
     };
-    output::complain(&format!("{wrapper} would not see what is done here"), Some(hint));
+    output::complain(
+        &format!("{wrapper} cannot intercept this program's system calls"),
+        Some(hint),
+    );
     Some(Exit::Unsupported)
 }
 

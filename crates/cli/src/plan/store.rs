@@ -53,7 +53,7 @@ pub(crate) fn dial(
         );
     }
     if options.remove.sources {
-        bail!("--remove-source-files: nothing is removed from {host}");
+        bail!("--remove-source-files: files of {host} cannot be removed; leave the option out");
     }
     let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
     remote.restrict(options);

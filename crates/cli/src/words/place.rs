@@ -73,7 +73,7 @@ fn parse_server_url(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
     let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
     ensure!(
         address.fragment.is_none(),
-        "what is behind the '#' would be seen by all users of this machine: `deltic login` keeps it"
+        "the text after '#' holds a token, which all users of this machine can read in a command line; keep it by `deltic login`"
     );
     let host = address.host();
     ensure!(!address.volume.is_empty(), "'{shown}': no volume behind the host: {host}VOLUME/PATH");

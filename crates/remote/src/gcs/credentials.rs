@@ -63,7 +63,7 @@ impl GoogleCredentials {
         };
         let Some(text) = text else { return Ok(Self::Anonymous) };
         let file: Value = serde_json::from_str(&text)
-            .map_err(|_| RemoteError::Address("the file of credentials is not JSON".into()))?;
+            .map_err(|_| RemoteError::Address("the credentials file is not JSON; GOOGLE_APPLICATION_CREDENTIALS names another file".into()))?;
         let kind = file["type"].as_str().unwrap_or_default();
         if !matches!(kind, "service_account" | "authorized_user") {
             let why = format!("credentials of type '{kind}' are not supported");
@@ -107,7 +107,11 @@ impl TokenSource {
     }
 
     fn form(&self, url: &str) -> Result<String, RemoteError> {
-        let lacks = |name: &str| RemoteError::Address(format!("the credentials have no {name}"));
+        let lacks = |name: &str| {
+            RemoteError::Address(format!(
+                "the credentials file has no {name}; `gcloud auth application-default login` writes a new file"
+            ))
+        };
         let field = |name: &str| self.file[name].as_str().ok_or_else(|| lacks(name));
         if self.file["type"] == "authorized_user" {
             let pair = |name: &str| Ok(format!("&{name}={}", escaped(field(name)?, false)));
@@ -133,7 +137,7 @@ impl TokenSource {
 fn signed(text: &str, pem: &str) -> Result<String, RemoteError> {
     let bad = || {
         RemoteError::Address(
-            "the private key of the credentials is not an RSA key in PKCS #8".into(),
+            "the private key of the credentials is not an RSA key in PKCS #8; create a new key for the service account".into(),
         )
     };
     let inner: String = pem.lines().filter(|line| !line.starts_with("-----")).collect();

@@ -81,7 +81,7 @@ impl GcsBucket {
             return Err(self.refused(&answer));
         }
         serde_json::from_slice(&answer.body)
-            .map_err(|_| RemoteError::Wrong("an answer that is not JSON".into()))
+            .map_err(|_| RemoteError::Wrong("the answer is not JSON; check the endpoint".into()))
     }
 
     fn refused(&self, answer: &HttpAnswer) -> RemoteError {
@@ -121,7 +121,9 @@ impl GcsBucket {
         };
         if told["kind"] != "storage#objects" {
             // An answer of another kind must not pass for an empty list: `--delete` would remove files.
-            return Err(RemoteError::Wrong("a list was asked for, and something else came".into()));
+            return Err(RemoteError::Wrong(
+                "the answer to a request for a list is no list; check the endpoint".into(),
+            ));
         }
         let mut last = None;
         for item in told["items"].as_array().into_iter().flatten() {
@@ -224,7 +226,7 @@ impl StorageSystem for GcsBucket {
 }
 
 fn object_of(told: &Value) -> Result<ObjectVersion, RemoteError> {
-    let wrong = |what: &str| RemoteError::Wrong(format!("an object without {what}"));
+    let wrong = |what: &str| RemoteError::Wrong(format!("an object in the answer lacks {what}"));
     let text = |name: &str| told[name].as_str();
     let len = text("size").and_then(|size| size.parse().ok()).ok_or_else(|| wrong("a size"))?;
     let token = text("generation").filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));

@@ -130,7 +130,7 @@ impl HdfsBlock {
 
     /// Parses an answer.
     fn units(&self, answer: &[u8], unit: u64) -> Result<Option<Vec<SummedUnit>>, RemoteError> {
-        let malformed = || RemoteError::Wrong("a malformed answer of a datanode".into());
+        let malformed = || RemoteError::Wrong("the answer of the datanode is malformed".into());
         let fields = MessageFields::parse(answer).ok_or_else(malformed)?;
         match fields.number(1) {
             None | Some(0) => {}

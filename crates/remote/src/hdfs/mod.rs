@@ -237,7 +237,7 @@ fn json(answer: &HttpAnswer) -> Result<Value, RemoteError> {
 }
 
 fn malformed(what: &str) -> RemoteError {
-    RemoteError::Wrong(format!("an answer of WebHDFS without {what}"))
+    RemoteError::Wrong(format!("the answer of WebHDFS lacks {what}"))
 }
 
 fn parse_status(status: &Value) -> Result<SystemEntry, RemoteError> {

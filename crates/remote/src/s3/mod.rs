@@ -287,7 +287,7 @@ impl S3Bucket {
 }
 
 fn object_of(answer: &HttpAnswer) -> Result<ObjectVersion, RemoteError> {
-    let wrong = |what: &str| RemoteError::Wrong(format!("an answer to HEAD without {what}"));
+    let wrong = |what: &str| RemoteError::Wrong(format!("the answer to HEAD lacks {what}"));
     let len = answer.content_length().ok_or_else(|| wrong("a length"))?;
     let token = answer.header("etag").ok_or_else(|| wrong("an entity tag"))?.to_owned();
     let modified =
@@ -307,7 +307,7 @@ struct ListPage {
 
 impl ListPage {
     fn parse(text: &str, prefix: &str) -> Result<Self, RemoteError> {
-        let wrong = |what: &str| RemoteError::Wrong(format!("a list without {what}"));
+        let wrong = |what: &str| RemoteError::Wrong(format!("the list lacks {what}"));
         let document = xml(text, "a list")?;
         let root = document.root_element();
         let is_cut = match (root.tag_name().name(), child(root, "IsTruncated")) {
@@ -316,7 +316,9 @@ impl ListPage {
             // An answer of another kind must not pass for an empty list: `--delete` would remove files.
             ("ListBucketResult", _) => return Err(wrong("its end")),
             (other, _) => {
-                return Err(RemoteError::Wrong(format!("a list was asked for, and {other} came")));
+                return Err(RemoteError::Wrong(format!(
+                    "the answer to a request for a list is {other}; check the endpoint"
+                )));
             }
         };
         let is_escaped = child(root, "EncodingType") == Some("url");

@@ -219,6 +219,6 @@ fn a_wrong_checksum_replaces_nothing<P: TestPlace>(place: &P) {
         place.put(&path, &bytes(len, 4));
         let (came, told) = sync(place, &path, Some(b"old"));
         assert!(came.unwrap() == b"old", "{len}");
-        assert!(told[0].contains("do not match their checksum"), "{len}: {told:?}");
+        assert!(told[0].contains("checksum mismatch in bytes"), "{len}: {told:?}");
     }
 }

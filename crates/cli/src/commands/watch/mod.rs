@@ -40,7 +40,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
         Err(exit) => return exit,
     };
     if request.batch.is_some() {
-        return refuse(&args.sync, &anyhow!("a batch keeps one run: `deltic sync` knows it"));
+        return refuse(&args.sync, &anyhow!("a batch holds one run; use `deltic sync`"));
     }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
     let ending = async { deltic_net::told_to_end().await };
@@ -77,7 +77,7 @@ fn confirm(args: &SyncArgs) -> Exit {
     match confirmed {
         Ok(confirmed) if confirmed.is_empty() && all_heard => {
             let hint = "one whose source is empty waits for a name in it; one that is started with --force-delete does not";
-            output::complain("no watch of yours waits for your word", Some(hint));
+            output::complain("no watch of this user waits for a confirmation", Some(hint));
             Exit::Selection
         }
         Ok(confirmed) => {
