@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end page-files dist web page toolchain
+.PHONY: help build static install demo test deny bench differential rsync-suite storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end page-files dist web page toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
@@ -167,8 +167,9 @@ page-files: toolchain web/dist/index.html
 web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
+# With all targets, as tests are built: features of test dependencies would else build most crates once more.
 web: page-files ## test the page in Chromium against a real server
-	cargo build --locked --workspace $(labs)
+	cargo build --locked --workspace --all-targets $(labs)
 	tools/web.sh test
 
 neon: toolchain

@@ -175,7 +175,7 @@ def image(tree, arch, version, epoch):
         "layers": layers,
     }))
     name = f"deltic:{version}"
-    manifest["annotations"] = {"io.containerd.image.name": f"docker.io/library/{name}", "org.opencontainers.image.ref.name": version}
+    manifest["annotations"] = {"org.opencontainers.image.ref.name": version}
     blobs.add("oci-layout", text({"imageLayoutVersion": "1.0.0"}))
     blobs.add("index.json", text({
         "schemaVersion": 2,

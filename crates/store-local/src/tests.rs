@@ -120,14 +120,14 @@ fn a_file_is_no_older_backup_of_itself() {
     for inplace in [false, true] {
         let root = tempfile::tempdir().unwrap();
         let dir = NamedDir::new(root.path(), Trust::Ours);
-        let backup = Backup {
+        let backup = BackupPlace {
             dir: Some(dir),
             suffix: Box::default(),
             below: None,
             mixed: false,
             drops_unsafe_links: false,
         };
-        let writing = Writing { inplace, ..Writing::default() };
+        let writing = CommitOptions { inplace, ..CommitOptions::default() };
         let options = LocalOptions { backup: Some(backup), writing, ..LocalOptions::default() };
         let store = LocalStore::open(root.path(), options).unwrap();
         put(&store, "file", b"old").unwrap();
@@ -148,8 +148,13 @@ fn the_way_to_an_old_version_leads_round_what_is_listed_and_not_there_yet() {
     let root = tempfile::tempdir().unwrap();
     let dir = NamedDir::new(root.path().join("k"), Trust::Ours);
     let (suffix, below) = (Box::default(), Some(path("k")));
-    let backup =
-        Some(Backup { dir: Some(dir), suffix, below, mixed: false, drops_unsafe_links: false });
+    let backup = Some(BackupPlace {
+        dir: Some(dir),
+        suffix,
+        below,
+        mixed: false,
+        drops_unsafe_links: false,
+    });
     let options = LocalOptions { backup, ..LocalOptions::default() };
     let store = LocalStore::open(root.path(), options).unwrap();
     fs::create_dir(root.path().join("x")).unwrap();

@@ -47,6 +47,8 @@ pub(crate) struct SyncRequest {
     pub(crate) batch: Option<BatchUse>,
     /// What the run does if the other machine has no deltic.
     pub(crate) if_missing: IfMissing,
+    /// The program whose way an option takes.
+    pub(crate) ways: Ways,
 }
 
 /// What a run does if the other machine has no deltic.
@@ -134,7 +136,8 @@ impl SyncRequest {
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
         let batch = batch.filter(|_| reads || !is_dry);
-        Ok(Self { plan, view, batch, if_missing: IfMissing::of(args, terminals) })
+        let if_missing = IfMissing::of(args, terminals);
+        Ok(Self { plan, view, batch, if_missing, ways: args.ways })
     }
 }
 

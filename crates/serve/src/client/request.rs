@@ -209,7 +209,7 @@ impl Requests {
         path: &str,
         body: Bytes,
     ) -> Result<Bytes, SyncError> {
-        self.answer(what.0, what.1, body).await.map(|answer| answer.body)
+        self.answer(method, path, body).await.map(|answer| answer.body)
     }
 
     /// Sends a request. Every status other than success is an error.
@@ -219,7 +219,7 @@ impl Requests {
         path: &str,
         body: Bytes,
     ) -> Result<Answer, SyncError> {
-        let asked = timeout(ANSWERS_WITHIN, self.send((method, path), body)).await;
+        let asked = timeout(ANSWERS_WITHIN, self.send(method, path, body)).await;
         let answer = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
         if answer.status.is_success() { Ok(answer) } else { Err(self.refused(answer)) }
     }

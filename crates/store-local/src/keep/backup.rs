@@ -440,7 +440,7 @@ mod tests {
             let dir = below.is_none_or(|below| !below.is_empty()).then_some(dir);
             let (suffix, below) = ((*b"~").into(), below.map(path));
             let (mixed, drops_unsafe_links) = (false, false);
-            let backup = Backup { dir, suffix, below, mixed, drops_unsafe_links };
+            let backup = BackupPlace { dir, suffix, below, mixed, drops_unsafe_links };
             backup.protects(&path(of))
         };
         assert!(protects(Some(""), "a/b~") && !protects(Some(""), "a~/b"));

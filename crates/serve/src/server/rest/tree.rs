@@ -67,7 +67,7 @@ pub(super) async fn list(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
-    let volume = server.volume_for(Right::Read, (&known, &volume, &dir))?;
+    let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
     match page.form.as_deref() {
         None => {}
         Some("versions") => {
