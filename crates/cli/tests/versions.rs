@@ -230,7 +230,7 @@ fn a_directory_becomes_what_it_was() {
     ask(&server, &format!("DELETE {}", files("dir/gone/deep")), "If-Match: *\r\n", b"");
     ask(&server, &format!("DELETE {}", files("dir/gone")), "If-Match: *\r\n", b"");
     let listed = server.ok("versions URL/photos/dir/").stdout;
-    let paths: Vec<_> = listed.lines().map(|line| line.split("  ").nth(2).unwrap()).collect();
+    let paths: Vec<_> = listed.lines().map(|line| line.split("  ").nth(3).unwrap()).collect();
     let edited = ["dir/back", "dir/back", "dir/edited", "dir/edited"];
     assert_eq!(paths, [&edited[..], &["dir/gone/deep", "dir/long", "dir/young"]].concat());
     assert_eq!(listed.matches("(deleted)").count(), 1);
