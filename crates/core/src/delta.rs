@@ -28,7 +28,7 @@ pub enum DeltaOp {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CoverError {
     /// A byte of the run is covered already.
-    #[error("bytes from {start} were written before")]
+    #[error("bytes from {start} overlap an earlier write")]
     Overlap {
         /// First byte of the refused run.
         start: u64,

@@ -50,7 +50,7 @@ struct SlabPart {
 
 /// The table of strings is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("too many names")]
+#[error("too many strings")]
 pub struct OutOfRoom;
 
 /// Iterator over the strings of a [`PackedStrings`]. Each buffer is freed once its last string was returned.

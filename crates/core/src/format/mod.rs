@@ -53,7 +53,7 @@ pub enum FormatError {
     #[error("file is cut short")]
     Truncated,
     /// The copies and literals of a delta do not produce the version that the end record describes.
-    #[error("the delta is damaged: the result is not what it promised")]
+    #[error("the delta is damaged: its result does not match its end record")]
     Damaged,
     /// The length of the new version differs from its signature.
     #[error("the new version is not the one whose signature was matched")]
@@ -62,7 +62,7 @@ pub enum FormatError {
     #[error("bytes follow the end of the file")]
     Trailing,
     /// A field of a record does not decode, or exceeds its bounds.
-    #[error("record does not decode")]
+    #[error("record has an invalid field")]
     Record(#[from] CodecError),
     /// A record is in the wrong place, or of an unknown kind.
     #[error("unexpected record")]

@@ -35,16 +35,16 @@ pub struct BlockSums {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadBlock {
     /// The block is empty, or longer than the block length.
-    #[error("a block has {0} bytes, none or more than the block length")]
+    #[error("block of {0} bytes is empty or longer than the block length")]
     Len(u32),
     /// The previous block is short, so no block may follow.
     #[error("a block follows the short last block")]
     BehindLast,
     /// The strong sum has the wrong length for its kind.
-    #[error("a strong sum has {0} bytes, not the length of its kind")]
+    #[error("strong sum of {0} bytes has the wrong length for its kind")]
     StrongLen(usize),
     /// The number of blocks has reached its limit.
-    #[error("more blocks than can be numbered")]
+    #[error("too many blocks")]
     TooMany,
 }
 
