@@ -12,7 +12,7 @@ pub const MAX_NUMBER_BYTES: usize = 5;
 
 /// Error of a message that does not start with a channel number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a message names no channel")]
+#[error("a message has no valid channel number")]
 pub struct BadMessage;
 
 /// Splits a message into the channel number and the bytes of the channel.

@@ -62,7 +62,7 @@ impl fmt::Debug for Token {
 
 /// Error of a text that is not a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a token: it begins with dlt_ and has 48 letters behind that; copy it whole")]
+#[error("not a token: a token is dlt_ and 48 characters; copy the whole token")]
 pub struct BadToken;
 
 impl FromStr for Token {
