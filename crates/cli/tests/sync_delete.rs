@@ -222,7 +222,7 @@ fn what_came_in_since_names_were_counted_goes_within_the_limits_only() {
         terminal.types("y\n");
         let (code, shown) = terminal.end();
         assert_eq!(code, Some(25), "{way:?} {shown}");
-        assert!(shown.contains("dst/extra 1: more is in it than was counted"), "{shown}");
+        assert!(shown.contains("dst/extra 1: names were added after the count"), "{shown}");
         // One name went for the directory, which was counted.
         assert_eq!(extras(&world), 999, "{way:?} {shown}");
         assert!(!world.exists("dst/extra 1/8") && !world.exists("dst/extra 2"), "{way:?}");

@@ -19,7 +19,7 @@ pub enum PeerError {
     #[error("no common {0}")]
     NothingInCommon(&'static str),
     /// A checksum of the stream does not match: the connection damaged the data.
-    #[error("the connection damaged what it carried")]
+    #[error("data was damaged in transit")]
     Damaged,
     /// The frame type is not known in this direction.
     #[error("unknown frame type {0}")]

@@ -1126,7 +1126,7 @@ fn a_list_ends_when_all_that_was_announced_was_listed() {
 
 #[test]
 fn sections_that_say_nothing_are_refused() {
-    let nothing = PeerError::Unexpected("a listing of nothing");
+    let nothing = PeerError::Unexpected("an empty listing");
     assert_eq!(Victim::plain().refusal(listing("", &[], Extent::More)), nothing);
 }
 
@@ -1905,7 +1905,7 @@ fn credit_that_was_not_spent_is_refused() {
 fn an_aside_counts_for_the_attempt_that_it_names() {
     let aside = |attempt| Aside { attempt, frame: fill(one(0..2), 3000) };
     let unasked = Err(PeerError::Unexpected("a chunk that was not asked for"));
-    let to_come = Err(PeerError::Unexpected("an attempt to come"));
+    let to_come = Err(PeerError::Unexpected("a frame of a future attempt"));
     let mut victim = Victim::needed();
     assert_eq!(victim.machine.handle_aside(aside(2)), to_come);
     let trouble = trouble(TroubleKind::Vanished);
@@ -2331,7 +2331,7 @@ fn what_is_settled_cannot_be_wanted_or_unsettled() {
 /// Else what waits to be read would not be within the window.
 #[test]
 fn what_is_asked_about_is_answered_before_it_is_settled() {
-    let early = PeerError::Unexpected("the end of a file whose digest is asked for");
+    let early = PeerError::Unexpected("the end of a file before its requested digest");
     let failed = Done::Failed(trouble(TroubleKind::Failed));
     for end in [ToSender::Settled { upto: FileNo(3) }, ToSender::Done { file: A, done: failed }] {
         let mut target = Target::plain();
@@ -2364,7 +2364,7 @@ fn an_end_that_nothing_led_to_is_refused() {
         replaced(Action::Deleted),
         replaced(Action::Unchanged),
     ];
-    let unled = PeerError::Unexpected("an end that nothing led to");
+    let unled = PeerError::Unexpected("the end of a file without a matching attempt");
     let end = |done: &Done| ToSender::Done { file: A, done: done.clone() };
     for done in good.iter().chain(&bad) {
         assert_eq!(Target::plain().refusal(end(done)), unled, "{done:?} of what was not wanted");
@@ -3106,7 +3106,7 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     victim.take([missing(), listing("", &[], Extent::Last)]).unwrap();
     victim.take([ToReceiver::Listed { intact: true }]).unwrap();
     assert!(!victim.hands.tree.0.contains_key(&path("a")));
-    let no_source = Err(PeerError::Unexpected("the arrival of no source"));
+    let no_source = Err(PeerError::Unexpected("the arrival of a file that is not a source"));
     for sources in [false, true] {
         let remove = Remove { sources, ..Remove::default() };
         let mut machine = Sender::new(Options { remove, ..options() });
@@ -3249,7 +3249,7 @@ fn tallying() -> Target {
 
 #[test]
 fn a_tally_is_answered_once() {
-    let unknown = PeerError::Unexpected("an answer to no tally");
+    let unknown = PeerError::Unexpected("an answer to an unknown tally");
     let none = Vec::new;
     for all in [one(2..3), one(0..3), one(0..u32::MAX)] {
         assert_eq!(tallying().refusal(tallied(all.clone(), none())), unknown);
@@ -3692,7 +3692,7 @@ fn nobody_waits_for_a_file_that_failed() {
 /// The base has two whole blocks and a part of one.
 #[test]
 fn blocks_that_moved_are_whole_ones_of_both_versions_each_told_once_and_in_order() {
-    let unfit = "a run of blocks that cannot have moved so";
+    let unfit = "an invalid run of moved blocks";
     for runs in [
         &[][..],
         // Nothing of it; what stays; what the base has not, or not whole; what the new version has not, or not whole.
@@ -3834,7 +3834,7 @@ fn a_small_file_has_no_more_runs_of_data_than_fit_between_large_holes() {
     let asked = |frame: &ToSender| matches!(frame, ToSender::Want { .. });
     assert_eq!(victim.frames.iter().filter(|frame| asked(frame)).count(), files.len());
     let failed = |victim: &Victim| {
-        let failed = |frame: &&ToSender| matches!(frame, ToSender::Done { done: Done::Failed(why), .. } if why.message.contains("has grown too much"));
+        let failed = |frame: &&ToSender| matches!(frame, ToSender::Done { done: Done::Failed(why), .. } if why.message.contains("the file grew too much"));
         victim.frames.iter().filter(failed).count()
     };
     let told = |file: u64, runs: usize| holes(FileNo(file), &vec![(1, 1); runs]);

@@ -226,7 +226,7 @@ mod tests {
         assert!(!waits(&mut sources, 0, [9]));
         sources.begin(FileNo(8), 16 * LEN, true);
         sources.note(FileNo(8), group(8));
-        assert!(!waits(&mut sources, 0, [8, 70]), "half of it is not there");
+        assert!(!waits(&mut sources, 0, [8, 70]), "only one of its two groups has a source");
         assert!(waits(&mut sources, 0, [8]));
     }
 
@@ -237,7 +237,7 @@ mod tests {
         assert!(!waits(&mut sources, 1, [0]));
         assert!(waits(&mut sources, 1, [3 * MAX_NOTED as u64 - 1]));
         sources.note(FileNo(7), group(7));
-        assert_eq!(sources.groups.get(&group(7)), None, "it is no source");
+        assert_eq!(sources.groups.get(&group(7)), None, "file 7 is not a source");
         let many = begun(0..MAX_FILES as u64);
         assert!(!many.have_room(0, true, true));
     }
@@ -248,7 +248,7 @@ mod tests {
         sources.begin(FileNo(1), 100 << 30, false);
         assert!(sources.have_room(1 << 40, false, false));
         sources.note(FileNo(1), group(7));
-        assert!(!waits(&mut sources, 0, [7]), "it is long");
+        assert!(!waits(&mut sources, 0, [7]), "the source is too long to wait for");
         sources.begin(FileNo(2), 100 << 30, false);
         assert!(waits(&mut sources, 2, [0, 70, 71]), "a quarter of a source, if little of itself");
         sources.end(FileNo(1), Some((&path(1), 0)));

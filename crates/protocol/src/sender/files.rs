@@ -318,7 +318,7 @@ fn may_go(options: &Options, how: How) -> bool {
 
 /// Error: the receiver settles a file before the digest that it requested has arrived. The rule bounds the number of
 /// requests without an answer.
-const EARLY: PeerError = PeerError::Unexpected("the end of a file whose digest is asked for");
+const EARLY: PeerError = PeerError::Unexpected("the end of a file before its requested digest");
 
 impl FileTransfers {
     /// Settles the files in `numbers` that the receiver never requested.
@@ -355,7 +355,7 @@ impl FileTransfers {
             return Err(EARLY);
         }
         if !done.may_end(listed.attempts) {
-            return Err(PeerError::Unexpected("an end that nothing led to"));
+            return Err(PeerError::Unexpected("the end of a file without a matching attempt"));
         }
         self.bases.remove(&file);
         self.withdraw(cx, file);

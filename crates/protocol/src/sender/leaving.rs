@@ -64,8 +64,9 @@ impl SourceRemoval {
     fn take_troubles(&mut self) -> Vec<Trouble> {
         let mut troubles = std::mem::take(&mut self.stay);
         troubles.extend(self.more.take().map(|(count, kind)| {
-            let message =
-                format!("{count} more sources could not be removed, or changed: they stay");
+            let message = format!(
+                "{count} more sources were not removed: they changed or could not be deleted"
+            );
             Trouble::new(kind, message)
         }));
         troubles
@@ -80,7 +81,7 @@ impl SourceRemoval {
         listed: u64,
     ) -> Result<(), PeerError> {
         let ArrivedFiles { files, upto, last } = arrived;
-        let no_source = PeerError::Unexpected("the arrival of no source");
+        let no_source = PeerError::Unexpected("the arrival of a file that is not a source");
         if !cx.options.remove.sources || self.all_arrived {
             return Err(no_source);
         }

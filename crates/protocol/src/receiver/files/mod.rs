@@ -141,7 +141,7 @@ impl WantedFiles {
                 Err(PeerError::Unexpected("an aside of a file that goes in order"))
             }
             Ordering::Equal => Ok(true),
-            Ordering::Greater => Err(PeerError::Unexpected("an attempt to come")),
+            Ordering::Greater => Err(PeerError::Unexpected("a frame of a future attempt")),
         }
     }
 
@@ -188,7 +188,7 @@ impl WantedFiles {
             ToReceiver::Patch { file, steps, payload } => {
                 self.step(cx, file, |transfer, fx| transfer.patch(fx, &steps, payload))
             }
-            _ => Err(PeerError::Unexpected("a frame of no file")),
+            _ => Err(PeerError::Unexpected("a frame that concerns no file")),
         }
     }
 

@@ -214,7 +214,8 @@ impl WantedFiles {
     /// Fails an attempt at a file that has grown too long for a small file.
     pub(super) fn outgrown(&mut self, cx: &mut Context, handle: Handle) {
         let Some((_, incoming)) = self.under_way.of_mut(handle) else { return };
-        let words = |path: &str| format!("cannot read {path}: it has grown too much meanwhile");
+        let words =
+            |path: &str| format!("cannot read {path}: the file grew too much since it was listed");
         let trouble = cx.vanished(&incoming.candidate.path, words);
         self.fail(cx, handle, WorkError { trouble, then: ErrorAction::GiveUp });
     }

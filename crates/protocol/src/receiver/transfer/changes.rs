@@ -17,7 +17,7 @@ use super::table::UNASKED;
 
 const BLOCK: u64 = CHANGED_BLOCK_BYTES as u64;
 
-const UNMOVED: PeerError = PeerError::Unexpected("a run of blocks that cannot have moved so");
+const UNMOVED: PeerError = PeerError::Unexpected("an invalid run of moved blocks");
 
 /// Longest copy in a piece of work, in bytes.
 const COPY_BYTES: u64 = 64 << 20;

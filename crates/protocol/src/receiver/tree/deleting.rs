@@ -187,7 +187,7 @@ impl PendingDeletions {
                 true => "not everything arrived",
                 false => "the source could not be listed in full",
             };
-            let message = format!("nothing deleted: {why}; --ignore-errors goes on");
+            let message = format!("nothing deleted: {why}; use --ignore-errors to delete anyway");
             return cx.trouble(Trouble::new(TroubleKind::Failed, message));
         }
         self.hold_back_empty(cx);

@@ -181,7 +181,7 @@ impl EntryList {
             return Err(PeerError::Unexpected("metadata of a directory that is not the root"));
         }
         if !ends(extent) && section.entries.is_empty() && section.own.is_none() {
-            return Err(PeerError::Unexpected("a listing of nothing"));
+            return Err(PeerError::Unexpected("an empty listing"));
         }
         Ok(begins)
     }

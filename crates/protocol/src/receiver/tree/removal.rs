@@ -38,7 +38,7 @@ impl NameRemoval {
     pub(super) fn refilled(&self, action: &str) -> Trouble {
         Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
             format!(
-                "cannot {action} {path}: more is in it than was counted, and than may go; what is left stays"
+                "cannot {action} {path}: names were added after the count and exceed the deletion limit; the rest stays"
             )
         })
     }

@@ -182,7 +182,7 @@ impl DirTallies {
 
     fn unanswered(&mut self, no: u32) -> Result<&mut SentTally, PeerError> {
         let sent = self.open.get_mut(&no).filter(|sent| !sent.is_unlike);
-        sent.ok_or(PeerError::Unexpected("an answer to no tally"))
+        sent.ok_or(PeerError::Unexpected("an answer to an unknown tally"))
     }
 
     fn is_above_open(&self, sent: &SentTally) -> bool {

@@ -30,7 +30,7 @@ use search::Signature;
 
 /// Trouble of a file with more than [`MAX_SUMS`] sums. The receiver retries the file, and finally requests the whole
 /// file.
-const TOO_MANY_SUMS: &str = "it has too many chunks for this strategy";
+const TOO_MANY_SUMS: &str = "the file has too many chunks for this strategy";
 /// Bytes hashed in one piece of work, where hashing is separate work.
 const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
 /// Distance between chunks with a remembered offset, in chunks.
@@ -287,7 +287,8 @@ impl PresetSender {
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("blocks that were not told, or again");
+        const UNFIT: PeerError =
+            PeerError::Unexpected("a request for unknown or already requested blocks");
         let MatchMethod::Rolled(asked) = &mut self.side else {
             return Err(PeerError::Unexpected("need"));
         };

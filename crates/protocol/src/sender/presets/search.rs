@@ -58,7 +58,7 @@ impl Signature {
 impl PresetSender {
     /// Takes the kind of sums that the receiver chose for the signature.
     pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("what old is signed by");
+        const UNFIT: PeerError = PeerError::Unexpected("a choice of signature sums");
         let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
             return Err(UNFIT);
         };

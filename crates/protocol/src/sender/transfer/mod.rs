@@ -303,7 +303,8 @@ impl OutgoingTransfer {
     }
 
     pub(super) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
-        let (preset, _) = self.preset().ok_or(PeerError::Unexpected("what old is signed by"))?;
+        let (preset, _) =
+            self.preset().ok_or(PeerError::Unexpected("a choice of signature sums"))?;
         preset.signed(by)
     }
 
