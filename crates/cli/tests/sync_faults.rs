@@ -288,7 +288,8 @@ fn a_file_that_changes_while_it_is_read_is_never_a_mixture() {
         match run.code {
             Some(24) if run.stderr.contains("busy was open for writing while") => {}
             Some(24) => {
-                let why = ["busy: changed meanwhile", "busy: a program is writing to it"];
+                let why =
+                    ["busy: it changed while it was read", "busy: a program is writing to it"];
                 assert!(why.iter().any(|why| run.stderr.contains(why)), "{run:#?}");
                 assert_eq!(got[0], 0, "{way:?} {option}: it was said to have failed");
             }

@@ -290,8 +290,7 @@ fn a_link_of_another_user_in_the_place_of_a_file_of_rules_does_not_count() {
             lchown(world.path(format!("src/d/{file}")), Some(12345), None).expect("we are root");
             world.write("dst/d/extra", "x");
             let run = sync(&world, way, &["-lo", "--delete", rule]);
-            let told =
-                format!("/src/d/{file}: a symlink of another user; rules behind it do not count");
+            let told = format!("/src/d/{file}: a symlink of another user; its rules are ignored");
             assert_eq!((run.code, run.stderr.contains(&told)), (Some(0), true), "{way:?} {run:#?}");
             assert!(world.exists("dst/d/secret") && !world.exists("dst/d/extra"), "{way:?} {rule}");
             // It protects nothing either, where it stands at the destination.
@@ -326,7 +325,7 @@ fn what_is_protected_stays_and_its_directories_with_it() {
         );
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
         assert!(
-            run.stdout.contains("directory: gone (names in it are protected)"),
+            run.stdout.contains("directory: gone (filter rules protect entries in it)"),
             "{way:?} {run:#?}"
         );
         assert_eq!(
@@ -346,7 +345,8 @@ fn a_dry_run_and_a_limit_know_which_directories_stay() {
         for words in [&[&words[..], &["-n"]].concat(), &words[..]] {
             let run = sync(&world, way, words);
             assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
-            let told = "cannot delete non-empty directory: stays (names in it are protected)\n";
+            let told =
+                "cannot delete non-empty directory: stays (filter rules protect entries in it)\n";
             let is_told = run.stdout.starts_with(told) && run.stderr.is_empty();
             assert!(is_told && !run.stdout.contains("*deleting"), "{run:#?}");
         }
@@ -366,7 +366,10 @@ fn what_is_protected_gives_way_to_what_takes_its_place() {
         }
         let run = sync(&world, way, &["--delete", "-f", "P *.o", "-f", "P keep"]);
         assert_eq!(run.code, Some(23), "{way:?} {run:#?}");
-        assert!(run.stderr.contains("y.o (names in it are protected)"), "{way:?} {run:#?}");
+        assert!(
+            run.stderr.contains("y.o (filter rules protect entries in it)"),
+            "{way:?} {run:#?}"
+        );
         assert_eq!(
             paths(&world.path("dst")),
             ["a", "x.o", "y.o/", "y.o/keep"].map(String::from).into(),

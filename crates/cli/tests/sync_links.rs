@@ -98,7 +98,7 @@ fn a_link_to_a_directory_that_it_is_in_is_told_and_passed_over() {
     }
 }
 
-const LEADS_BACK: &str = "the symlink leads to a directory that it is in";
+const LEADS_BACK: &str = "the symlink leads to a directory that contains the symlink";
 
 #[test]
 fn a_link_to_nowhere_fails_where_links_are_followed() {

@@ -390,7 +390,7 @@ fn a_directory_with_backups_in_it_stays_whatever_is_to_take_its_place() {
         assert_eq!(world.read("dst/file/full/old~"), b"kept", "{way:?} {told}");
         let again = words(way, "--exclude=/file --delete -b");
         let run = world.sync(&again.split(' ').collect::<Vec<_>>());
-        let told = "cannot delete non-empty directory: gone (names in it are protected)\n";
+        let told = "cannot delete non-empty directory: gone (filter rules protect entries in it)\n";
         assert_eq!((run.code, &*run.stdout, &*run.stderr), (Some(0), told, ""), "{way:?}");
         assert!(world.exists("dst/gone/old~"), "{way:?}");
         assert_eq!(world.names("dst/gone/deep"), ["x~"], "{way:?}");

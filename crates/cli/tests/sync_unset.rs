@@ -224,7 +224,7 @@ fn a_file_that_ends_before_its_size_does_is_never_padded() {
             world.write("dst/enabled", "old content");
             let run =
                 world.fails(23, &format!("-rt {more} {} {}", way.from(made_up), way.to("dst/")));
-            let told = format!("there is less to read than its size of {size} bytes");
+            let told = format!("the file ends before its size of {size} bytes");
             assert!(run.stderr.contains(&told), "{way:?} {more} {run:#?}");
             assert_eq!(world.read("dst/enabled"), b"old content", "{way:?} {more}");
             world.fails(23, &format!("-rt {more} {} {}", way.from(made_up), way.to("new/")));

@@ -345,7 +345,7 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     rebuild.write(0, b"x").unwrap();
     let busy = store.remove(&path("sub"), Going::default()).unwrap();
     let why: Vec<_> = busy.stayed.iter().map(ToString::to_string).collect();
-    assert_eq!(why, ["cannot delete non-empty directory: sub (names came into it meanwhile)"]);
+    assert_eq!(why, ["cannot delete non-empty directory: sub (new entries appeared in it)"]);
     drop((rebuild, inner));
     assert_eq!(store.remove(&path("sub"), Going::default()).unwrap().gone.len(), 1);
     assert!(names_in(root.path()).is_empty());

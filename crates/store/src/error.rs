@@ -213,7 +213,7 @@ impl StoreError {
                 let argument = printable(argument.as_os_str().as_encoded_bytes());
                 format!("cannot {} {}: {}", verb(action), shortened(&argument), reason(source))
             }
-            Self::Changed { .. } => format!("cannot read {path}: changed meanwhile"),
+            Self::Changed { .. } => format!("cannot read {path}: it changed while it was read"),
             Self::InUse { .. } => format!("cannot read {path}: a program is writing to it"),
             Self::Conflict { .. } => {
                 format!("cannot write {path}: the destination changed meanwhile")
@@ -229,7 +229,7 @@ impl StoreError {
                 reason(source)
             ),
             Self::Short { len, .. } => {
-                format!("cannot read {path}: there is less to read than its size of {len} bytes")
+                format!("cannot read {path}: the file ends before its size of {len} bytes")
             }
             Self::Unset { unset, .. } => format!("cannot set metadata of {path}: {unset}"),
             Self::NotEmpty { action, .. } => {
@@ -242,27 +242,31 @@ impl StoreError {
                 format!("cannot {} {path}: the symlink has no referent", verb(action))
             }
             Self::LeadsBack { .. } => {
-                format!("cannot follow {path}: the symlink leads to a directory that it is in")
+                format!(
+                    "cannot follow {path}: the symlink leads to a directory that contains the symlink"
+                )
             }
             Self::TooLong { action, .. } => {
                 format!("cannot {} {}: file name too long", verb(action), shortened(path))
             }
             Self::BadName { action, .. } => {
-                format!("cannot {} {path}: not a name that can be used here", verb(action))
+                format!("cannot {} {path}: the name is not valid here", verb(action))
             }
             Self::Unsupported { what, .. } => {
                 format!("cannot write {path}: {what} are not kept by this store")
             }
             Self::Rules { file, why } => format!("cannot read rules {file}: {why}"),
             Self::Protected { .. } => {
-                format!("cannot delete non-empty directory: {path} (names in it are protected)")
+                format!(
+                    "cannot delete non-empty directory: {path} (filter rules protect entries in it)"
+                )
             }
             Self::Refilled { .. } => {
-                format!("cannot delete non-empty directory: {path} (names came into it meanwhile)")
+                format!("cannot delete non-empty directory: {path} (new entries appeared in it)")
             }
-            Self::KeepsOld { .. } => format!(
-                "cannot replace {path}: the backups of what was in it are in that directory"
-            ),
+            Self::KeepsOld { .. } => {
+                format!("cannot replace {path}: the directory holds backups of old versions")
+            }
             Self::Stranger { link } => format!(
                 "refusing to follow {}, a symlink of another user (--insecure-links follows it)",
                 shortened(link)

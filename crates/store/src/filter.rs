@@ -153,9 +153,9 @@ impl Book {
         let mut ignored = lock(&self.ignored);
         let warning = match ignored.all.len() {
             ..MAX_IGNORED => {
-                format!("{file}: a symlink of another user; rules behind it do not count")
+                format!("{file}: a symlink of another user; its rules are ignored")
             }
-            MAX_IGNORED => "rules behind more symlinks of other users do not count".into(),
+            MAX_IGNORED => "rules files behind further symlinks of other users are ignored".into(),
             _ => return,
         };
         if ignored.all.insert(file) {

@@ -111,7 +111,7 @@ pub trait Snapshot: Send + Sync + 'static {
 
     /// Returns the reason for missing extents, in words that follow `cannot tell where its bytes lie:`.
     fn lack(&self) -> String {
-        "this store keeps no such facts".to_owned()
+        "this store has no extents".to_owned()
     }
 
     /// Returns the kind of block sums that the store keeps. This file may have no sums.

@@ -264,7 +264,10 @@ mod tests {
             ),
             ("file has vanished: \"a\"", "file has vanished: \"a\""),
             ("directory has vanished: \"a\"", "directory has vanished: \"a\""),
-            ("cannot read a: changed meanwhile", "rsync: read a: changed meanwhile"),
+            (
+                "cannot read a: it changed while it was read",
+                "rsync: read a: it changed while it was read",
+            ),
         ] {
             assert_eq!(in_rsyncs_words(ours), theirs);
         }

@@ -32,7 +32,7 @@ impl Place<'_> {
     pub(super) fn merged(&self, file: &RelPath, inner: &[u8]) -> Result<RelPath, StoreError> {
         let outside = || StoreError::Rules {
             file: self.shown(file),
-            why: "a file that it merges does not lie below the root".into(),
+            why: "a merged file is outside of the root".into(),
         };
         let mut names: Vec<&[u8]> = self.dir.components().collect();
         if inner.starts_with(b"/") {

@@ -260,8 +260,8 @@ fn a_file_of_rules_that_cannot_be_understood_is_an_error_that_names_the_line() {
     let long = "- x\n".repeat(5000);
     for (text, why) in [
         ("- a\nbad", "/top/root/d/.r: line 2: unknown filter rule"),
-        (". /etc/passwd", "a file that it merges does not lie below the root"),
-        (". ../../x", "does not lie below the root"),
+        (". /etc/passwd", "a merged file is outside of the root"),
+        (". ../../x", "is outside of the root"),
         (". none", "a file that it merges is not there"),
         (". .r", "too many files within files"),
         (&long, "too many rules"),
