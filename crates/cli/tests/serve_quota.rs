@@ -233,9 +233,13 @@ fn a_disk_keeps_its_last_bytes() {
     let world = World::new();
     world.write("photos/there", "there");
     let server = Server::set_volume(&world, "free_bytes = 9000000000000000000", "");
-    is_refused(&put(&server, "new", 1), "less than 9000000000000000000 bytes free");
+    is_refused(&put(&server, "new", 1), "less than 9000000000000000000 bytes would stay free");
     world.write("a/new", "new");
-    server.fails(23, "sync -a a/ URL/photos/", "less than 9000000000000000000 bytes free");
+    server.fails(
+        23,
+        "sync -a a/ URL/photos/",
+        "less than 9000000000000000000 bytes would stay free",
+    );
     assert_eq!(ask(&server, &format!("GET {FILES}/there"), "", b"").body, b"there");
     let removed = ask(&server, &format!("DELETE {FILES}/there"), "If-Match: *\r\n", b"");
     assert_eq!(removed.status, 204);
@@ -255,7 +259,7 @@ fn a_disk_without_holes_keeps_its_free_space_from_files_of_holes() {
     let Some(_disk) = exfat_of(&world, "photos", 64 << 20) else { return };
     let server = Server::set_volume(&world, &format!("free_bytes = {}", 32 << 20), "");
     make_sparse(&world, "a/vm", 40 << 20);
-    server.fails(23, "sync -aS a/ URL/photos/", "its disk would have less than");
+    server.fails(23, "sync -aS a/ URL/photos/", "bytes would stay free on the disk of the volume");
     assert!(!world.exists("photos/vm"));
     // Each of these has room for its length once, and the length is taken when the file is made.
     for name in ["a/vm", "a/other"] {
@@ -265,7 +269,11 @@ fn a_disk_without_holes_keeps_its_free_space_from_files_of_holes() {
     for name in ["vm", "other"] {
         assert!(world.read(format!("a/{name}")) == world.read(format!("photos/{name}")), "{name}");
     }
-    server.fails(23, "sync -rt a/vm URL/photos/more", "its disk would have less than");
+    server.fails(
+        23,
+        "sync -rt a/vm URL/photos/more",
+        "bytes would stay free on the disk of the volume",
+    );
     for name in ["b/one", "b/two"] {
         world.write(name, noise(4 << 20, 1));
     }

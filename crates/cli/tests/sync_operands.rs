@@ -869,7 +869,7 @@ fn a_symlink_of_somebody_else_on_the_way_to_a_source_is_told_in_one_way() {
             let words: Vec<String> = words.split(' ').map(of).chain([way.to("dst/")]).collect();
             let run = world.sync(&words);
             assert_eq!(run.code, Some(23), "{words:?} {run:#?}");
-            let why = format!(": {link} is a symlink on the way, which is not followed");
+            let why = format!(": the symlink {link} in the path is not followed");
             assert!(run.stderr.contains(&why), "{words:?} {run:#?}");
             assert!(!run.stderr.contains("too many levels"), "{words:?} {run:#?}");
         }

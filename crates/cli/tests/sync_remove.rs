@@ -518,7 +518,10 @@ fn what_stands_at_the_destination_itself_is_no_source_to_be_removed() {
         world.write("src/other", "x");
         world.link(link.0, link.1);
         let run = world.fails(23, &format!("{words} --remove-source-files src/ {to}/"));
-        assert!(run.stderr.contains("sub/file: it is at the destination itself"), "{run:#?}");
+        assert!(
+            run.stderr.contains("sub/file: source and destination are the same entry"),
+            "{run:#?}"
+        );
         assert_eq!(world.read(format!("{dir}/file")), b"the only copy", "{words}");
         assert!(!world.exists("src/other") && world.exists(format!("{to}/other")), "{words}");
     }

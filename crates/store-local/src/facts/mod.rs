@@ -122,19 +122,22 @@ fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
 /// Returns the reason why the extents of `file` are unknown.
 pub(crate) fn lack(file: BorrowedFd<'_>, client: &FactsClient) -> String {
     match kind_of(file) {
-        Ok(kind) if kind != BTRFS => "its file system keeps none (btrfs does)".to_owned(),
+        Ok(kind) if kind != BTRFS => {
+            "the file system has no extents with identities (btrfs has)".to_owned()
+        }
         Ok(_) if IS_REFUSED.load(Ordering::Relaxed) && !client.has_answered() => {
             let socket = service::socket();
             let socket = socket.display();
-            format!("that takes CAP_SYS_ADMIN, and no `deltic facts` answers at {socket}")
+            format!(
+                "this needs CAP_SYS_ADMIN, or `deltic facts` at {socket}, which does not answer"
+            )
         }
         Ok(_) if IS_REFUSED.load(Ordering::Relaxed) => {
-            let why = "as btrfs does not (Linux 6.8 and later do), the file has too many, or others took long";
-            format!("`deltic facts` does not tell, {why}")
+            let why = "the kernel is older than 6.8, the file has too many extents, or other clients took too long";
+            format!("`deltic facts` has no answer: {why}")
         }
-        Ok(_) => {
-            "btrfs does not tell (Linux 6.8 and later do), or the file has too many".to_owned()
-        }
+        Ok(_) => "btrfs does not report extents (Linux 6.8 and later do), or the file has too many"
+            .to_owned(),
         Err(errno) => errno.to_string(),
     }
 }

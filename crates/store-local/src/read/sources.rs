@@ -501,7 +501,7 @@ impl Tree for SourceTree {
         };
         if self.is_at_destination(&place) {
             let (path, source) =
-                (path.clone(), io::Error::other("it is at the destination itself"));
+                (path.clone(), io::Error::other("source and destination are the same entry"));
             return Err(StoreError::Io { action: "remove", path, source });
         }
         let see = self.options.see.plain();

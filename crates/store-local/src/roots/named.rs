@@ -382,7 +382,7 @@ const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 fn not_followed(link: &Path) -> io::Error {
     let link = printable(link.as_os_str().as_bytes());
     io::Error::other(format!(
-        "{link} is a symlink of another user, and is not followed: name what is behind it"
+        "{link} is a symlink of another user, and is not followed: give the path of its target"
     ))
 }
 

@@ -370,7 +370,7 @@ impl SpaceQuota {
             && (disk.f_bavail.saturating_mul(disk.f_frsize))
                 < floor.saturating_add(*unwritten).saturating_add(data)
         {
-            let why = format!("its disk would have less than {floor} bytes free");
+            let why = format!("less than {floor} bytes would stay free on the disk of the volume");
             return Err(full(path, io::ErrorKind::StorageFull, why));
         }
         *unwritten = unwritten.saturating_add(data);

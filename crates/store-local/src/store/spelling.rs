@@ -41,7 +41,11 @@ pub(crate) fn respell(
         if entries.is_empty() {
             // The entry of this name is not known, so any entry that is removed could be this entry.
             let path = dir.join(&name).unwrap_or_else(|_| dir.clone());
-            return Err(store_error("find the entry of", &path, Errno::NOTUNIQ));
+            return Err(store_error(
+                "find the entry with another spelling of",
+                &path,
+                Errno::NOTUNIQ,
+            ));
         }
         if let ([entry], false) = (entries.as_slice(), dry_run)
             && !former.contains(entry)

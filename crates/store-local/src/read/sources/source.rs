@@ -89,7 +89,7 @@ impl<'a> Source<'a> {
         let follows = options.follow == Follow::All;
         match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
             Some(link) => {
-                let why = format!("{link} is a symlink on the way, which is not followed");
+                let why = format!("the symlink {link} in the path is not followed");
                 self.error_for("look at", &why)
             }
             None => self.error("look at", errno),
