@@ -217,8 +217,8 @@ fn sums_that_do_not_decide_are_neither_kept_nor_asked() {
         image.write_anew();
         let run = image.sync("there");
         let why = match sums {
-            "crc32c" => "sums of 32 bits, as its file system keeps, do not tell",
-            _ => "sums of 64 bits, as its file system keeps, count with --trust-sums alone",
+            "crc32c" => "its file system keeps 32-bit checksums, which prove nothing",
+            _ => "its file system keeps 64-bit checksums, which are used only with --trust-sums",
         };
         let told = format!("so much of it changed that some may only have moved: {why}");
         assert!(run.stdout.contains(&told), "{run:#?}");

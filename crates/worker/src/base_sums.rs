@@ -143,28 +143,32 @@ impl Deciding {
     ) -> Result<Changed, &'static str> {
         let len = snapshot.meta().len;
         if bytes_of(ranges) <= len / FEW_SHARE {
-            return Err("so little that nobody asks");
+            return Err("too few bytes changed to search for moved blocks");
         }
         let kind = self.kind(snapshot).ok_or_else(|| self.lack(snapshot))?;
-        let none = "no sums of the version at the destination are kept here";
+        let none = "no checksums of the version at the destination are stored here";
         let note = base.note.ok_or(none)?;
         let room = Room::take(base.len.saturating_add(len));
-        let room = room.ok_or("there is no room in memory for its sums")?;
+        let room = room.ok_or("not enough memory for the checksums")?;
         let mut of_base = table(base.kept, note, kind, &room).ok_or(none)?;
         of_base.cut(base.len);
-        let mut new = of_base.beside(len).ok_or("it is too long")?;
+        let mut new = of_base.beside(len).ok_or("the file is too long")?;
         each_window(snapshot, ranges, |told, range| new.take(told, range))
-            .ok_or("its sums are not told now: CAP_SYS_ADMIN hears them, or `deltic facts`")?;
+            .ok_or("its checksums cannot be read: this needs CAP_SYS_ADMIN or `deltic facts`")?;
         let runs = find(&of_base, &new);
-        told(ranges, &runs, of_base.block_bytes()).ok_or("too many pieces of it moved")
+        told(ranges, &runs, of_base.block_bytes()).ok_or("too many blocks moved")
     }
 
     /// Returns the reason why the sums of this file do not prove equality.
     fn lack(self, snapshot: &impl Snapshot) -> &'static str {
         match snapshot.sum_kind().map(SumKind::strength) {
-            None => "its file system keeps no sums of blocks",
-            Some(SumStrength::Hint) => "sums of 32 bits, as its file system keeps, do not tell",
-            Some(_) => "sums of 64 bits, as its file system keeps, count with --trust-sums alone",
+            None => "its file system keeps no checksums of blocks",
+            Some(SumStrength::Hint) => {
+                "its file system keeps 32-bit checksums, which prove nothing"
+            }
+            Some(_) => {
+                "its file system keeps 64-bit checksums, which are used only with --trust-sums"
+            }
         }
     }
 }

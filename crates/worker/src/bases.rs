@@ -186,7 +186,7 @@ impl Bases {
         let decides = self.old_sums.is_none() && self.deciding.kind(snapshot).is_some();
         let note = kept.filter(|_| decides).and_then(|kept| SumsNote::find(kept, &base));
         let moved = match kept.filter(|_| can_copy) {
-            None => Err("the other end takes no copies of blocks"),
+            None => Err("the other end cannot copy moved blocks"),
             Some(kept) => {
                 let base = Base { kept, note: note.as_ref(), len: old.len() };
                 self.deciding.moved(snapshot, &base, &ranges)

@@ -559,12 +559,13 @@ impl<S: Store> DestinationWorker<S> {
 }
 
 fn unproven(path: &RelPath) -> WorkError {
-    let words = |path: &str| format!("cannot write {path}: what arrived is not what was announced");
+    let words =
+        |path: &str| format!("cannot write {path}: the received data does not match its digest");
     WorkError { trouble: Trouble::at(TroubleKind::Failed, path, words), then: ErrorAction::Retry }
 }
 
 /// Returns the error for an old version that became shorter since it was opened.
 fn shrunk() -> WorkError {
-    let message = "an old version is shorter than it was";
+    let message = "an old version became shorter during the transfer";
     WorkError { trouble: Trouble::new(TroubleKind::Failed, message), then: ErrorAction::Retry }
 }

@@ -179,7 +179,9 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                 SenderAnswer::Removed(removed.map_err(|error| match error {
                     StoreError::Changed { path } => {
                         Trouble::at(TroubleKind::Vanished, &path, |path| {
-                            format!("{path} has changed since it was sent: it stays")
+                            format!(
+                                "{path} has changed since it was sent: the source is not removed"
+                            )
                         })
                     }
                     error => super::failed(&error),

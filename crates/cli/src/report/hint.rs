@@ -417,7 +417,7 @@ mod tests {
     fn a_file_in_use_is_known_by_its_errno() {
         let path = deltic_tree::RelPath::parse(b"db").unwrap();
         let changed = Trouble::at(TroubleKind::Vanished, &path, |path| {
-            format!("{path} has changed since it was sent: it stays")
+            format!("{path} has changed since it was sent: the source is not removed")
         });
         assert!(for_trouble(&changed, false, &mut false).is_some());
         let errno = Errno::NOENT.raw_os_error().try_into().ok();
