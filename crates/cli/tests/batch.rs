@@ -215,7 +215,7 @@ fn a_pipe_or_a_device_is_read_only_as_far_as_it_is_a_batch() {
     world.ok("-a --delete --write-batch=B src/ a/");
     for device in ["/dev/zero", "/dev/urandom"] {
         let run = world.fails(12, &format!("-a --read-batch={device} b/"));
-        assert!(run.stderr.contains("this is no batch file"), "{device} {run:#?}");
+        assert!(run.stderr.contains("not a batch file"), "{device} {run:#?}");
     }
     world.fails(12, "-a --read-batch=/dev/null b/");
     let run = world.fails(12, "-a --read-batch=src b/");
@@ -286,7 +286,7 @@ fn what_does_not_fit_is_named_and_stays_as_it_was() {
     let run = world.fails(23, "-a --delete --read-batch=B b/");
     for line in [
         "read big: the file at the destination is not the old version that the batch starts from\n",
-        "read same: its content is not in the batch",
+        "read same: the batch has no content for the file",
         "nothing deleted",
     ] {
         assert!(run.stderr.contains(line), "{line} {run:#?}");
@@ -363,8 +363,8 @@ fn a_batch_that_is_none_or_not_whole_changes_nothing() {
     }
     refused(&[&good[..], b"\0"].concat(), "cut short");
     refused(&[&good[..], b"\x11\x01\0\0\x01"].concat(), "damaged");
-    refused(b"", "this is no batch file");
-    refused(b"root:x:0:0:root", "this is no batch file");
+    refused(b"", "not a batch file");
+    refused(b"root:x:0:0:root", "not a batch file");
     refused(b"DELTICB\x02", "has version 2");
     // Flags, and the version of its protocol.
     refused(b"\x9f\0\0\0\x20\0\0\0\x81\xff\x10", "is rsync's");

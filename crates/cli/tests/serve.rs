@@ -122,9 +122,9 @@ fn a_token_allows_what_it_says_and_only_as_long_as_it_stands() {
     token("--volume music stranger", "stranger");
     token("--expires 0 late", "late");
     server.ok("sync -a --token @reader URL/photos/ got/");
-    server.fails(3, "sync -a --token @reader src/ URL/photos/", "only be read from");
+    server.fails(3, "sync -a --token @reader src/ URL/photos/", "only reading is permitted");
     server.ok("sync -a --token @writer src/ URL/photos/");
-    server.fails(3, "sync -a --token @writer URL/photos/ got/", "only be written to");
+    server.fails(3, "sync -a --token @writer URL/photos/ got/", "only writing is permitted");
     server.fails(3, "sync -a --delete --token @keeper src/ URL/photos/", "nothing may be deleted");
     // What is found in such a directory is used up.
     server.fails(
@@ -177,10 +177,10 @@ fn a_token_for_a_part_of_a_volume_syncs_there_and_nowhere_else() {
     server.ok(&guest("src/ URL/photos/new/"));
     assert!(world.exists("photos/.deltic-versions/new/a"));
     for (words, why) in [
-        ("src/ URL/photos/", "the token is not for that"),
-        ("src/ URL/photos/newer/", "the token is not for that"),
-        ("URL/photos/newer/secret got/", "the token is not for that"),
-        ("URL/photos/none/secret got/", "the token is not for that"),
+        ("src/ URL/photos/", "the token does not cover this path"),
+        ("src/ URL/photos/newer/", "the token does not cover this path"),
+        ("URL/photos/newer/secret got/", "the token does not cover this path"),
+        ("URL/photos/none/secret got/", "the token does not cover this path"),
         ("URL/photos/new/../newer/ got/", "'..' is not allowed"),
         ("URL/photos/new/up/ got/", "leads out"),
         ("URL/photos/new/side/ got/", "leads out"),
@@ -235,7 +235,7 @@ fn a_server_is_reached_by_ipv6_with_a_token_of_the_environment() {
     world.assert_same("src", "got");
     let push = "sync -a src/ URL/photos/";
     let (code, said) = with(&reader, push);
-    assert!(code == Some(3) && said.contains("only be read from"), "{code:?} {said}");
+    assert!(code == Some(3) && said.contains("only reading is permitted"), "{code:?} {said}");
     assert_eq!(with("", push).0, Some(0));
     world.write("token", server.token());
     assert_eq!(with(&reader, "sync -a --token @token src/ URL/photos/").0, Some(0));
@@ -256,12 +256,12 @@ fn a_token_that_may_not_change_what_is_there_may_compare_with_it() {
         let looks = format!("sync -an --delete --token @{name} src/ URL/photos/june/");
         assert!(server.ok(&looks).stdout.is_empty());
     }
-    server.fails(3, "sync -a --token @reader src/ URL/photos/june/", "only be read from");
+    server.fails(3, "sync -a --token @reader src/ URL/photos/june/", "only reading is permitted");
     server.fails(3, "sync -a --delete --token @keeper src/ URL/photos/june/", "be deleted");
     assert_eq!(world.read("photos/june/more"), b"more");
     // All that a token is for has no name there.
     world.write("part", server.add_token("--path june part"));
-    server.fails(3, "sync -a --token @part URL/photos/june got/", "write a slash behind it");
+    server.fails(3, "sync -a --token @part URL/photos/june got/", "add a slash at the end");
     server.ok("sync -a --token @part URL/photos/june/ got/");
     world.assert_same("photos/june", "got");
 }
@@ -318,7 +318,7 @@ fn settings_of_a_file_count_and_are_checked_before_anybody_is_let_in() {
         assert!(run.code == Some(1) && run.stderr.contains(why), "{why}: {run:#?}");
     }
     let server = Server::of(&world, "serve --config deltic.toml --listen 127.0.0.1:0".into());
-    server.fails(3, "sync -a src/ URL/photos/", "only be read from");
+    server.fails(3, "sync -a src/ URL/photos/", "only reading is permitted");
     drop(server);
     // A directory of its own is chosen where none is named, and a volume to write to is shown first.
     let two = format!(

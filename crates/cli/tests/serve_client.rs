@@ -61,7 +61,7 @@ fn a_sync_waits_for_room_as_long_as_the_server_says() {
     let words = format!("sync -a --token @token src/ {}/photos/", server.url);
     let json = server.deltic(&format!("{words} --json"));
     assert_eq!(json.code, Some(3), "whoever reads events decides: {json:#?}");
-    assert!(json.stderr.contains("(it says to wait 5 s)"), "{json:#?}");
+    assert!(json.stderr.contains("(try again in 5 s)"), "{json:#?}");
     let mut client = start(&world, &words);
     wait_for_word(&world, "trying again in 5.0 s");
     let why = format!("deltic: {}/photos: this token has as many sessions", server.url);
@@ -115,7 +115,11 @@ fn a_token_for_a_path_is_told_of_paths_as_they_are_written() {
     world.write("token", server.add_token("--volume photos --path 2026/june guest"));
     for (code, words, told) in [
         (11, "src/ URL/photos/2026/june/none/x/", "destination /photos/2026/june/none/x: "),
-        (3, "src/ URL/photos/2026/", "volume photos/2026/june: 2026/: the token is not for that"),
+        (
+            3,
+            "src/ URL/photos/2026/",
+            "volume photos/2026/june: 2026/: the token does not cover this path",
+        ),
         (3, "src/ URL/photos/2026/june/file/", "destination /photos/2026/june/file"),
         (3, "--link-dest=/../x src/ URL/photos/2026/june/", "/photos/2026/june/../x leads out"),
         (23, "URL/photos/2026/june/none got/", "cannot read /photos/2026/june/none: no such file"),

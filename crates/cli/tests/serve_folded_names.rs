@@ -67,18 +67,22 @@ fn no_session_reaches_old_versions_by_another_spelling() {
     let kept = versions(&world);
     for spelling in SPELLINGS {
         // As a root of a session, both ways.
-        server.fails(3, &format!("sync -rt URL/photos/{spelling}/ out/"), "leads out of it");
+        server.fails(
+            3,
+            &format!("sync -rt URL/photos/{spelling}/ out/"),
+            "leads out of the permitted directory",
+        );
         assert!(!world.exists("out/a"), "{spelling}");
         world.write("evil", "evil");
         let into = format!("sync -rt evil URL/photos/{spelling}/a/");
-        server.fails(3, &into, "leads out of it");
+        server.fails(3, &into, "leads out of the permitted directory");
         // As a listed name.
         world.write(format!("src/{spelling}/a/evil"), "evil");
         world.write("src/a", "new");
         server.fails(23, "sync -rtc --delete src/ URL/photos/", spelling);
         std::fs::remove_dir_all(world.path(format!("src/{spelling}"))).unwrap();
         let partial = format!("sync -rtc --partial-dir={spelling}/a src/ URL/photos/");
-        server.fails(3, &partial, "leads out of it");
+        server.fails(3, &partial, "leads out of the permitted directory");
         // By an option.
         let option = format!("sync -rtc --link-dest=/{spelling}/a src/ URL/photos/new/");
         let linked = server.deltic(&option);

@@ -199,7 +199,7 @@ fn where_websockets_are_cut_a_sync_goes_by_plain_http() {
     server.fails(3, &format!("sync -a --token @token src/ {url}/music/"), "no such volume");
     world.write("wrong", server.add_token("--ro reader"));
     let reader = format!("sync -a --token @wrong src/ {url}/photos/");
-    server.fails(3, &reader, "only be read from");
+    server.fails(3, &reader, "only reading is permitted");
     server.ok("token revoke --state state reader");
     assert_eq!(server.deltic(&reader).code, Some(10));
     world.assert_clean("photos");

@@ -459,7 +459,7 @@ fn a_source_that_is_the_destination_is_not_removed() {
             let (from, to) = (way.from(from), way.to(to));
             let words = format!("{options} --remove-source-files {from} {to}");
             let run = world.sync(&words.split_whitespace().collect::<Vec<_>>());
-            let told = run.stderr.contains("the destination is where the source is")
+            let told = run.stderr.contains("source and destination are the same")
                 || run.stderr.contains("is the source");
             assert!(told && matches!(run.code, Some(1 | 3)), "{way:?} {words} {run:#?}");
             assert!(names.iter().all(|name| world.exists(name)), "{way:?} {words}");

@@ -60,7 +60,7 @@ fn a_second_tree_that_is_not_there_is_a_wrong_word() {
             let words = format!("{} {}", way.from(words[0]), way.to(words[1]));
             let run = verify(&world, &words);
             assert_eq!((run.code, &*run.stdout), (Some(3), ""), "{words} {run:#?}");
-            assert!(run.stderr.contains("none: it is not there"), "{words} {run:#?}");
+            assert!(run.stderr.contains("none: does not exist"), "{words} {run:#?}");
             assert!(!run.stderr.contains("destination"), "{words} {run:#?}");
         }
     }

@@ -180,8 +180,12 @@ fn versions_are_nobodys_to_reach_and_are_those_of_their_file_alone() {
     assert_eq!(contents(&server, below), [b"below"]);
     // Without the old file in its place, what changes it there would change its version.
     world.write("src/dir/a", "x");
-    server.fails(3, "sync -a --inplace src/ URL/photos/", "it keeps versions");
-    server.fails(3, "sync -a --remove-source-files URL/photos/ got/", "it keeps versions");
+    server.fails(3, "sync -a --inplace src/ URL/photos/", "the volume keeps old versions");
+    server.fails(
+        3,
+        "sync -a --remove-source-files URL/photos/ got/",
+        "the volume keeps old versions",
+    );
     drop(server);
     let server = Server::start(&world, "");
     assert_eq!(ask(&server, &format!("GET {FILE}?as=versions"), "", b"").status, 404);

@@ -59,7 +59,7 @@ pub enum SyncError {
     #[error("the remote shell ended before deltic answered ({0})")]
     NoAnswer(std::process::ExitStatus),
     /// The remote shell did not find the program on the other machine.
-    #[error("the remote shell did not find deltic there")]
+    #[error("the remote shell did not find deltic on the other machine")]
     NoRemoteProgram,
     /// The received bytes are not the start of a Deltic session; most likely a login script prints them.
     #[error("{0}")]
@@ -74,7 +74,7 @@ pub enum SyncError {
     #[error("the other end broke the protocol: {0}")]
     Protocol(String),
     /// The connection changed bytes.
-    #[error("the connection damaged what it carried; nothing of that was used")]
+    #[error("the connection damaged data; the damaged data was discarded")]
     Damaged,
     /// The connection ended before the run did.
     #[error("the connection ended early: {0}")]
@@ -89,7 +89,7 @@ pub enum SyncError {
     #[error("{0}")]
     Refused(String),
     /// The other end has no room now, and says when it may have room.
-    #[error("{why} (it says to wait {} s)", wait.as_secs())]
+    #[error("{why} (try again in {} s)", wait.as_secs())]
     Busy {
         /// The resource of which too much is used.
         why: String,
@@ -278,10 +278,10 @@ pub(crate) enum ReadEnd {
 impl From<ReadEnd> for SyncError {
     fn from(end: ReadEnd) -> Self {
         match end {
-            ReadEnd::Closed => Self::Disconnected("the other end closed it".into()),
+            ReadEnd::Closed => Self::Disconnected("the other end closed the connection".into()),
             ReadEnd::Lost => Self::StreamLost,
             ReadEnd::Broken(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::Disconnected("in the midst of a frame".into())
+                Self::Disconnected("in the middle of a frame".into())
             }
             // Transports of this workspace wrap the reason as a `SyncError`.
             ReadEnd::Broken(source) => source.downcast().unwrap_or_else(|source| Self::Transport {

@@ -102,9 +102,9 @@ impl Joining {
 /// Returns the reason why the other end opened no socket.
 fn no_place(terms: Terms) -> String {
     if terms.streams {
-        "the other end found no place for a socket: one stream only".into()
+        "the other end cannot create a socket: only one stream is used".into()
     } else {
-        "the other end knows of one stream only".into()
+        "the other end supports only one stream".into()
     }
 }
 
@@ -162,12 +162,15 @@ async fn dial(remote: Remote, host: String, ticket: Vec<u8>, flow: Flow) -> Resu
             flow.counters.count_received(heard.len());
             Ok(link)
         }
-        Ok(_) => Err("what was started there is no deltic".into()),
+        Ok(_) => Err("the started program is not deltic".into()),
         Err(_) => {
             // The remote program may wait for input.
             drop(link.writer);
             let error = farewell(&link.child.into(), Heard::Nothing).await;
-            Err(error.map_or_else(|| "it was not let in".into(), |error| error.to_string()))
+            Err(error.map_or_else(
+                || "the other end refused the stream".into(),
+                |error| error.to_string(),
+            ))
         }
     }
 }
@@ -320,7 +323,7 @@ impl Drop for Place {
 
 /// Connects this process's standard streams to a session on this machine, which the ticket of the connecting end names.
 pub(crate) async fn relay() -> Result<(), SyncError> {
-    let refused = || SyncError::Refused("no session here waits for this stream".into());
+    let refused = || SyncError::Refused("no session on this machine waits for this stream".into());
     let mut input = BufReader::with_capacity(RELAY_BYTES, standard_input());
     let ticket = timeout(JOIN_PATIENCE, hear_ticket(&mut input)).await;
     let join = ticket.ok().and_then(Result::ok).flatten().ok_or_else(refused)?;

@@ -17,7 +17,7 @@ use deltic_store_local::reason;
 pub(super) enum Bad {
     #[error("cannot read the batch: {}", reason(.0))]
     Read(#[from] io::Error),
-    #[error("this is no batch file")]
+    #[error("not a batch file")]
     NoBatch,
     #[error(
         "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync"

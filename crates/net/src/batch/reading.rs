@@ -121,7 +121,7 @@ impl Tree for Batch {
         let failed = |why| refused("list", dir, why);
         let list = &self.0.list;
         let section = list.dirs.get(dir).filter(|section| section.extent != Extent::More);
-        let section = section.ok_or_else(|| failed("the batch does not say what is in it"))?;
+        let section = section.ok_or_else(|| failed("the batch has no list of this directory"))?;
         let (partial, is_empty_source) =
             (section.extent == Extent::Part, section.extent == Extent::Empty);
         let mut listing = Listing { partial, is_empty_source, ..Listing::default() };
@@ -137,7 +137,7 @@ impl Tree for Batch {
             }
         }
         if dir.is_root() && list.intact != Some(true) {
-            let why = "some of it could not be read when the batch was written";
+            let why = "a part of the source could not be read when the batch was written";
             listing.errors.push(failed(why));
         }
         Ok(listing)
@@ -309,7 +309,7 @@ impl Held {
         let linked = || self.of_linked.get(self.list.linked.get(path)?);
         let at = self.contents.get(path).or_else(linked);
         let at = *at.ok_or_else(|| {
-            failed("its content is not in the batch: it was up to date, or could not be read, where that was written")
+            failed("the batch has no content for the file: the file was up to date or unreadable when the batch was written")
         })?;
         let mut frames = Frames::from(&self.file, at);
         let Ok(Some((_, Frame::Part(Part::Content { meta, old, spec, .. })))) = frames.next()

@@ -193,7 +193,7 @@ mod tests {
         }
         let to = Arc::new(tempfile::tempfile().unwrap());
         let zeros = spool_batch(Endless { bytes: vec![0; 100], at: 0 }, &to);
-        assert!(zeros.unwrap_err().to_string().contains("no batch file"));
+        assert!(zeros.unwrap_err().to_string().contains("not a batch file"));
         assert_eq!(to.metadata().unwrap().len(), MAGIC.len() as u64);
     }
 }

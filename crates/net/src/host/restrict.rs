@@ -193,14 +193,14 @@ impl Restriction {
         let removes = options.remove.sources;
         match () {
             () if self.access == Access::Write => {
-                self.refuse(&format!("it may only be written to{}", self.said_by("--wo")))
+                self.refuse(&format!("only writing is permitted{}", self.said_by("--wo")))
             }
             () if removes && self.access == Access::Read => self.refuse(&format!(
-                "--remove-source-files: it may only be read from{}",
+                "--remove-source-files: only reading is permitted{}",
                 self.said_by("--ro")
             )),
             () if removes && self.keeps_versions() => {
-                self.refuse("--remove-source-files: it keeps versions, and none would be kept")
+                self.refuse("--remove-source-files: the volume keeps old versions, and this option would keep none")
             }
             () if removes && self.no_delete => self.no_delete("--remove-source-files"),
             // The kernel follows such links, and they may lead anywhere.
@@ -226,19 +226,19 @@ impl Restriction {
         match (deletes, self.access, names) {
             (_, Access::Read, _) if only_looks => Ok(()),
             (_, Access::Read, _) if options.dry_run => self.refuse(
-                "it may only be read from (--ro), and a run with -n or a verify is asked for as one that writes; \
+                "only reading is permitted (--ro), and a run with -n or a verify is requested like one that writes; \
                  with HOST: as the first path it is allowed",
             ),
             (_, Access::Read, _) => {
-                self.refuse(&format!("it may only be read from{}", self.said_by("--ro")))
+                self.refuse(&format!("only reading is permitted{}", self.said_by("--ro")))
             }
             // The other end would read the content of the file.
             (_, Access::Write, NamesFrom::File { .. }) => {
-                self.refuse(&format!("--files-from=:FILE: it may only be written to{}", self.said_by("--wo")))
+                self.refuse(&format!("--files-from=:FILE: only writing is permitted{}", self.said_by("--wo")))
             }
             (Some((_, option)), ..) => self.no_delete(option),
             _ if options.writing.inplace && self.keeps_versions() => self.refuse(
-                "--inplace and --append: it keeps versions, so a new one takes the place of a file",
+                "--inplace and --append: the volume keeps old versions, so files are not changed in place",
             ),
             _ => Ok(()),
         }
@@ -273,7 +273,7 @@ impl Host for Restriction {
                 let is_part = |path: &[u8]| below_root(path) == self.part.as_bytes();
                 if !self.part.is_root() && sources.iter().any(|path| is_part(path)) {
                     return Err(SyncError::Selection(format!(
-                        "source {}: it is all that the token is for: write a slash behind it",
+                        "source {}: the token covers only this directory: add a slash at the end",
                         shown(&self.dir, &self.context)
                     )));
                 }
@@ -341,7 +341,7 @@ impl Restriction {
         match self.context.leads_out(&past_missing(path, &self.context)) {
             true => {
                 let path = shown(path, &self.context);
-                self.refuse(&format!("{what} {path} leads out of it"))
+                self.refuse(&format!("{what} {path} leads out of the permitted directory"))
             }
             false => Ok(()),
         }
@@ -369,7 +369,7 @@ impl Restriction {
             let rest = below.strip_prefix(self.part.as_bytes());
             let is_in = |rest: &&[u8]| self.part.is_root() || matches!(rest, [] | [b'/', ..]);
             let Some(below) = rest.filter(is_in) else {
-                return self.refuse(&format!("{}: the token is not for that", shown()));
+                return self.refuse(&format!("{}: the token does not cover this path", shown()));
             };
             return Ok([self.dir.as_os_str().as_bytes(), b"/", below].concat().into());
         }

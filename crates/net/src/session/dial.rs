@@ -269,7 +269,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         if self.config.tap.is_some() {
-            let why = "--write-batch: a list on the other machine does not go with it";
+            let why = "--write-batch: cannot be combined with a list on the other machine";
             return Err(SyncError::Options(why.into()));
         }
         if removes_sources(&options) {

@@ -88,7 +88,7 @@ impl Session {
             resolved.missing || named.as_ref().is_some_and(|file| !exists(file, context));
         if is_missing && options.select.existing {
             let shown = shown(named.as_ref().unwrap_or(&resolved.root), context);
-            return Err(SyncError::Selection(format!("destination {shown}: it is not there")));
+            return Err(SyncError::Selection(format!("destination {shown}: does not exist")));
         }
         Ok(resolved)
     }

@@ -67,7 +67,7 @@ impl Session {
     ) -> Result<(), SyncError> {
         let (request, terms) = self.greet_as(Role::Sends).await?;
         let Request::Send { sources, names, options } = request else {
-            return Err(SyncError::Usage("nothing is written there".into()));
+            return Err(SyncError::Usage("this tree can only be a source".into()));
         };
         terms.admits(&options.strategy, options.delete)?;
         if !matches!(names, NamesFrom::Nowhere) {
@@ -109,7 +109,7 @@ impl Session {
         self.flow.beats(patience.silence);
         let counters = Arc::clone(&self.flow.counters);
         let Request::Receive { destination: path, single, names, options } = request else {
-            return Err(SyncError::Usage("nothing is read from there".into()));
+            return Err(SyncError::Usage("this tree can only be a destination".into()));
         };
         terms.admits(&options.strategy, options.delete)?;
         if !matches!(names, NamesFrom::Nowhere) {
@@ -271,7 +271,7 @@ impl Session {
             return Ok(());
         };
         if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
-            let why = "--remove-source-files: the destination is where the source is";
+            let why = "--remove-source-files: source and destination are the same";
             return Err(SyncError::Options(why.into()));
         }
         Ok(())
