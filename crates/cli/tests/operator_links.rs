@@ -214,7 +214,7 @@ fn a_link_of_another_user_that_comes_later_is_refused_when_settings_are_read_ane
         wait_until(line, || String::from_utf8_lossy(&world.read("said")).contains(line));
     };
     signal(Signal::HUP);
-    told("took up the settings anew");
+    told("settings reloaded");
     his_link(&world, "../outside/file", "his/settings");
     signal(Signal::HUP);
     told(REFUSED);

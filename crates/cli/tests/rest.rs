@@ -242,13 +242,13 @@ fn an_address_that_makes_no_sense_is_answered_in_plain_words() {
     let world = World::new();
     world.write("photos/a", "a");
     let server = Server::start(&world, "");
-    let parameter = "a parameter of the address is missing, is there twice, or is no number";
+    let parameter = "a query parameter is missing, repeated, or not a number";
     for (what, told) in [
         ("GET /v1/volumes/photos/tree/?limit=many", parameter),
         ("GET /v1/volumes/photos/tree/?limit=1&limit=2", parameter),
         ("GET /v1/volumes/photos/files/a?as=versions&as=versions", parameter),
-        ("GET /v1/volumes/photos/files/%ff", "the path of the address is no text in UTF-8"),
-        ("GET /v1/volumes/photos/tree/%ff/", "the path of the address is no text in UTF-8"),
+        ("GET /v1/volumes/photos/files/%ff", "the path is not UTF-8"),
+        ("GET /v1/volumes/photos/tree/%ff/", "the path is not UTF-8"),
     ] {
         let answer = ask(&server, what, "", b"");
         let why = String::from_utf8_lossy(&answer.body);

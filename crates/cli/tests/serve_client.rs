@@ -64,7 +64,8 @@ fn a_sync_waits_for_room_as_long_as_the_server_says() {
     assert!(json.stderr.contains("(try again in 5 s)"), "{json:#?}");
     let mut client = start(&world, &words);
     wait_for_word(&world, "trying again in 5.0 s");
-    let why = format!("deltic: {}/photos: this token has as many sessions", server.url);
+    let why =
+        format!("deltic: {}/photos: this token has reached its limit of sessions", server.url);
     assert!(said(&world).contains(&why), "{}", said(&world));
     assert_eq!(said(&world).matches(&server.url).count(), 1, "{}", said(&world));
     drop(socket);
@@ -155,7 +156,7 @@ fn a_wrong_pin_is_told_beside_the_right_one_and_no_pin_is_taken_for_one() {
             "login URL",
             "verify src URL/photos",
         ] {
-            server.fails(1, &format!("{words} --pin {bad}"), "not a pin: it is sha256//");
+            server.fails(1, &format!("{words} --pin {bad}"), "not a pin: a pin is sha256//");
         }
         let whole = format!("{}/#t={}&pin={bad}", server.url, server.token());
         server.fails(1, &format!("login {whole}"), "pin= behind the # of the address: not a pin");

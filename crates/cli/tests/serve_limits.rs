@@ -82,7 +82,7 @@ fn a_watch_takes_no_room_of_sessions_and_has_a_bound_of_its_own() {
     assert!(socket.hear().contains(r#""seq":0"#));
     socket.send(0, &watch(2));
     let refused = socket.hear();
-    assert!(refused.contains("this token has as many watches as it may"), "{refused}");
+    assert!(refused.contains("this token has reached its limit of watches"), "{refused}");
     assert_eq!(server.answer(&token, "/v1/volumes/photos/events", "")[..12], *"HTTP/1.1 429");
     // A session has room beside the watch; a second one has none.
     socket.open(3);
@@ -116,7 +116,7 @@ fn where_all_sessions_are_taken_a_client_hears_when_to_come_again() {
     socket.open(1);
     socket.open(2);
     let refused = socket.hear();
-    assert!(refused.contains("as many sessions as it may"), "{refused}");
+    assert!(refused.contains("reached its limit of sessions"), "{refused}");
     assert!(refused.contains(r#""retry_secs":5"#), "{refused}");
 }
 
@@ -136,7 +136,7 @@ fn an_address_has_so_many_connections_with_a_token_at_once() {
     let token = server.add_token("fourth");
     let answer = server.answer(&token, "/v1/volumes", "");
     assert!(answer.starts_with("HTTP/1.1 429") && answer.contains("retry-after: "), "{answer}");
-    assert!(answer.contains("this address has as many connections"), "{answer}");
+    assert!(answer.contains("this address has reached its limit of connections"), "{answer}");
     sockets.pop();
     wait_until("there is room again", || {
         server.answer(&token, "/v1/volumes", "").starts_with("HTTP/1.1 200")

@@ -105,10 +105,10 @@ fn what_a_new_start_is_needed_for_is_told() {
         wait_until(line, said);
     };
     signal(Signal::HUP);
-    told("took up the settings anew\n");
+    told("settings reloaded\n");
     world.write("deltic.toml", format!("{settings}quota_files = 9\n[limits]\nsessions = 7\n"));
     signal(Signal::HUP);
-    told("took up the settings anew; a new start is needed for volumes, limits.sessions\n");
+    told("settings reloaded; a restart is needed for volumes, limits.sessions\n");
     signal(Signal::TERM);
     assert!(child.wait().expect("it ends").success());
 }
@@ -152,7 +152,7 @@ fn tokens_of_the_settings_count_as_long_as_these_have_them() {
     wait_until("who had it is put out", || is_out(socket.0.read(&mut [0; 64])));
     for (wrong, why) in [
         ("hash = \"abc\"", "tokens.tv: hash: use what `deltic token new` prints"),
-        (&format!("{hash}volumes = [\"x\"]"), "tokens.tv: volumes: none is called 'x'"),
+        (&format!("{hash}volumes = [\"x\"]"), "tokens.tv: volumes: there is no volume 'x'"),
         (&format!("{hash}path = \"../x\""), "tokens.tv: path '../x'"),
         (&format!("{hash}[tokens.radio]\n{hash}"), "tokens.tv: hash: another token has the same"),
     ] {

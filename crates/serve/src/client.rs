@@ -393,7 +393,7 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
     let (why, is_said) = match error {
         NoSocket::Answered(StatusCode::UNAUTHORIZED) => (NO_TOKEN.into(), true),
         NoSocket::Answered(StatusCode::NOT_FOUND | StatusCode::UPGRADE_REQUIRED) => {
-            ("no deltic serves there".into(), false)
+            ("there is no deltic server at this address".into(), false)
         }
         NoSocket::Busy(why, wait) => {
             let why = format!("{server}: {why}");
@@ -407,7 +407,9 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
             let ended = io::Error::new(io::ErrorKind::UnexpectedEof, why);
             return NoLink::Cut(failed("connect to", &server)(ended));
         }
-        NoSocket::Garbled(why) => (format!("no deltic serves there ({why})"), false),
+        NoSocket::Garbled(why) => {
+            (format!("there is no deltic server at this address ({why})"), false)
+        }
     };
     let why = SyncError::Refused(format!("{server}: {why}"));
     if is_said { NoLink::Refused(why) } else { NoLink::Cut(why) }

@@ -38,7 +38,7 @@ impl fmt::Display for Pin {
 
 /// Error for a text that is not a pin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a pin: it is sha256// and 44 letters behind that, the last of them =; copy it whole")]
+#[error("not a pin: a pin is sha256// and 44 characters that end in =; copy the whole pin")]
 pub struct BadPin;
 
 impl FromStr for Pin {

@@ -263,7 +263,7 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
   item.sent = 0;
   if (!there) {
     // What was to be replaced is gone: it is new now. Or something is there that this token may not see.
-    if (item.base === "nothing") throw new Problem(409, "something is there");
+    if (item.base === "nothing") throw new Problem(409, "the path exists");
     item.base = "nothing";
     return wait(item, batch);
   }

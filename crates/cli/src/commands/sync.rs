@@ -15,8 +15,8 @@ use crate::words::refused::Unsupported;
 /// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match build_request(args) {
-        Ok(SyncRequest { batch: Some(batch), plan, view, if_missing }) => {
-            let request = SyncRequest { plan, view, batch: None, if_missing };
+        Ok(SyncRequest { batch: Some(batch), plan, view, if_missing, ways }) => {
+            let request = SyncRequest { plan, view, batch: None, if_missing, ways };
             batch::run(&batch, request).unwrap_or_else(|(exit, error)| {
                 refuse(args, &error);
                 exit

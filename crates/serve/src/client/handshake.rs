@@ -66,7 +66,7 @@ impl Address {
         }
         let said = answer.headers().get(header::SEC_WEBSOCKET_ACCEPT);
         if said.is_none_or(|said| said.as_bytes() != accept(&key).as_bytes()) {
-            return Err(NoSocket::Garbled("what it accepts is another request".into()));
+            return Err(NoSocket::Garbled("the server accepted another WebSocket key".into()));
         }
         Ok(TokioIo::new(hyper::upgrade::on(answer).await?))
     }

@@ -239,7 +239,7 @@ impl Requests {
                 }
             }
             None => SyncError::Refused(format!(
-                "{server}: no deltic serves there (it answered {status})"
+                "{server}: there is no deltic server at this address (it answered {status})"
             )),
         }
     }

@@ -56,7 +56,10 @@ impl Address {
         let wanted = json!({ "volume": self.volume }).to_string();
         let answer = requests.ask(Method::POST, "/v1/streams", wanted.into()).await?;
         let opened: Opened = serde_json::from_slice(&answer).map_err(|_| {
-            SyncError::Refused(format!("{}: no deltic serves there", self.server()))
+            SyncError::Refused(format!(
+                "{}: there is no deltic server at this address",
+                self.server()
+            ))
         })?;
         let (near, far) = duplex(WAITING);
         let (from, to) = split(far);

@@ -128,7 +128,7 @@ impl Access {
 
     /// Replaces the tokens of the settings.
     pub(crate) fn set(&self, settings: Grants) {
-        let starter = self.starter.map(|hash| (hash, Grant::all("who started the server")));
+        let starter = self.starter.map(|hash| (hash, Grant::all("starter of the server")));
         lock(&self.known).fixed = settings.into_iter().chain(starter).collect();
         self.changes.send_modify(|times| *times += 1);
     }

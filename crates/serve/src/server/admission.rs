@@ -155,7 +155,7 @@ impl Admission {
             return Ok(());
         }
         let most = self.limits().connections_per_address;
-        let full = || later("this address has as many connections as it may", BUSY);
+        let full = || later("this address has reached its limit of connections", BUSY);
         let take = |address| Tally::take(&self.connections, address, most).ok_or_else(full);
         *standing = Standing::Known { _place: peer.counted.map(take).transpose()? };
         Ok(())
@@ -202,14 +202,14 @@ impl Admission {
     /// Counts a session of a token until the guard is dropped.
     pub(crate) fn session(&self, token: TokenHash) -> Result<Counted<TokenHash>, Problem> {
         let most = self.limits().sessions_per_token;
-        let why = "this token has as many sessions as it may; try again in a moment";
+        let why = "this token has reached its limit of sessions; try again in a moment";
         Tally::take(&self.sessions, token, most).ok_or_else(|| later(why, BUSY))
     }
 
     /// Counts a watch of a token until the guard is dropped. A token may have as many watches as sessions.
     pub(crate) fn watch(&self, token: TokenHash) -> Result<Counted<TokenHash>, Problem> {
         let most = self.limits().sessions_per_token;
-        let why = "this token has as many watches as it may; try again in a moment";
+        let why = "this token has reached its limit of watches; try again in a moment";
         Tally::take(&self.watches, token, most).ok_or_else(|| later(why, BUSY))
     }
 }

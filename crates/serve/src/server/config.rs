@@ -464,7 +464,7 @@ impl Config {
             let hash = hash.map_err(|_| bad("hash: use what `deltic token new` prints".into()))?;
             let unknown = |volume: &&String| !self.volumes.contains_key(*volume);
             if let Some(volume) = token.volumes.iter().flatten().find(unknown) {
-                return Err(bad(format!("volumes: none is called '{volume}'")));
+                return Err(bad(format!("volumes: there is no volume '{volume}'")));
             }
             if grants.insert(hash, token.grant(name).map_err(bad)?).is_some() {
                 return Err(bad("hash: another token has the same".into()));

@@ -135,9 +135,10 @@ impl Grant {
     pub fn within(self, path: &str) -> Result<Self, String> {
         let path = path.trim_matches('/');
         let path = RelPath::parse(path.as_bytes()).map_err(|why| why.to_string())?;
-        deltic_store::check_volume_path("reach", &path).map_err(|_| "a name of deltic's own")?;
+        deltic_store::check_volume_path("reach", &path)
+            .map_err(|_| "a name that Deltic reserves")?;
         if path.is_root() {
-            return Err("that is all of a volume".into());
+            return Err("this path is the whole volume".into());
         }
         Ok(Self { path: Some(path), ..self })
     }

@@ -70,7 +70,7 @@ fn complaint(jump: Jump) -> String {
     let hours = if hours == 1 { "an hour".into() } else { format!("{hours} hours") };
     let way = if jump.is_back() { "behind" } else { "ahead of" };
     format!(
-        "the clock is {by} {way} the last time that is known: no old version goes by its age for {hours}; \
+        "the clock is {by} {way} the last time that is known: no old version expires for {hours}; \
          set the clock right if it is wrong"
     )
 }

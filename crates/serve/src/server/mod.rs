@@ -88,7 +88,7 @@ use self::volume::{Volume, VolumeFacts};
 use crate::token::Token;
 
 /// Line for the operator while the server waits for clients to end.
-const ENDING: &str = "ending: clients have half a minute; once more ends at once";
+const ENDING: &str = "ending: clients have 30 s; a second signal (Ctrl-C again) ends at once";
 /// Files that may be open in addition to connections.
 const FILES: usize = 512;
 /// Most connections at once to the metrics address.
@@ -259,7 +259,7 @@ fn keep_to(
     let kept = keep_to_volumes(volumes, own, &reads(config, settings));
     // Errors are ignored: without seccomp, the other confinement still holds.
     refuse_calls().ok();
-    kept.map_err(ConfigError::io("keep to the volumes"))
+    kept.map_err(ConfigError::io("confine the process to the volumes"))
 }
 
 fn listen(at: SocketAddr) -> Result<TcpListener, ConfigError> {

@@ -97,7 +97,7 @@ fn in_time<T>(slot: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
 }
 
 fn being_counted(part: &RelPath) -> StoreError {
-    let why = "that is being done: ask again soon";
+    let why = "the files are being counted: try again soon";
     let source = io::Error::new(io::ErrorKind::WouldBlock, why);
     StoreError::Io { action: "count", path: part.clone(), source }
 }

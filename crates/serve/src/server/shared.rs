@@ -173,7 +173,7 @@ impl Server {
     /// Takes room for one more watch or stream of events. Watches take no room of sessions.
     pub(crate) fn watch_permit(&self, known: &Known) -> Result<WatchPermit, Problem> {
         let counted = self.counted(known, Admission::watch)?;
-        let why = "the server has as many watches as it may; try again in a moment";
+        let why = "the server has reached its limit of watches; try again in a moment";
         let room = self.sessions.take_watch().ok_or_else(|| Problem::busy(why))?;
         Ok(WatchPermit { _counted: counted, _room: room })
     }
@@ -278,7 +278,7 @@ const SESSION_FILES: usize = 16;
 const OTHER_FILES: usize = 256;
 
 fn many_sessions() -> Problem {
-    Problem::busy("the server has as many sessions as it may; try again in a moment")
+    Problem::busy("the server has reached its limit of sessions; try again in a moment")
 }
 
 /// Permit for a session, released on drop.
@@ -336,7 +336,10 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     };
     match headers.get_all(header::ORIGIN).into_iter().all(is_own) {
         true => Ok(()),
-        false => Err(Problem::new(StatusCode::FORBIDDEN, "a page of another site asks")),
+        false => Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "the request comes from a page of another site",
+        )),
     }
 }
 

@@ -26,9 +26,9 @@ impl Server {
             taken.map(|()| config.for_a_new_start(began)).map_err(|error| error.to_string())
         });
         (operator.report)(&match taken {
-            Ok(left) if left.is_empty() => "took up the settings anew".into(),
+            Ok(left) if left.is_empty() => "settings reloaded".into(),
             Ok(left) => {
-                format!("took up the settings anew; a new start is needed for {}", left.join(", "))
+                format!("settings reloaded; a restart is needed for {}", left.join(", "))
             }
             Err(why) => format!("{why}; the settings stay as they were"),
         });
@@ -37,14 +37,14 @@ impl Server {
 
     /// Applies new settings, in a server with the state directory `state`.
     fn take_up(&self, config: &Config, state: &Path) -> Result<(), ConfigError> {
-        let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a new start")));
+        let begins = |why: &str| Err(ConfigError::Bad(format!("{why}: that needs a restart")));
         match (&config.tls, &self.tls.acme) {
             (Tls::Acme(new), Some(acme)) if *new == acme.settings => {}
             (Tls::Acme(_), _) | (_, Some(_)) => return begins("tls.acme differs"),
             (tls, None) => {
                 let identity = identity(tls, state)?.map(|identity| identity.config);
                 if identity.is_some() != self.tls.config.borrow().is_some() {
-                    return begins("tls begins or ceases");
+                    return begins("tls was turned on or off");
                 }
                 self.tls.config.send_replace(identity);
             }

@@ -166,7 +166,7 @@ impl Connected {
             }
             self.mux.ping();
             for channel in self.mux.channels().close_late(limits.stall()) {
-                let why = "the update does not come";
+                let why = "the update was not received in time";
                 let why = Problem::new(StatusCode::REQUEST_TIMEOUT, why);
                 self.mux.tell(refused(channel, why)).await;
             }
@@ -210,7 +210,7 @@ impl Connected {
                 let known = self.server.let_in(&self.by, token.parse::<Token>().ok());
                 let known = known.map_err(|_| invalid("unknown token"))?;
                 if self.token.send_replace(Some(known.token)).is_some() {
-                    return Err(invalid("who it is was said before"));
+                    return Err(invalid("the client has already sent a token"));
                 }
             }
             FromClient::Open { channel, volume } => {
@@ -335,7 +335,7 @@ fn welcome() -> FromServer {
 
 /// Error for a message that needs a capability that the server does not have.
 fn not_offered() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "this server does not offer that")
+    Problem::new(StatusCode::NOT_IMPLEMENTED, "this server does not support this message")
 }
 
 fn is_open() -> Problem {

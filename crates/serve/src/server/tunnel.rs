@@ -230,5 +230,5 @@ fn wait(server: &Server) -> Duration {
 }
 
 fn gap(at: u64) -> Problem {
-    Problem::new(StatusCode::CONFLICT, format!("the stream goes on at {at}"))
+    Problem::new(StatusCode::CONFLICT, format!("the stream continues at byte {at}"))
 }

@@ -94,12 +94,12 @@ impl Updating {
     fn apply(&self, update: &[u8]) -> Result<Landed, Problem> {
         let (begun, server) = (Instant::now(), &self.server);
         let (head, steps) = read(update).map_err(|why| {
-            Problem::new(StatusCode::BAD_REQUEST, format!("the update is garbled: {why}"))
+            Problem::new(StatusCode::BAD_REQUEST, format!("invalid update: {why}"))
         })?;
         let path = head.path.clone();
         // The update's copies, and the answer, reveal the file's content.
         let target = ReplaceTarget::new(server, &self.known, &self.volume, path, true)?;
-        let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name of deltic's own");
+        let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name that Deltic reserves");
         check_volume_path("update", &head.path).map_err(reserved)?;
         target.check_len(head.len)?;
         server.still(self.known.token)?;

@@ -64,7 +64,7 @@ impl Kept {
             return Err(bad(why));
         }
         if meta.len() > MAX_BYTES {
-            return Err(bad("too long for what is kept of a certificate".into()));
+            return Err(bad("the file is too long for an account and a certificate".into()));
         }
         let text = private::bytes(file).map_err(failed())?;
         let kept: Self = serde_json::from_slice(&text)

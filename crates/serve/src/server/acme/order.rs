@@ -110,8 +110,8 @@ async fn why_not(order: &mut Order) -> String {
 fn told(error: Error) -> String {
     match &error {
         Error::Api(problem) => said(problem),
-        Error::Timeout(_) => "the authority did not do its part in time".into(),
-        Error::Json(why) => format!("it answered what ACME does not know: {why}"),
+        Error::Timeout(_) => "the authority did not finish in time".into(),
+        Error::Json(why) => format!("invalid ACME answer: {why}"),
         error => error.to_string(),
     }
 }
@@ -120,7 +120,7 @@ fn told(error: Error) -> String {
 fn said(problem: &Problem) -> String {
     let kind = problem.r#type.as_deref().unwrap_or_default();
     let kind = kind.rsplit(':').next().unwrap_or_default();
-    let detail = problem.detail.as_deref().unwrap_or("it says nothing more");
+    let detail = problem.detail.as_deref().unwrap_or("no details");
     let more: Vec<_> = problem.subproblems.iter().filter_map(|sub| sub.detail.as_deref()).collect();
     let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join("; ")) };
     let text = format!("refused as {kind}: {detail}{more}");

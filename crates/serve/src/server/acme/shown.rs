@@ -51,14 +51,17 @@ impl Shown {
 
     /// Answers an authority that validates `name`, until the returned `Answer` is dropped.
     pub(super) fn answer(self: &Arc<Self>, name: &str, digest: &[u8]) -> Result<Answer, String> {
-        let failed = |error: rcgen::Error| format!("answer for {name}: {error}");
+        let failed = |error: rcgen::Error| {
+            format!("cannot make the validation certificate for {name}: {error}")
+        };
         let mut params = CertificateParams::new(vec![name.to_owned()]).map_err(failed)?;
         params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
         let key = KeyPair::generate().map_err(failed)?;
         let certificate = params.self_signed(&key).map_err(failed)?;
         let der = PrivateKeyDer::try_from(key.serialize_der()).map_err(str::to_owned)?;
         let key = rustls::crypto::ring::sign::any_supported_type(&der);
-        let key = key.map_err(|why| format!("answer for {name}: {why}"))?;
+        let key =
+            key.map_err(|why| format!("cannot make the validation certificate for {name}: {why}"))?;
         // `CertifiedKey::new` does not check that key and certificate match: only authorities know the extension.
         let key = CertifiedKey::new(vec![certificate.der().clone()], key);
         lock(&self.0).answers.insert(name.to_owned(), Arc::new(key));

@@ -189,7 +189,7 @@ pub(super) fn need_condition(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.contains_key(header::IF_MATCH) {
         return Ok(());
     }
-    let why = "name the version that is to go: If-Match with its ETag, or *";
+    let why = "name the version to replace or delete: If-Match with its ETag, or *";
     Err(Problem::new(StatusCode::PRECONDITION_REQUIRED, why))
 }
 

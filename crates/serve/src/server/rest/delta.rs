@@ -235,7 +235,10 @@ impl Patching {
         }
         let fed = old.meta().len.saturating_add(patch.bytes.len() as u64);
         if patch.new_len > most.min(fed.saturating_mul(MAX_GROWTH)) {
-            let why = format!("{} bytes is more than a patch may make of it", patch.new_len);
+            let why = format!(
+                "the new version of {} bytes is longer than a patch may produce",
+                patch.new_len
+            );
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
         let replacement = present.begin(patch.new_len)?;

@@ -292,7 +292,7 @@ pub(super) async fn delete(
 fn remove_dir(store: &LocalStore, dir: &RelPath) -> Result<StatusCode, Problem> {
     store.remove_empty(dir).map_err(|error| match error {
         StoreError::NotEmpty { .. } => {
-            let why = format!("{dir}: the directory is not empty; delete what is in it first");
+            let why = format!("{dir}: the directory is not empty");
             Problem::new(StatusCode::CONFLICT, why)
         }
         error => error.into(),

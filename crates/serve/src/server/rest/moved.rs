@@ -32,7 +32,7 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
         let version = check_conditions(&again, &store, &from, &headers)?.ok_or_else(missing)?;
         if store.look(&to)?.is_some() {
-            return Err(Problem::new(StatusCode::CONFLICT, format!("{to}: something is there")));
+            return Err(Problem::new(StatusCode::CONFLICT, format!("{to} exists")));
         }
         let mut above = Above::new(&store);
         above.make_for(&to)?;

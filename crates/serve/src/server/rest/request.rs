@@ -47,9 +47,7 @@ fn bad_path(error: &PathRejection) -> Problem {
         if matches!(error.kind(), ErrorKind::InvalidUtf8InPathParam { .. }));
     let why = match is_text {
         true => "no such path; GET /v1/openapi.json lists the paths",
-        false => {
-            "the path of the address is no text in UTF-8: a file of such a name comes by `deltic sync` alone"
-        }
+        false => "the path is not UTF-8; use `deltic sync` for this file",
     };
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
@@ -67,7 +65,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Paramet
 }
 
 fn bad_query(_: QueryRejection) -> Problem {
-    let why = "a parameter of the address is missing, is there twice, or is no number where a number is to be: \
+    let why = "a query parameter is missing, repeated, or not a number: \
                GET /v1/openapi.json lists the parameters";
     Problem::new(StatusCode::BAD_REQUEST, why)
 }
@@ -167,7 +165,7 @@ pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "path: the volume itself"));
     }
     let reserved =
-        |_| Problem::new(StatusCode::BAD_REQUEST, format!("{path}: a name of deltic's own"));
+        |_| Problem::new(StatusCode::BAD_REQUEST, format!("{path}: a name that Deltic reserves"));
     deltic_store::check_volume_path("reach", &path).map_err(reserved)?;
     Ok(path)
 }

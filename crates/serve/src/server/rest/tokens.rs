@@ -60,7 +60,7 @@ impl Wanted {
             || self.name.len() > MAX_NAME
             || self.name.contains(char::is_control)
         {
-            let why = format!("name: between 1 and {MAX_NAME} letters, and none that controls");
+            let why = format!("name: 1 to {MAX_NAME} bytes, without control characters");
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
         let read = self.read.unwrap_or(own.read);
@@ -106,7 +106,7 @@ pub(super) async fn mint(
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let grant = wanted.grant(&known, now)?;
     let (again, made) = (Arc::clone(&server), grant.clone());
-    let many = "this token has made as many as it may";
+    let many = "this token has reached its limit of tokens";
     let token = on_disk(&server, move || {
         again.access.mint(&known.token, made).map_err(|why| refused(why, many))
     })
@@ -139,7 +139,7 @@ pub(super) async fn keep_session(
 ) -> Result<Response, Problem> {
     let again = Arc::clone(&server);
     let many =
-        "as many pages are signed in as may be: `deltic token revoke page` signs all of them out";
+        "the limit of signed-in pages is reached: `deltic token revoke page` signs all of them out";
     let session = on_disk(&server, move || {
         let kept = again.access.keep_session(&known.token, &known.grant, SystemTime::now());
         kept.map_err(|why| refused(why, many))

@@ -197,8 +197,12 @@ impl At {
     /// Returns the version that the request names, if any.
     fn version(&self) -> Result<Option<VersionId>, Problem> {
         let Some(text) = &self.version else { return Ok(None) };
-        let bad =
-            |_| Problem::new(StatusCode::BAD_REQUEST, "version: none that `?as=versions` lists");
+        let bad = |_| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "version: not a version that `?as=versions` lists",
+            )
+        };
         text.parse().map(Some).map_err(bad)
     }
 }
