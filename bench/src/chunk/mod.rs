@@ -32,20 +32,26 @@ use speed::{TimedData, TimedSubject, measure};
 ///
 /// All inputs are read into memory first, so no figure depends on a disk.
 ///
-/// Throughput is in 10^9 bytes a second, the median of all runs. "cold" goes
-/// over all inputs once, from memory: inputs shorter than four times the
-/// last-level cache are pushed out of it before each pass. "hot" goes over a
-/// slice in the core's own cache again and again. "vector sum" adds all bytes
-/// up and nothing else: as fast as reading goes. A chunker may be faster where
-/// it skips bytes; `fixed` looks at none, so it has no speed. "+ crc32c" and
-/// "+ blake3" are cold as well, of processor time: cutting, with that sum taken
-/// of each chunk while it is in the cache; "sums alone" takes them of the
-/// sieve's chunks, without cutting.
-/// "ss-crc" and "ss-gear" are `crc` and `gear` in the two stages of SS-CDC.
+/// Throughput is in 10^9 bytes a second, the median of all runs. Columns:
 ///
-/// Space savings are the share of bytes that need not be kept when equal chunks
-/// are kept once. "new in" is what each input adds to all before it: of two
-/// releases, what would be sent of the second.
+///   cold        one pass over all inputs in memory; inputs shorter than four
+///               times the last-level cache leave the caches before each pass
+///   hot         many passes over a slice in the core's own cache
+///   cpu, wall   by processor time, by the clock
+///   of sum      cold throughput in percent of "vector sum"
+///   + crc32c    cold, by processor time: cutting, and the checksum of each
+///               chunk while the chunk is in the cache; likewise "+ blake3"
+///   savings     share of bytes that are not stored if equal chunks are stored once
+///   new in      bytes that an input adds to all inputs before: of two releases,
+///               the bytes to send of the second
+///
+/// Rows besides the chunkers:
+///
+///   vector sum        adds all bytes: the speed of reading. A chunker that
+///                     skips bytes may be faster
+///   sums alone        checksums of the sieve's chunks, without cutting
+///   fixed             reads no bytes, so `fixed` has no throughput
+///   ss-crc, ss-gear   `crc` and `gear` in the two stages of SS-CDC
 ///
 /// All instruction sets must find the same chunks; a difference ends the run.
 #[derive(Debug, clap::Args)]

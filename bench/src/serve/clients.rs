@@ -280,10 +280,10 @@ impl ClientFleet {
             let was = ledger.earlier.iter().rev().position(|version| *version == found);
             ensure!(
                 is_right,
-                "client {no}: its file is {}",
+                "client {no}: the file is {}",
                 match was {
                     Some(versions) => format!("{} versions too old", versions + 1),
-                    None => "no version that it ever was".into(),
+                    None => "a version that was never sent".into(),
                 }
             );
         }

@@ -174,7 +174,7 @@ async fn be_hog(at: Option<&TestServer>, file: &Path) -> anyhow::Error {
         let mut line = tokio::process::Command::from(line);
         match line.kill_on_drop(true).status().await {
             Ok(status) if status.success() => {}
-            Ok(status) => return anyhow::anyhow!("it ended with {status}"),
+            Ok(status) => return anyhow::anyhow!("the upload ended with {status}"),
             Err(error) => return error.into(),
         }
     }

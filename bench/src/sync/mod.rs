@@ -28,21 +28,26 @@ use words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
-/// Both ends run in this process, with real files in a directory of their own
-/// (--dir), which is removed at the end. Old is random bytes, the same each
-/// time; new is old with changes in pieces of 256 bytes at random places. Each
-/// result is compared with new, byte by byte. All ways to sync take turns, and
-/// the medians count.
+/// Both ends run in this process, with real files in a temporary directory (in
+/// --dir), which is removed at the end. Old is random bytes, the same each time;
+/// new is old with changes in pieces of 256 bytes at random places. Each result
+/// is compared with new, byte by byte. All ways to sync take turns, and the
+/// medians count. Columns:
 ///
-/// "wall" is by the clock, from the first thread to the last byte. "cpu" is
-/// processor time of the whole process, "sender cpu" and "receiver cpu" what
-/// each end can account for. "both wait" is wall time in which neither end did
-/// anything. The second and third tables split the processor time of each end:
-/// "scan" is cutting and summing; "cut alone" is cutting the same bytes
-/// without sums, measured afterwards. "decide" is the protocol: frames,
-/// the index, look-ups. "up" is from the sender, "down" to it.
+///   wall           time by the clock, from the first thread to the last byte
+///   cpu            processor time of the whole process
+///   sender cpu     processor time of the sender; likewise "receiver cpu"
+///   both wait      time by the clock in which neither end worked
+///   up, down       bytes from the sender, bytes to the sender
+///   literal        bytes of new that were sent as content
 ///
-/// Other programs (--peer) sync over the same links, through pipes and files; they
+/// The second and third tables split the processor time of each end:
+///
+///   scan           cutting and checksums
+///   cut alone      cutting the same bytes without checksums, measured afterwards
+///   decide         the protocol: frames, the index, look-ups
+///
+/// Other programs (--peer) sync over the same links, through pipes and files, and
 /// are measured from outside, so unknown figures are shown as "-".
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment, after_help = EXAMPLES)]

@@ -235,7 +235,7 @@ impl fmt::Display for BadWord {
         match self {
             Self::Size(bad) => bad.fmt(f),
             Self::Data => f.write_str(
-                "not a kind of data; there are random, zeros, forged, and the length (up to 16MiB) of what is repeated",
+                "not a kind of data; use random, zeros, forged, or the length of a repeated part (up to 16MiB)",
             ),
             Self::Percent => f.write_str("not a share; write 0 % to 100 %, such as 0.1%"),
             Self::Link => f.write_str(
