@@ -68,7 +68,7 @@ impl RemoteSystem {
     ) -> Result<io::Result<()>, RemoteError> {
         let found = patterns::expanded(&*self.system, path)?;
         let [path] = &found[..] else {
-            return Err(RemoteError::Wrong(format!("{} names match; name one", found.len())));
+            return Err(RemoteError::Wrong(format!("{} names match; give one name", found.len())));
         };
         let path = std::str::from_utf8(path).map_err(|_| RemoteError::NotFound)?;
         let path = path.trim_matches('/');

@@ -257,7 +257,10 @@ impl ObjectSums {
     pub fn check(self, len: u64) -> Result<Self, RemoteError> {
         let bytes = self.units.iter().try_fold(0_u64, |all, unit| all.checked_add(unit.len));
         if self.units.len() > MAX_UNITS {
-            return Err(RemoteError::Wrong(format!("{} sums of one object", self.units.len())));
+            return Err(RemoteError::Wrong(format!(
+                "{} checksums of one object",
+                self.units.len()
+            )));
         }
         let fits = self.units.is_empty() || bytes == Some(len) || len == 0;
         let padded = self.units.iter().all(|unit| unit.padded >= unit.len);

@@ -462,7 +462,7 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn lack(&self) -> String {
-        "the system stores no checksums of it".to_owned()
+        "the system stores no checksums of the object".to_owned()
     }
 }
 

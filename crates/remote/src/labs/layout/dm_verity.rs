@@ -18,7 +18,7 @@ use crate::sums::{SumAlgorithm, hex};
 
 /// The layout of the image that a hash device describes.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
-    let head = VerityHeader::read(file).ok_or_else(|| wrong("it does not begin like one"))?;
+    let head = VerityHeader::read(file).ok_or_else(|| wrong("no verity header"))?;
     if head.kind != 1 {
         return Err(LayoutError(format!(
             "hash type {}: the type of Chrome OS is not supported",

@@ -17,7 +17,7 @@ pub(super) fn bytes_to(file: &mut dyn Read, most: u64) -> Result<Vec<u8>, Layout
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(read_error)?;
     if bytes.len() as u64 > most {
-        return Err(LayoutError(format!("it has more than {most} bytes")));
+        return Err(LayoutError(format!("the file has more than {most} bytes")));
     }
     Ok(bytes)
 }

@@ -28,7 +28,11 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
                     (mapped.extents, "FIEMAP", SumStrength::Hint, about)
                 }
-                None => return Err(LayoutError("the file system records nothing about it".into())),
+                None => {
+                    return Err(LayoutError(
+                        "the file system records nothing about this file".into(),
+                    ));
+                }
             }
         }
     };

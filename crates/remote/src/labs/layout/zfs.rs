@@ -65,14 +65,15 @@ pub(super) fn read(told: &str) -> Result<Layout, LayoutError> {
     // The path of the file comes first, and may contain line breaks.
     let (head, blocks) = told.rsplit_once(BLOCKS).ok_or_else(|| not_understood("no blocks"))?;
     if !head.contains("  ZFS plain file") {
-        return Err(LayoutError("zdb: it is not a regular file".into()));
+        return Err(LayoutError("zdb: not a regular file".into()));
     }
     let snapshot = head.lines().find_map(|line| line.strip_prefix("Dataset "));
     let snapshot = snapshot.and_then(|line| line.split(' ').next()).unwrap_or_default();
     let mut lens = head.lines().filter_map(|line| line.trim().strip_prefix("size\t"));
     let len = lens.next().and_then(|len| len.trim().parse().ok());
-    let len =
-        len.filter(|_| lens.next().is_none()).ok_or_else(|| not_understood("no size, or two"))?;
+    let len = len
+        .filter(|_| lens.next().is_none())
+        .ok_or_else(|| not_understood("missing or repeated size"))?;
     let pool = snapshot.split(['/', '@']).next().unwrap_or_default();
     let history = blake3::derive_key("deltic 2026-11 records of a pool of ZFS", pool.as_bytes());
     let mut layout = Layout::new("ZFS", history);

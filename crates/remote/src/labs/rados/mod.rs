@@ -187,7 +187,7 @@ impl RadosPool {
 /// # Errors
 /// [`RemoteError::Wrong`] unless there are `count` checksums.
 fn parse_sums(told: &[u8], count: u64) -> Result<impl Iterator<Item = ContentSum>, RemoteError> {
-    let odd = || RemoteError::Wrong(format!("sums of Ceph that are not {count}"));
+    let odd = || RemoteError::Wrong(format!("expected {count} checksums from Ceph"));
     let (number, sums) = told.split_first_chunk::<4>().ok_or_else(odd)?;
     if u64::from(u32::from_le_bytes(*number)) != count || sums.len() as u64 != count * 8 {
         return Err(odd());
