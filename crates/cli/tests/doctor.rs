@@ -177,7 +177,7 @@ fn a_file_system_that_takes_two_cases_for_one_name_is_told() {
     let Some(_disk) = exfat(&world, "dst") else { return };
     for (dir, folds) in [("./dst", true), ("./plain", false)] {
         let run = doctor(&world, &[dir]);
-        let told = run.stdout.contains("names that differ in case alone are one");
+        let told = run.stdout.contains("names that differ only in case are equal");
         assert_eq!(told, folds, "{run:#?}");
     }
     assert_eq!(world.names("dst"), [""; 0]);

@@ -130,7 +130,10 @@ fn token_commands_tell_of_a_wrong_state_an_unknown_volume_and_a_name_that_is_tak
     let told = add("--volume photos tv");
     assert!(!told.contains("deltic: "), "{told}");
     let told = add("--volume photos --volume nosuch radio");
-    assert!(told.contains("no volume is called 'nosuch'") && !told.contains("'photos'"), "{told}");
+    assert!(
+        told.contains("was started with a volume 'nosuch'") && !told.contains("'photos'"),
+        "{told}"
+    );
     let told = add("tv");
     assert!(told.contains("another token is called 'tv'"), "{told}");
     let listed = server.ok("token list --json --state state").stdout;

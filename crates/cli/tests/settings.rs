@@ -114,10 +114,10 @@ fn what_is_wrong_is_named_with_file_and_line() {
         ("remote-option = '--super'", "line 1: 'remote-option' says what is synced"),
         ("compress = 'perhaps'", "line 1: 'compress' is true or false"),
         ("bwlimit = true", "line 1: 'bwlimit' has a value"),
-        ("bwlimit = ['1', '2']", "line 1: 'bwlimit' has one value"),
+        ("bwlimit = ['1', '2']", "line 1: 'bwlimit' takes one value"),
         ("verbose = 10", "line 1: 'verbose' is a number up to 9"),
         ("version = 1", "line 1: 'version' is no option"),
-        ("a = [1]", "line 1: a list is one of strings"),
+        ("a = [1]", "line 1: a list must contain strings"),
         ("# x\nbwlimit = ", "line 2: "),
         ("bwlimit = '1x'", "`bwlimit` is set in "),
         ("streams = 4\nstrategy = 'rsync'", "`strategy` is set in "),
@@ -151,7 +151,7 @@ fn a_file_that_others_may_write_is_refused() {
         world.chmod(CONFIG, mode);
         let run = deltic(&world, &[], "sync -r src/ dst");
         assert_eq!(run.code, Some(1), "{run:#?}");
-        assert!(run.stderr.contains("others may write it"), "{run:#?}");
+        assert!(run.stderr.contains("other users can write the file"), "{run:#?}");
         assert_eq!(run.stderr.matches("--no-config").count(), 1, "{run:#?}");
         assert!(run.stderr.ends_with('\n'), "{run:#?}");
         assert_eq!(deltic(&world, &[], "sync --no-config -r src/ dst").code, Some(0));
@@ -176,7 +176,7 @@ fn another_users_file_is_refused_whatever_it_is() {
         for variables in [&[][..], &[("DELTIC_CONFIG", path.to_str().unwrap())]] {
             let run = deltic(&world, variables, "sync -r src/ h:dst");
             assert_eq!(run.code, Some(1), "{kind:?} {run:#?}");
-            assert!(run.stderr.contains("it is another user's"), "{kind:?} {run:#?}");
+            assert!(run.stderr.contains("another user owns the file"), "{kind:?} {run:#?}");
             assert!(!world.exists("ran"));
         }
     }
@@ -192,14 +192,14 @@ fn a_file_that_cannot_be_read_ends_no_run_of_rsync() {
     let run = as_rsync(&world, "-r src/ dst");
     assert_eq!((run.code, &*run.stdout), (Some(0), ""), "{run:#?}");
     assert!(run.stderr.starts_with("rsync: no settings: cannot read "), "{run:#?}");
-    assert!(run.stderr.contains("others may write it"), "{run:#?}");
+    assert!(run.stderr.contains("other users can write the file"), "{run:#?}");
     assert!(world.exists("dst/a"));
     if is_root() {
         world.chmod(CONFIG, 0o600);
         chown(world.path(CONFIG), Some(65534), None).unwrap();
         let run = as_rsync(&world, "-r src/ dst");
         assert_eq!(run.code, Some(0), "{run:#?}");
-        assert!(run.stderr.contains("it is another user's"), "{run:#?}");
+        assert!(run.stderr.contains("another user owns the file"), "{run:#?}");
     }
     // One that makes no sense does.
     chown(world.path(CONFIG), Some(rustix::process::geteuid().as_raw()), None).unwrap();
@@ -216,7 +216,7 @@ fn a_pipe_is_read_where_it_is_named_and_elsewhere_holds_nothing_up() {
     mknodat(CWD, &path, FileType::Fifo, Mode::from(0o600), 0).unwrap();
     let run = deltic(&world, &[], "sync -r src/ dst");
     assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(run.stderr.contains("it is no regular file"), "{run:#?}");
+    assert!(run.stderr.contains("not a regular file"), "{run:#?}");
     let writer = std::thread::spawn({
         let path = path.clone();
         move || std::fs::write(path, "no-such-setting = true")

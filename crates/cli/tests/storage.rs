@@ -196,7 +196,7 @@ fn words_that_make_no_sense_are_refused() {
     for (words, code, why) in [
         ("", 1, "required"),
         ("none", 11, "no such file"),
-        ("dir", 3, "no regular file"),
+        ("dir", 3, "not a regular file"),
         ("zfs:tank:5", 1, "POOL/DATASET@SNAPSHOT:INODE"),
         ("zfs:-x@a:5", 1, "POOL/DATASET@SNAPSHOT:INODE"),
         ("mega:none", 11, "no such file"),
@@ -213,7 +213,7 @@ fn words_that_make_no_sense_are_refused() {
     assert!(nothing.code == Some(3) && nothing.stderr.contains("records nothing"), "{nothing:#?}");
     // Nobody waits for who writes to a pipe.
     assert_eq!(Run::of(&mut world.command("mkfifo", ["pipe"])).code, Some(0));
-    assert!(storage(&world, "pipe").stderr.contains("no regular file"));
+    assert!(storage(&world, "pipe").stderr.contains("not a regular file"));
     // A colon alone makes no kind of it.
     shown(&world, "a:b");
 }

@@ -144,9 +144,9 @@ fn sums_that_prove_nothing_are_refused() {
     let Some(_disk) = btrfs_by(&world, "crc32c") else { return };
     equal(&world, ["disk/s", "d"]);
     for (words, why) in [
-        ("sync -ac --trust-sums disk/s/ d", "32 bits, which prove nothing"),
-        ("verify --trust-sums disk/s d", "32 bits, which prove nothing"),
-        ("verify --trust-sums /proc/sys d", "keeps no sums"),
+        ("sync -ac --trust-sums disk/s/ d", "32-bit checksums, which prove nothing"),
+        ("verify --trust-sums disk/s d", "32-bit checksums, which prove nothing"),
+        ("verify --trust-sums /proc/sys d", "keeps no checksums"),
     ] {
         let run = Run::of(&mut world.command(DELTIC, words.split(' ')));
         assert!(run.code != Some(0) && run.stderr.contains(why), "{words}: {run:#?}");

@@ -560,7 +560,7 @@ fn many_deletions_wait_for_the_users_word_and_the_rest_goes_on() {
         let waits = watching.event("watch");
         assert_eq!(waits["state"], "held_back");
         assert_eq!(waits["message"], "61 names wait to be removed");
-        watching.says("`deltic watch --confirm` lets them go");
+        watching.says("`deltic watch --confirm` allows the deletions");
         // Deletions elsewhere go, and not by all being compared.
         world.write("src/sub/new", "goes on");
         fs::remove_file(world.path("src/other/e")).unwrap();
@@ -723,7 +723,7 @@ fn another_users_link_leads_no_watch_to_another_directory() {
         assert_eq!(world.names("victim"), [""; 0]);
         fs::rename(world.path("src/many"), world.path("away")).unwrap();
         assert_eq!(watching.event("watch")["state"], "held_back");
-        watching.says("no answer can be heard here");
+        watching.says("confirmations cannot be received here");
         watching.end(Signal::TERM);
     }
 }
@@ -738,8 +738,10 @@ fn a_watch_with_a_directory_of_its_own_says_how_it_is_reached() {
     let mut watching = Watching::run(&world, command);
     fs::rename(world.path("src/many"), world.path("away")).unwrap();
     assert_eq!(watching.event("watch")["state"], "held_back");
-    let said =
-        format!("`DELTIC_CACHE_DIR='{}' deltic watch --confirm` lets them go", dir.display());
+    let said = format!(
+        "`DELTIC_CACHE_DIR='{}' deltic watch --confirm` allows the deletions",
+        dir.display()
+    );
     watching.says(&said);
     watching.end(Signal::TERM);
 }

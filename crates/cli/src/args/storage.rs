@@ -4,17 +4,18 @@ use std::ffi::OsString;
 
 use super::links::TrustArgs;
 
-/// Show what storage knows of a file, or what differs between two by that
+/// Show a file's block addresses and checksums, or the differences of two files
 ///
-/// The file system says where bytes lie and which sums it keeps of them: Btrfs,
-/// ext4 and F2FS with fs-verity, others by FIEMAP, which is a hint. No content is
-/// read. With NEW and OLD the ranges of NEW are told that may differ:
+/// The addresses and checksums come from the records of the file system: Btrfs,
+/// or ext4 and F2FS with fs-verity. Other file systems have addresses by FIEMAP,
+/// which are a hint. No content is read. With NEW and OLD, the output lists the
+/// ranges of NEW that may differ from OLD:
 ///
-///   deltic storage disk.img                         its parts, and what covers them
-///   deltic storage disk.img snapshot/disk.img       what may differ between both
+///   deltic storage disk.img                         parts of a file, with checksums
+///   deltic storage disk.img snapshot/disk.img       ranges that may differ
 ///
-/// Experimental: files in which other systems keep sums, by a word in front. They
-/// say what was when they were written.
+/// Experimental: a word before a name reads the checksums that another system keeps
+/// in a file. Such checksums describe the data at the time when the file was written.
 ///
 ///   deltic storage dm-verity:new.hash dm-verity:old.hash     by veritysetup, with one --salt
 ///   deltic storage zfs:tank/vm@tue:34 zfs:tank/vm@mon:34     of inode 34, by zdb
@@ -26,11 +27,11 @@ use super::links::TrustArgs;
     override_usage = "deltic storage [OPTIONS] FILE\n       deltic storage [OPTIONS] NEW OLD"
 )]
 pub(crate) struct StorageArgs {
-    /// A file; ./ in front of a name with a colon
+    /// A file; write ./ before a name with a colon
     pub(crate) new: OsString,
-    /// The version to compare it with
+    /// The version to compare NEW with
     pub(crate) old: Option<OsString>,
-    /// Print each sum
+    /// Print each checksum
     #[arg(long, conflicts_with = "old")]
     pub(crate) sums: bool,
     /// Print events, for programs: docs/events.md

@@ -21,7 +21,8 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         output::complain(
             "agent: standard input is a terminal, not a program",
             Some(
-                "`deltic sync` starts it on the other machine; to try a connection, run `ssh HOST deltic --version`",
+                "`deltic sync` starts the agent on the other machine; to test a connection, \
+                 run `ssh HOST deltic --version`",
             ),
         );
         return Exit::Usage;

@@ -169,7 +169,7 @@ impl RunDeletions {
         }
         output::complain(
             "nothing deleted: the connection was lost while sources were removed that had arrived, \
-             and a shorter source does not tell which names are to go",
+             and the remaining sources do not show which names to delete",
             None,
         );
         if finished.exit == Exit::Success {

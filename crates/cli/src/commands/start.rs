@@ -52,7 +52,7 @@ pub(crate) fn prefer_isa() -> Option<Exit> {
             None
         }
         Err(unknown) => {
-            let hint = "without the variable, the best of them is used";
+            let hint = "without the variable, the best instruction set is used";
             output::complain(&format!("{}: {unknown}", ISA_VARIABLE), Some(hint));
             Some(Exit::Usage)
         }
@@ -103,7 +103,9 @@ pub(crate) fn refuse_wrapper() -> Option<Exit> {
         wrapper if !is_loaded(wrapper) => {
             "use a deltic that is dynamically linked, on the architecture of the wrapper's library"
         }
-        PSEUDO if sees_nothing_of_openat2() => "this version lets openat2 pass; use fakeroot",
+        PSEUDO if sees_nothing_of_openat2() => {
+            "this version of pseudo does not intercept openat2; use fakeroot"
+        }
         _ => return None,
     };
     output::complain(

@@ -66,7 +66,7 @@ const TRIES: usize = 5;
 
 /// Reads the layout of one file.
 fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
-    let failed = || format!("cannot tell what storage knows of {}", shown(word));
+    let failed = || format!("cannot read the storage records of {}", shown(word));
     match LayoutSource::of(word) {
         Some((LayoutSource::Zfs, word)) => {
             let (snapshot, inode) = zfs::object(word).ok_or_else(|| {
@@ -80,7 +80,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
             kind.read(&mut file, len).map_err(|why| anyhow!(why))
         }
         None => {
-            let no_file = || anyhow!("it is no regular file");
+            let no_file = || anyhow!("not a regular file");
             // Opening a pipe would wait for the other end.
             if fs::metadata(word).is_ok_and(|meta| !meta.is_file()) {
                 return Err(no_file()).with_context(failed);
@@ -278,7 +278,7 @@ fn compare(
     output.line(match (bytes, found.by) {
         (0, _) if new.is_empty() => "empty".into(),
         (0, Some(by)) if new.len() != old.len() => {
-            format!("equal as far as it goes: {of}, {}", evidence(by))
+            format!("equal up to the shorter length: {of}, {}", evidence(by))
         }
         (0, Some(by)) => format!("equal: {of}, {}", evidence(by)),
         (bytes, Some(by)) => {
@@ -303,7 +303,7 @@ fn compare(
 fn evidence(by: SumStrength) -> &'static str {
     match by {
         SumStrength::Proof => "which is proof",
-        SumStrength::AgainstAccidents => "but for who forges sums",
+        SumStrength::AgainstAccidents => "unless checksums are forged",
         SumStrength::Hint => "which is a hint and no proof",
     }
 }

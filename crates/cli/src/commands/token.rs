@@ -50,7 +50,7 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
         }
         TokenCommand::Revoke { which, state } => {
             let gone = TokenFile::of(&state_dir(state)?).revoke(which)?;
-            ensure!(gone > 0, "no token is called {which}, or has a hash that begins so");
+            ensure!(gone > 0, "no token has the name {which}, or a hash that begins with {which}");
             output.line(format!("revoked: {}", counted(gone as u64, "token")));
         }
     }
@@ -66,8 +66,8 @@ fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
     }
     for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
         let state = state.display();
-        let why = format!("no volume is called '{volume}' in any start of a server with {state}");
-        output::complain(&why, Some("the token has no rights until a volume is called so"));
+        let why = format!("no server with {state} was started with a volume '{volume}'");
+        output::complain(&why, Some("the token has no rights until a volume has this name"));
     }
     Ok(())
 }

@@ -181,11 +181,11 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
             plan.options.compare.trusted = Some(TrustedSums::Blocks { kind, block_bytes });
         }
         Some(Kept::Blocks(..)) => bail!(
-            "--trust-sums: the file system of {shown} keeps sums of 32 bits, which prove nothing; \
-             it takes `mkfs.btrfs --csum xxhash`, sha256 or blake2"
+            "--trust-sums: the file system of {shown} keeps 32-bit checksums, which prove nothing; \
+             use `mkfs.btrfs --csum xxhash`, sha256 or blake2"
         ),
         None => bail!(
-            "--trust-sums: the file system of {shown} keeps no sums (btrfs does, and those that have fs-verity)"
+            "--trust-sums: the file system of {shown} keeps no checksums; use Btrfs or fs-verity"
         ),
     }
     Ok(())
@@ -265,7 +265,7 @@ pub(crate) fn sources_of(words: &[OsString]) -> Result<Sources> {
             }
             (None, ParsedOperand::Remote { host: None, .. }) => bail!("{}", no_host(word)),
             (Some(_), _) => bail!(
-                "'{}': not where the source before it is; run deltic once for each host",
+                "'{}': on another host than the source before; run deltic once for each host",
                 show(word)
             ),
         });

@@ -150,9 +150,7 @@ impl SendExplanation {
         let name = self.strategy.name;
         match why {
             SendReason::New => "whole, as there was no old version".to_owned(),
-            SendReason::Resumed => {
-                "without what comes again in it, or an earlier run had written".to_owned()
-            }
+            SendReason::Resumed => "without repeated or already received data".to_owned(),
             SendReason::Short => {
                 format!("whole, as it has at most {}", HumanBytes(WHOLE_BELOW_BYTES))
             }
@@ -160,11 +158,11 @@ impl SendExplanation {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
             SendReason::Whole if self.store => {
-                "whole, as no sums say that the old version has parts of it".to_owned()
+                "whole, as no checksum matches the old version".to_owned()
             }
             SendReason::Whole => "whole (--whole-file)".to_owned(),
             SendReason::Ranges => {
-                "as the parts whose sums differ from the old version's".to_owned()
+                "only the parts with other checksums than the old version".to_owned()
             }
             SendReason::Chunks(avg) => format!(
                 "as changes to the old version, in chunks of about {}",
@@ -192,18 +190,20 @@ fn words_of(reason: &Reason) -> String {
         }
         Reason::Differs { differ, len } => {
             let (differ, len) = (HumanBytes(*differ), HumanBytes(*len));
-            return format!("of {len}, read the {differ} whose sums differ");
+            return format!("of {len}, read {differ} with other checksums");
         }
         Reason::NoFacts(why) => {
             return format!("read, as storage does not tell what changed: {why}");
         }
         Reason::MuchChanged(why) => {
-            return format!("read, as so much of it changed that some may only have moved: {why}");
+            return format!(
+                "read, as much of the file changed and data may only have moved: {why}"
+            );
         }
         Reason::NoBase => {
             "no version that a sync left counts here (none does with --inplace, --no-cache, --no-fsync or a strategy)"
         }
-        Reason::ForgottenBase => "nothing is kept here of the version at the destination",
+        Reason::ForgottenBase => "no facts are stored about the version at the destination",
         Reason::NewMount => "its file system was mounted anew since the last sync",
     };
     format!("read, as {words}")
@@ -247,7 +247,7 @@ mod tests {
                 "a h:b",
                 Created,
                 1 << 20,
-                "without what comes again in it, or an earlier run had written; sent 7 B of 1.00 MiB",
+                "without repeated or already received data; sent 7 B of 1.00 MiB",
             ),
             (
                 "-n a h:b",
@@ -259,14 +259,9 @@ mod tests {
             ("a h:b", Updated, 1 << 20, "old version, in chunks of about 2.00 KiB"),
             ("a h:b", Updated, 4 << 30, "old version, in chunks of about 8.00 KiB"),
             ("h:a b --strategy rsync", Updated, 1 << 20, "old version, by strategy 'rsync'"),
-            (
-                "-W a h:b",
-                Updated,
-                1 << 20,
-                "without what comes again in it, or an earlier run had written",
-            ),
+            ("-W a h:b", Updated, 1 << 20, "without repeated or already received data"),
             ("a b", Touched, 5, "not sent"),
-            ("gs://bucket/a b", Updated, 1 << 20, "as the parts whose sums differ"),
+            ("gs://bucket/a b", Updated, 1 << 20, "only the parts with other checksums"),
         ] {
             let line = explain(words).note(&change(EntryType::File, action, len)).unwrap();
             assert!(line.contains(reason), "{words}: {line}");
@@ -275,7 +270,7 @@ mod tests {
             ("a h:b", Created, "whole, as there was no old version; sent 1.00 MiB of 1.00 MiB"),
             ("-W a h:b", Updated, "whole (--whole-file)"),
             ("a b", Updated, "whole, as both ends are here"),
-            ("gs://bucket/a b", Updated, "whole, as no sums say that the old version has parts"),
+            ("gs://bucket/a b", Updated, "whole, as no checksum matches the old version"),
             ("gs://bucket/a b", Created, "whole, as there was no old version"),
         ] {
             let line = explain(words).note(&sent(EntryType::File, action, 1 << 20)).unwrap();

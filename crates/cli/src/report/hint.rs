@@ -125,7 +125,8 @@ impl NextRun {
             Self::Same => "run the same command again".into(),
             Self::OfWatch => "the watch tries again".into(),
             Self::Without(option) => format!(
-                "run the same command once without {option}, which would delete what arrived: its sources were removed"
+                "run the same command once without {option}, which would delete the files that arrived: \
+                 their sources were removed"
             )
             .into(),
         }
@@ -177,7 +178,7 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             return Some(far.meant.clone().unwrap_or_else(|| question.into()));
         }
         SyncError::Dial { source, .. } if WrongPin::is(source) => {
-            "is it another server? where its key is a new one, whoever runs it tells the new pin"
+            "another server may have answered; if the server has a new key, its operator knows the new pin"
         }
         SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
             "a server with a key of its own has a pin: `deltic login` keeps it, --pin says it"
@@ -231,10 +232,10 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             return Some(format!("what has arrived is kept: {}", next.words()));
         }
         SyncError::TimeUp | SyncError::Interrupted => {
-            return Some(format!("to go on where it stopped, {}", next.words()));
+            return Some(format!("to resume, {}", next.words()));
         }
         SyncError::Damaged => {
-            return Some(format!("{}; ssh checks what it carries", next.words()));
+            return Some(format!("{}; ssh detects transmission errors", next.words()));
         }
         SyncError::Protocol(_) => {
             "update deltic on both machines; if that does not help, please report it"

@@ -118,12 +118,13 @@ fn foreign_address_hint(host: &[u8], path: &[u8]) -> Option<String> {
             };
             Some(format!("an address of another kind; write {shell}'{host}:/{path}'"))
         }
-        b"file" => Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/'))),
-        b"abfs" | b"b2" | b"ftp" | b"ftps"
-        | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs" | b"nfs" | b"afp" => Some(
-            "not supported: Deltic talks to itself over ssh, as host:path, or to what is mounted here"
-                .into(),
-        ),
+        b"file" => {
+            Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/')))
+        }
+        b"abfs" | b"b2" | b"ftp" | b"ftps" | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs"
+        | b"nfs" | b"afp" => {
+            Some("not supported: use host:path over ssh, or a mounted path".into())
+        }
         _ => None,
     }
 }

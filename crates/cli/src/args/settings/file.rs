@@ -95,13 +95,13 @@ fn text(path: &Path, named: bool) -> io::Result<String> {
     let metadata = file.metadata()?;
     let refuse = |why| Err(io::Error::other(why));
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) {
-        return refuse("it is another user's");
+        return refuse("another user owns the file");
     }
     if !metadata.is_file() && !named {
-        return refuse("it is no regular file");
+        return refuse("not a regular file");
     }
     if metadata.is_file() && metadata.mode() & 0o022 != 0 {
-        return refuse("others may write it: `chmod go-w` mends that");
+        return refuse("other users can write the file; run `chmod go-w`");
     }
     let mut text = String::new();
     if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
@@ -140,7 +140,7 @@ impl<'a> ConfigParser<'a> {
 
     fn profile(&self, (name, value): Entry<'a, '_>) -> Result<Profile, String> {
         let DeValue::Table(table) = value.get_ref() else {
-            return Err(self.wrong(name.span(), "a profile is a table"));
+            return Err(self.wrong(name.span(), "a profile must be a table"));
         };
         let mut profile = Profile {
             name: name.get_ref().to_string(),
@@ -153,7 +153,11 @@ impl<'a> ConfigParser<'a> {
                 "source" => profile.sources = self.paths(value)?,
                 "destination" => match &mut self.paths(value)?[..] {
                     [one] => profile.destination = Some(std::mem::take(one)),
-                    _ => return Err(self.wrong(value.span(), "there is one destination")),
+                    _ => {
+                        return Err(
+                            self.wrong(value.span(), "a profile has exactly one destination")
+                        );
+                    }
                 },
                 _ => profile.options.push(self.setting((key, value), true)?),
             }
@@ -194,7 +198,7 @@ impl<'a> ConfigParser<'a> {
             DeValue::Array(list) => {
                 let text = |item: &Spanned<DeValue<'a>>| match item.get_ref() {
                     DeValue::String(text) => Ok(text.to_string().into()),
-                    _ => Err(self.wrong(item.span(), "a list is one of strings")),
+                    _ => Err(self.wrong(item.span(), "a list must contain strings")),
                 };
                 list.iter().map(text).collect::<Result<_, _>>().map(SettingValue::Texts)
             }

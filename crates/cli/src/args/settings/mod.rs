@@ -247,12 +247,12 @@ impl SettingContext<'_> {
         let positive = name.strip_prefix("no-").unwrap_or(name);
         let known = option(self.cli, name).or_else(|| option(self.cli, positive));
         let Some(known) = known.filter(|_| !ANSWERS.contains(&name)) else {
-            return Err(format!("'{name}' is no option that can be set"));
+            return Err(format!("'{name}' cannot be set"));
         };
         let by_profile = matches!(setting.origin, SettingOrigin::Line { in_profile: true, .. });
         if !by_profile && !may_be_default(known) {
             return Err(format!(
-                "'{name}' says what is synced, so it belongs on the command line or into a profile"
+                "'{name}' cannot be set for all runs; use the command line or a profile"
             ));
         }
         let Some(arg) = option_of(self.command, name) else { return Ok(Vec::new()) };
@@ -292,10 +292,8 @@ impl SettingContext<'_> {
             },
             (ArgAction::Append, SettingValue::Texts(texts)) => Ok(texts.iter().map(with).collect()),
             (_, SettingValue::Texts(texts)) if texts.len() == 1 => Ok(vec![with(&texts[0])]),
-            (_, SettingValue::Texts(_)) => Err(format!("'{name}' has one value")),
-            (_, SettingValue::Flag(_)) => {
-                Err(format!("'{name}' has a value, and is not true or false"))
-            }
+            (_, SettingValue::Texts(_)) => Err(format!("'{name}' takes one value")),
+            (_, SettingValue::Flag(_)) => Err(format!("'{name}' takes a value, not true or false")),
         }
     }
 

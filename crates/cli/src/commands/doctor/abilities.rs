@@ -89,14 +89,10 @@ impl DirFeatures {
             (!self.acls, "no ACLs", "do without -A"),
             (
                 self.folds_case,
-                "names that differ in case alone are one",
+                "names that differ only in case are equal",
                 "rename such files at the source",
             ),
-            (
-                coarse,
-                "times are coarse",
-                "--modify-window=2 lets times count as equal that are so far apart",
-            ),
+            (coarse, "times are coarse", "--modify-window=2 treats times up to 2 s apart as equal"),
         ]
         .into_iter()
         .filter_map(|(lacks, what, mend)| lacks.then_some((what, mend)))

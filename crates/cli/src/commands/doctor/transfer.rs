@@ -64,7 +64,7 @@ impl RemoteDir {
         })?;
         match std::fs::read(back).is_ok_and(|fetched| fetched == bytes) {
             true => Ok((push.elapsed, pull.elapsed)),
-            false => Err((Exit::Stream, "what came back is not what was sent".into())),
+            false => Err((Exit::Stream, "the received file differs from the sent file".into())),
         }
     }
 

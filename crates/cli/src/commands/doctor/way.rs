@@ -115,8 +115,8 @@ impl RemoteDir {
             Err(exit @ Exit::RemoteShell) => NoAnswer::new(
                 exit,
                 "remote shell",
-                "it does not connect".into(),
-                format!("what it said is above; `{}` says more", self.shell("-v", "true")),
+                "cannot connect".into(),
+                format!("see the output above; `{}` shows more", self.shell("-v", "true")),
             ),
             Err(exit @ Exit::NoRemoteProgram) if self.has_own_program() => NoAnswer::new(
                 exit,
@@ -133,8 +133,8 @@ impl RemoteDir {
             Err(Exit::Timeout) => NoAnswer::new(
                 Exit::Timeout,
                 "remote shell",
-                "nothing came for five minutes".into(),
-                format!("`{}` says how far it comes", self.shell("-v", "true")),
+                "no answer for five minutes".into(),
+                format!("run `{}` to see where the connection stops", self.shell("-v", "true")),
             ),
             _ => NoAnswer::new(
                 Exit::Incompatible,
@@ -198,7 +198,8 @@ impl RemoteDir {
             }
             Some(_) => {}
             None => {
-                let mend = format!("`{}` says how far it comes", self.shell("-v", "true"));
+                let mend =
+                    format!("run `{}` to see where the connection stops", self.shell("-v", "true"));
                 return findings.warn("keys", "a second connection does not end", &mend);
             }
         }
@@ -221,7 +222,7 @@ impl RemoteDir {
         }
         match build.version == BUILD.version && build.commit == BUILD.commit {
             true => findings.ok("deltic there", &what),
-            false => findings.warn("deltic there", &format!("{what} is another"), &mend),
+            false => findings.warn("deltic there", &format!("{what} is another build"), &mend),
         }
         true
     }
@@ -242,7 +243,7 @@ fn clock(findings: &mut Findings, answered: &TimedAnswer) {
     if apart <= CLOCK_SECONDS {
         return findings.ok("clock", &format!("less than {CLOCK_SECONDS:.0} s apart"));
     }
-    let what = format!("the one there is {apart:.1} s {side}");
+    let what = format!("the clock there is {apart:.1} s {side}");
     findings.warn(
         "clock",
         &what,

@@ -215,9 +215,11 @@ impl WatchRun {
             (Note::TooManyDirs, _) => {
                 Some("`sysctl fs.inotify.max_user_watches=N` allows more".into())
             }
-            (Note::HeldBack(_), Ok(_)) => Some(format!("`{}` lets them go", confirm::command())),
+            (Note::HeldBack(_), Ok(_)) => {
+                Some(format!("`{}` allows the deletions", confirm::command()))
+            }
             (Note::HeldBack(_), Err(error)) => Some(format!(
-                "no answer can be heard here ({}): --max-delete or --force-delete, said at the start, lets them go",
+                "confirmations cannot be received here ({}); start with --max-delete or --force-delete",
                 reason(error)
             )),
             (Note::SourceGone | Note::SourceBack, _) => None,
