@@ -192,7 +192,7 @@ fn a_list_on_the_other_machine_may_be_for_sources_here() {
     let run = world.fails(3, "-a --files-from=:none src/ h:dst/");
     assert!(run.stderr.contains("read none"), "{run:#?}");
     let run = world.fails(1, "-a --files-from=g:list src/ h:dst/");
-    assert!(run.stderr.contains("not the transfer's"), "{run:#?}");
+    assert!(run.stderr.contains("differs from the host of the transfer"), "{run:#?}");
     let run = world.fails(1, "-a --files-from=:list src/ dst/");
     assert!(run.stderr.contains("when the transfer is local"), "{run:#?}");
 }
