@@ -35,7 +35,7 @@ pub(crate) fn make_dir(dir: &Path) -> Result<()> {
 fn create(path: &Path) -> io::Result<(NamedTempFile, PathBuf)> {
     let target = match fs::metadata(path) {
         Ok(meta) if !meta.is_file() => {
-            return Err(io::Error::other("it exists and is not a regular file"));
+            return Err(io::Error::other("the path exists and is not a regular file"));
         }
         Ok(_) => path.canonicalize()?,
         Err(error) if error.kind() == ErrorKind::NotFound => path.into(),

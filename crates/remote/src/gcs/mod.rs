@@ -253,7 +253,7 @@ mod tests {
                 .unwrap();
         gcs.list("", &mut |name, _| panic!("{name}")).unwrap();
         let told = gcs.list("", &mut |name, _| panic!("{name}")).unwrap_err().to_string();
-        assert!(told.contains("something else came"), "{told}");
+        assert!(told.contains("expected a list"), "{told}");
     }
 
     #[test]

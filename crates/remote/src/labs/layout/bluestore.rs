@@ -20,7 +20,7 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let extents = onode["extents"].as_array().ok_or_else(|| wrong("no extents"))?;
     let mut layout = Layout::new("BlueStore", [0; 32]);
     for extent in extents {
-        let extent = BlobExtent::read(extent).ok_or_else(|| wrong("an extent"))?;
+        let extent = BlobExtent::read(extent).ok_or_else(|| wrong("invalid extent"))?;
         if extent.logical.start < layout.len() {
             return Err(wrong("extents that overlap"));
         }

@@ -37,7 +37,8 @@ pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     };
     let tree = HashTree { file, head: &head, algorithm };
     let (root, sums) = tree.leaves()?;
-    let len = head.blocks.checked_mul(head.data_bytes.into()).ok_or_else(|| wrong("its length"))?;
+    let len =
+        head.blocks.checked_mul(head.data_bytes.into()).ok_or_else(|| wrong("invalid length"))?;
     let mut layout = Layout::new("dm-verity", [0; 32]);
     let salt = head.salt.into();
     let content = UnitSums { algorithm, bytes: head.data_bytes, padded: false, salt, sums };
@@ -119,12 +120,12 @@ impl HashTree<'_> {
         let (each, len) = (self.algorithm.len().unwrap_or(1), self.head.hash_bytes as usize);
         let stride = each.next_power_of_two();
         let levels = self.levels((len / stride) as u64);
-        let levels = levels.ok_or_else(|| wrong("it ends before its hashes"))?;
+        let levels = levels.ok_or_else(|| wrong("the file ends before the hashes"))?;
         let (mut root, mut above) = (None, Vec::new());
         for level in levels {
             let hashes: Vec<u8> = level.chunks(len).flat_map(|block| self.hash(block)).collect();
             if root.is_some() && !above.starts_with(&hashes) {
-                return Err(LayoutError("its hashes do not agree: it is damaged".into()));
+                return Err(LayoutError("the hashes do not agree: the file is damaged".into()));
             }
             root.get_or_insert(hashes);
             above = Vec::with_capacity(level.len() / stride * each);

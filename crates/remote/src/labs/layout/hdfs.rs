@@ -9,7 +9,7 @@ use crate::sums::SumAlgorithm;
 /// takes it for a full one.
 pub(super) fn read(file: &[u8]) -> Result<Layout, LayoutError> {
     let wrong = |what: &str| LayoutError(format!("not a .meta file of HDFS: {what}"));
-    let (head, sums) = file.split_at_checked(7).ok_or_else(|| wrong("it is too short"))?;
+    let (head, sums) = file.split_at_checked(7).ok_or_else(|| wrong("the file is too short"))?;
     let algorithm = match head[..3] {
         [0, 1, 1] => SumAlgorithm::Crc32,
         [0, 1, 2] => SumAlgorithm::Crc32c,

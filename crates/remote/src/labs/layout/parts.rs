@@ -123,7 +123,7 @@ impl Layout {
                 part.len
             )));
         }
-        self.len = end.ok_or_else(|| LayoutError("it ends behind 2^63 bytes".into()))?;
+        self.len = end.ok_or_else(|| LayoutError("the parts end behind 2^63 bytes".into()))?;
         match self.parts.last_mut() {
             Some(last) if joins => last.extend(part),
             _ => self.parts.push(part),

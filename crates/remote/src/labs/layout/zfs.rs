@@ -106,7 +106,7 @@ fn push_records(layout: &mut Layout, len: u64, lines: &str) -> Result<(), Layout
     }
     let records = fills.get(&0).copied().flatten().unwrap_or(0);
     if fills.values().flatten().any(|fill| *fill != records) {
-        return Err(LayoutError("zdb could not read all of its records".into()));
+        return Err(LayoutError("zdb could not read all records".into()));
     }
     layout.push(LayoutPart { len: len - layout.len(), id: None, content: PartContent::Zero })
 }

@@ -285,7 +285,7 @@ impl StorageSystem for RadosPool {
             return Ok(());
         }
         let Range { start, end } = range;
-        Err(RemoteError::Wrong(format!("{got} bytes of {start} to {end} came")))
+        Err(RemoteError::Wrong(format!("requested bytes {start} to {end}, got {got} bytes")))
     }
 
     fn received(&self) -> u64 {
