@@ -34,7 +34,7 @@ fn words_without_a_meaning_here_change_nothing() {
 #[test]
 fn what_deltic_does_not_do_is_refused_with_4_and_a_reason_before_anything_is_touched() {
     for (words, reason) in [
-        ("--iconv=utf8,latin1", "names are bytes"),
+        ("--iconv=utf8,latin1", "does not convert names"),
         ("--server --sender", "must be deltic too"),
         ("--sender", "must be deltic too"),
         ("--daemon", "starts itself over ssh"),

@@ -126,7 +126,7 @@ fn commands_to_type_have_the_words_that_were_typed() {
 #[test]
 fn a_key_that_runs_one_command_asks_for_no_password() {
     for (code, found) in
-        [(4, "ok       keys: it connects without a question"), (255, "warning  keys: ")]
+        [(4, "ok       keys: ssh connects without a question"), (255, "warning  keys: ")]
     {
         let world = World::new();
         let script = format!(
@@ -257,7 +257,7 @@ fn what_does_not_run_there_is_not_installed() {
     assert_eq!(run.code, Some(11), "{run:#?}");
     assert_eq!(install(&world, "sh -c 'exit 255'", &["h"]).code, Some(255));
     let run = install(&world, SHELL, &["h:bin/"]);
-    assert!(run.code == Some(1) && run.stderr.contains("behind --to"), "{run:#?}");
+    assert!(run.code == Some(1) && run.stderr.contains("use --to"), "{run:#?}");
     assert_eq!(install(&world, "sh -c 'exit 9'", &["me@::1"]).code, Some(12), "an address");
     let refused = install(&world, "sh -c 'exit 4'", &["h"]);
     assert!(!refused.stderr.contains("does it connect"), "{refused:#?}");

@@ -269,7 +269,7 @@ fn a_profile_has_operands_and_options_and_the_command_line_adds_to_them() {
     for (words, why) in [
         ("sync @full other", "'@full' has a source and a destination"),
         ("sync @none", "'@none': no such profile (@dirs, @full, @plain); write './@none'"),
-        ("verify @dirs", "`source` must be one and end in a slash"),
+        ("verify @dirs", "`source` must be one path that ends in a slash"),
     ] {
         let run = deltic(&world, &[], words);
         assert_eq!(run.code, Some(1), "{words}\n{run:#?}");

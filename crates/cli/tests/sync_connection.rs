@@ -68,7 +68,7 @@ fn of_two_versions_that_do_not_fit_the_older_one_is_named() {
             let run = sync_with(&world, &greeting(version), &operands);
             assert_eq!(run.code, Some(2), "{run:#?}");
             let told = format!("deltic: incompatible versions: {OURS} here, {version} on backup\n");
-            let hint = format!("  hint: the one {older} is older: update it");
+            let hint = format!("  hint: deltic {older} is older; update deltic {older}");
             assert!(run.stderr.starts_with(&(told + &hint)), "{run:#?}");
         }
     }

@@ -36,7 +36,7 @@ fn a_remote_shell_that_is_not_there_is_named() {
     for operands in [PUSH, PULL] {
         let run = sync_over(&world(), "/no/such/shell -p 22", &operands);
         assert_ends(&run, &[14], "/no/such/shell");
-        assert!(run.stderr.contains("hint: is it installed?"), "{run:#?}");
+        assert!(run.stderr.contains("hint: is the remote shell installed?"), "{run:#?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn a_program_that_is_not_there_is_told_from_a_broken_connection() {
         let words = ["sync", "-a", "-e", SHELL, "--deltic-path", "/no/such/deltic"];
         let run = Run::of(&mut world.command(DELTIC, words.iter().chain(&operands)));
         assert_eq!(run.code, Some(127), "{run:#?}");
-        assert!(run.stderr.contains("--deltic-path says where"), "{run:#?}");
+        assert!(run.stderr.contains("--deltic-path names the program"), "{run:#?}");
     }
 }
 
@@ -85,7 +85,7 @@ fn rsync_in_the_place_of_deltic_is_recognised() {
         let run = Run::of(&mut world().command(DELTIC, words.iter().chain(&operands)));
         assert_eq!(run.code, Some(12), "{run:#?}");
         assert!(run.stderr.contains("ended before deltic answered (exit status: 23)"), "{run:#?}");
-        assert!(run.stderr.contains("hint: is it deltic that is started there?"), "{run:#?}");
+        assert!(run.stderr.contains("hint: is the program there deltic?"), "{run:#?}");
     }
 }
 

@@ -175,7 +175,7 @@ fn what_is_installed_over_ssh_passes_the_doctor() {
     let run =
         Run::of(&mut world.command(DELTIC, ["doctor", "-e", &shell, "--deltic-path", &to, &place]));
     assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
-    for name in ["keys: it connects without a question", "transfer: 1 MiB is sent in "] {
+    for name in ["keys: ssh connects without a question", "transfer: 1 MiB is sent in "] {
         assert!(run.stdout.contains(&format!("ok       {name}")), "{name} {run:#?}");
     }
 }

@@ -134,7 +134,7 @@ fn words_that_were_meant_otherwise_are_named() {
     let world = world();
     let port = "hint: -p keeps permissions: -e 'ssh -p PORT' names the port\n";
     let quoted =
-        "hint: the shell leaves a quoted ~ as it is: write it without quotes, or \"$HOME\"\n";
+        "hint: the shell leaves a quoted ~ as it is; write ~ without quotes, or \"$HOME\"\n";
     let silent = "sh -c 'exit 255' rsh";
     for (words, told) in [
         (&["-p", "2222", "src/", "h:dst/"][..], port),

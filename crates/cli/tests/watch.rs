@@ -630,7 +630,7 @@ fn an_empty_source_says_what_a_watch_waits_for() {
     world.write("dst/kept", "x");
     let watching = Watching::start(&world, "-a --delete src/ dst/");
     watching.says("1 name would be removed; --force-delete goes on");
-    watching.says("  hint: it waits for a name in the source; ");
+    watching.says("  hint: the watch waits for a first name in the source; ");
     watching.end(Signal::TERM);
 }
 
@@ -650,7 +650,7 @@ fn a_watch_that_is_stopped_does_not_keep_the_word_from_the_others() {
     let confirmed = confirm(&world);
     assert!(confirmed.stdout.starts_with("61 names may be removed"), "{confirmed:#?}");
     assert_eq!(confirmed.code, Some(11), "{confirmed:#?}");
-    assert!(confirmed.stderr.contains("watch 1-3.sock: it does not answer"), "{confirmed:#?}");
+    assert!(confirmed.stderr.contains("watch 1-3.sock: no answer"), "{confirmed:#?}");
     drop(silent);
     watching.settles("src", "dst");
     watching.end(Signal::TERM);

@@ -96,12 +96,8 @@ impl CompatibilityArgs {
             (self.server, "--server", OTHER_END),
             (self.sender, "--sender", OTHER_END),
             (self.daemon, "--daemon", "Deltic starts itself over ssh, as host:path"),
-            (converts, "--iconv", "names are bytes to Deltic; they arrive as they are"),
-            (
-                self.copy_as.is_some(),
-                "--copy-as",
-                "run deltic as the user whose files they shall be",
-            ),
+            (converts, "--iconv", "Deltic does not convert names"),
+            (self.copy_as.is_some(), "--copy-as", "run deltic as the user who shall own the files"),
         ] {
             if asked {
                 bail!(Unsupported::new(what.into(), instead));

@@ -69,7 +69,7 @@ pub(crate) fn host(word: &str) -> Result<String, &'static str> {
         return Err("no user before the '@'; `@NAME` is a profile of sync, watch and verify");
     }
     if name.contains(':') && name.parse::<Ipv6Addr>().is_err() {
-        return Err("not a host alone; a path there goes behind --to");
+        return Err("not only a host; use --to for a path there");
     }
     match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
         true => Err("not a host"),

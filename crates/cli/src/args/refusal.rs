@@ -146,7 +146,7 @@ const NOT_YET: &[(&str, &str)] = &[
     ("--sudo", "--deltic-path 'sudo deltic' does that at the far end"),
     (
         "--parallel --transfers --checkers --jobs -j --concurrency --multi-thread-streams",
-        "many files go at once by themselves; --threads N sets how many work on them, --streams N connections",
+        "many files are synced at once by default; --threads N sets the threads, --streams N the connections",
     ),
     ("--bandwidth --limit --limit-rate --rate-limit", "--bwlimit RATE does that"),
     ("--mirror --purge", "-a --delete does that"),
@@ -157,13 +157,10 @@ const NOT_YET: &[(&str, &str)] = &[
     ("--include-file", "--include-from FILE does that"),
     ("--exclude-dir", "--exclude 'DIR/' does that"),
     ("--simulate --pretend --just-print", "-n does that"),
-    (
-        "--retries --retry --resume --continue",
-        "run the same command again: it goes on where it stopped",
-    ),
+    ("--retries --retry --resume --continue", "run the same command again; the run resumes"),
     (
         "--yes --assume-yes --no-confirm",
-        "--force-delete lets any number of names go; nothing else asks",
+        "--force-delete allows any number of deletions; no other question is asked",
     ),
     ("--confine-root", "run deltic where no other tree can be reached, as in a container"),
 ];

@@ -154,10 +154,10 @@ fn until(word: &str) -> Result<Duration> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = now.as_secs() as i64;
     let Some(at) = Zone::here().next(word, now) else {
-        bail!("--stop-at={word}: not a time; write it as 2030-12-31T23:59, or a part of that")
+        bail!("--stop-at={word}: not a time; write 2030-12-31T23:59, or a part of such a time")
     };
     if at <= now {
-        bail!("--stop-at={word}: that is not in the future");
+        bail!("--stop-at={word}: not in the future");
     }
     Ok(Duration::from_secs((at - now) as u64))
 }

@@ -16,7 +16,9 @@ pub(crate) fn run(args: &BenchArgs) -> Exit {
     let program = beside.filter(|program| program.exists()).unwrap_or_else(|| PROGRAM.into());
     let error = Command::new(&program).args(&args.words).exec();
     let missing = error.kind() == ErrorKind::NotFound;
-    let hint = missing.then_some("build it with `cargo build --release -p deltic-bench`, and put it beside deltic or into PATH");
+    let hint = missing.then_some(
+        "run `cargo build --release -p deltic-bench`, and move the program beside deltic",
+    );
     output::complain(&format!("cannot start {}: {}", program.display(), reason(&error)), hint);
     Exit::Start
 }

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &FactsArgs) -> Result<()> {
 }
 
 fn listen(path: &Path) -> Result<UnixListener> {
-    let name = path.file_name().context("it names no socket")?;
+    let name = path.file_name().context("the path has no file name")?;
     let above = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let dir = NamedDir::of_operator(above.unwrap_or_else(|| Path::new("."))).made(0o755)?;
     let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);

@@ -248,7 +248,7 @@ fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
         |why: io::Error| Err(why).with_context(|| format!("cannot write {}", path.display()));
     match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(target),
-        Ok(_) => refuse(io::Error::other("it exists and is not a regular file")),
+        Ok(_) => refuse(io::Error::other("the path exists and is not a regular file")),
         Err(Errno::NOENT) if !names_dir(path) => Ok(target),
         Err(errno) => Err(io::Error::from(errno)).with_context(place),
     }

@@ -238,7 +238,7 @@ fn show(state: &Path) -> Result<()> {
     let shown = state.display();
     ensure!(is_running(state), "no server runs with the state directory {shown}");
     let server = Announcement::read(state).with_context(|| format!("cannot read {shown}"))?;
-    let server = server.with_context(|| format!("{shown}: the server has told no address yet"))?;
+    let server = server.with_context(|| format!("{shown}: the server has no address yet"))?;
     let mut output = Output::stdout();
     output.line(format!("address: {}", server.address));
     if let Some(pin) = &server.pin {

@@ -59,7 +59,7 @@ fn both(new: &OsStr, old: &OsStr, trust: Trust) -> Result<(Layout, Layout)> {
         }
         layout = again;
     }
-    Err(anyhow!("{} changes all the time: compare a snapshot of it", shown(new)))
+    Err(anyhow!("{} changes all the time; compare a snapshot", shown(new)))
 }
 
 const TRIES: usize = 5;

@@ -58,7 +58,7 @@ pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     let what = output::words(refusal);
     let blamed = args.applied.blame(&what);
     let hint = match refusal.downcast_ref() {
-        Some(UnknownItem::Item { option, .. }) => Some(format!("`{option}=help` lists them")),
+        Some(UnknownItem::Item { option, .. }) => Some(format!("`{option}=help` lists the items")),
         // Operands that are present have their own error message.
         _ => args.operands.is_empty().then(|| HELP.into()),
     };

@@ -61,8 +61,8 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
 fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
     let Grant { name, volumes, .. } = grant;
     if file.read()?.values().any(|other| other.name == *name) {
-        let hint = "`deltic token revoke` with this name revokes all of them";
-        output::complain(&format!("another token is called '{name}' too"), Some(hint));
+        let hint = "`deltic token revoke` with this name revokes all tokens of this name";
+        output::complain(&format!("another token has the name '{name}'"), Some(hint));
     }
     for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
         let state = state.display();
@@ -107,7 +107,7 @@ fn volumes(add: &TokenAddArgs, server: Option<&Announcement>) -> Result<Option<V
     ensure!(
         names.len() == 1,
         Misused(format!(
-            "which volume is the token for? name it by --volume{}, or allow all of them by --all-volumes",
+            "which volume is the token for? use --volume{}, or --all-volumes",
             if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
         ))
     );

@@ -129,7 +129,7 @@ fn two_urls(
         |sources: &Sources| matches!(sources, Sources::Remote { host, .. } if is_store(host));
     ensure!(
         is_in_store(&a) || is_in_store(&b),
-        "both trees are on servers; one of two URLs must be that of a store, or one tree on this machine"
+        "both trees are on servers; one tree must be in a store or on this machine"
     );
     let exchanged = !is_in_store(&b);
     let (sources, destination) = if exchanged { (b, a) } else { (a, b) };

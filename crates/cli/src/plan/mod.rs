@@ -207,7 +207,7 @@ fn check_home(operands: &[OsString], options: &Options) -> Result<()> {
         Some(word) if matches!(ParsedOperand::parse(word)?, ParsedOperand::Remote { .. }) => {
             let word = show(word);
             bail!(
-                "'{word}': names may be removed, and no path is named; write '{word}.' for the home directory"
+                "'{word}': no path, and the sync may remove names; write '{word}.' for the home directory"
             )
         }
         _ => Ok(()),

@@ -93,7 +93,8 @@ fn environment_token() -> Option<String> {
 
 fn token_in_file(word: &str) -> Result<String> {
     let Some(path) = word.strip_prefix('@') else {
-        let why = "--token: a token in a command line is seen by all users of this machine; write --token @FILE";
+        let why =
+            "--token: all users of this machine see a token in a command line; write --token @FILE";
         return Err(Misused(why.into()).into());
     };
     let read = || {

@@ -43,12 +43,12 @@ pub(crate) fn dial(
         return Ok(None);
     };
     if matches!(destination, Destination::Remote { .. }) {
-        bail!("{host}: Deltic reads there and does not write yet; sync to a path, or over ssh");
+        bail!("{host}: Deltic only reads from stores; sync to a path, or over ssh");
     }
     if options.strategy != Strategy::DELTIC {
         bail!(
-            "--strategy {}: {host} is not a Deltic that could run it: changed parts are found by the checksums that \
-             the store keeps, and fetched by ranges",
+            "--strategy {}: {host} runs no Deltic; checksums of the store show changed parts, which are \
+             requested as ranges",
             options.strategy.name
         );
     }

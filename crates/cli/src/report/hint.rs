@@ -174,31 +174,33 @@ pub(crate) fn quoted(word: &OsStr) -> String {
 pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Option<String> {
     let fixed = match error {
         SyncError::Start { .. } => {
-            let question = "is it installed? -e names another remote shell";
+            let question = "is the remote shell installed? -e names another remote shell";
             return Some(far.meant.clone().unwrap_or_else(|| question.into()));
         }
         SyncError::Dial { source, .. } if WrongPin::is(source) => {
             "another server may have answered; if the server has a new key, its operator knows the new pin"
         }
         SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-            "a server with a key of its own has a pin: `deltic login` keeps it, --pin says it"
+            "a server with its own key has a pin; use `deltic login` or --pin"
         }
         SyncError::Dial { .. } => "is `deltic serve` running there?",
         SyncError::Incompatible(_) => {
             "is the same deltic on both machines? --deltic-path names another program there"
         }
         SyncError::Versions(versions) => match versions.order() {
-            Ordering::Less => "the one here is older: update it",
+            Ordering::Less => "deltic here is older; update deltic here",
             Ordering::Greater => {
-                "the one there is older: update it; --deltic-path names another program there"
+                "deltic there is older; update deltic there, or name another program by --deltic-path"
             }
-            Ordering::Equal => "they are two builds of one version: put the same one on both",
+            Ordering::Equal => {
+                "the builds of this version differ; install the same build on both machines"
+            }
         },
         SyncError::Unclean(error) if far.has_terminal() || error.to_string().contains("\\r\\n") => {
             "a terminal there changes the bytes: leave out -t, as in `ssh -tt`, and RequestTTY in ssh's settings"
         }
         SyncError::Unclean(_) => {
-            let question = "is your shell clean? its start-up files there may print nothing; to see what they print,";
+            let question = "is your shell clean? the start-up files there must print nothing; to see the output,";
             return Some(format!("{question} {}", far.attempt("true")));
         }
         // ssh's exit status for a failed connection.
@@ -207,10 +209,10 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         }
         // The program started, and failed by itself.
         SyncError::NoAnswer(status) if matches!(status.code(), Some(11 | 101)) => {
-            "it failed there before it answered: what is printed above says why"
+            "deltic failed there before an answer; see the output above"
         }
         SyncError::NoAnswer(_) => {
-            let question = "is it deltic that is started there? --deltic-path names it;";
+            let question = "is the program there deltic? --deltic-path names the program;";
             return Some(far.attempt_or_meant(question, &far.version()));
         }
         SyncError::NoRemoteProgram => {
@@ -229,7 +231,7 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         | SyncError::StreamLost
         | SyncError::Transport { .. }
         | SyncError::Silence => {
-            return Some(format!("what has arrived is kept: {}", next.words()));
+            return Some(format!("the received data is kept; {}", next.words()));
         }
         SyncError::TimeUp | SyncError::Interrupted => {
             return Some(format!("to resume, {}", next.words()));
@@ -238,12 +240,12 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             return Some(format!("{}; ssh detects transmission errors", next.words()));
         }
         SyncError::Protocol(_) => {
-            "update deltic on both machines; if that does not help, please report it"
+            "update deltic on both machines; if the error remains, please report the error"
         }
         SyncError::Watch { source, .. } if is_full(source) => {
             "too many programs watch files; `sysctl fs.inotify.max_user_instances=N` allows more"
         }
-        SyncError::Internal => "please report it, with what was printed before",
+        SyncError::Internal => "please report this bug, with the output above",
         SyncError::Usage(_)
         | SyncError::Options(_)
         | SyncError::Watch { .. }
@@ -289,15 +291,16 @@ pub(crate) fn for_trouble(
         && trouble.spot.as_ref().is_some_and(|spot| spot.side == Some(Side::Sender))
     {
         return Some(
-            "it waits for a name in the source; a watch that is started with --force-delete does not",
+            "the watch waits for a first name in the source; a watch with --force-delete does not wait",
         );
     }
     // A file that vanished has an error number; a file that changed while it was read has none.
     let went = trouble.spot.as_ref().is_some_and(|spot| spot.errno.is_some());
     let in_use = trouble.kind == TroubleKind::Vanished && !went;
     let is_first = in_use && !std::mem::replace(is_given, true);
-    (is_first && !stands_in())
-        .then_some("a file that is always in use, as a database's, is dumped or snapshot first, and that copied")
+    (is_first && !stands_in()).then_some(
+        "for a file that is always in use, such as a database, copy a dump or a snapshot",
+    )
 }
 
 /// Returns the hint for a missing source with a telling name: a quoted home directory, or a port.
@@ -308,7 +311,7 @@ pub(crate) fn for_missing(trouble: &Trouble, far: &RemoteMachine) -> Option<&'st
         .as_deref()
         .filter(|_| spot.errno == Some(Errno::NOENT.raw_os_error() as u32))?;
     if path.split(|byte| *byte == b'/').any(|name| name == b"~") {
-        return Some("the shell leaves a quoted ~ as it is: write it without quotes, or \"$HOME\"");
+        return Some("the shell leaves a quoted ~ as it is; write ~ without quotes, or \"$HOME\"");
     }
     let last = path.rsplit(|byte| *byte == b'/').next()?;
     let is_port = far.side.is_some() && std::str::from_utf8(last).ok()?.parse::<u16>().is_ok();
@@ -320,7 +323,7 @@ pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
     let errno = trouble.spot.as_ref()?.errno?;
     let is_blocked = errno == Errno::NOTEMPTY.raw_os_error() as u32;
     (is_blocked && !stands_in())
-        .then_some("a directory is in the way: --force removes it, with all that is in it")
+        .then_some("a directory is in the way: --force removes the directory and its content")
 }
 
 /// Returns the hint for a refusal of the destination's file system.
@@ -333,12 +336,12 @@ pub(crate) fn for_errno(errno: Errno, far: &RemoteMachine, next: NextRun) -> Opt
             let full = "the quota at the destination is used up: make room, and";
             return Some(format!("{full} {}", next.words()));
         }
-        Errno::ROFS => "the file system is mounted read-only: mount it to be written to",
+        Errno::ROFS => "the file system is mounted read-only; remount the file system read-write",
         Errno::ACCESS if far.side != Some(Side::Receiver) => {
-            "you may not write to the destination: name another destination, or run as its owner"
+            "you may not write to the destination; name another destination, or run as its owner"
         }
         Errno::ACCESS => {
-            "the user there may not write to the destination: name another destination, or run as its owner"
+            "the user there may not write to the destination; name another destination, or run as its owner"
         }
         _ => return None,
     };

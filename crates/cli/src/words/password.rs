@@ -13,7 +13,7 @@ pub(crate) fn refuse(word: &str) -> Result<()> {
         scheme.bytes().all(is_scheme) && user_of(rest).is_some_and(|user| user.contains(':'))
     });
     let shown = without_passwords(word);
-    let why = "the password in it is seen by all users of this machine; leave it out";
+    let why = "all users of this machine see the password; remove the password";
     ensure!(!has_password, Misused(format!("'{shown}': {why}")));
     Ok(())
 }

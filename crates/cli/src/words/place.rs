@@ -226,7 +226,7 @@ mod tests {
             ("s3:///key", "s3://BUCKET/PATH"),
             ("http://host/x", "use https://"),
             ("https://host/", "no volume"),
-            ("https://me:secret@host/v/", "seen by all users"),
+            ("https://me:secret@host/v/", "all users of this machine see the password"),
             ("https://secret@host/v/", "'https://***@host/v/': no host"),
             ("https://host/x#t=y", "deltic login"),
             ("ssh://me@host/srv/x", "write 'me@host:/srv/x'"),

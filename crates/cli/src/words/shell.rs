@@ -128,7 +128,7 @@ impl FromStr for ShellWords {
 }
 
 const NO_SHELL: &str =
-    "no shell is run on paths: write them out, each by itself, and leave out --old-args";
+    "no shell is run on paths: write each path as an argument, without --old-args";
 
 #[cfg(test)]
 mod tests {

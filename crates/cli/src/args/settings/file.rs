@@ -44,13 +44,13 @@ impl Profile {
         let is_content = matches!(&sources[..], [one] if one.as_encoded_bytes().ends_with(b"/"));
         if command == "verify" && words.is_empty() && !is_content {
             return Err(format!(
-                "'@{name}': two trees are compared, so `source` must be one and end in a slash; write `deltic verify A B`"
+                "'@{name}': `source` must be one path that ends in a slash; or write `deltic verify A B`"
             ));
         }
         let destination = destination.clone().into_iter();
         match (words.len(), sources.is_empty(), destination.len()) {
             (1, false, 1) => Err(format!(
-                "'@{name}' has a source and a destination; name both behind it, or neither"
+                "'@{name}' has a source and a destination; give both on the command line, or neither"
             )),
             (0 | 1, ..) => Ok(sources.iter().cloned().chain(words).chain(destination).collect()),
             _ => Ok(words),
@@ -105,7 +105,7 @@ fn text(path: &Path, named: bool) -> io::Result<String> {
     }
     let mut text = String::new();
     if file.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
-        return refuse("it is longer than 1 MiB");
+        return refuse("the file is longer than 1 MiB");
     }
     Ok(text)
 }

@@ -150,7 +150,7 @@ pub(crate) fn applied(
                 unread.push(why)
             }
             Err(file::ConfigFileError::Unread(why)) => {
-                return Err(format!("{why} (--no-config leaves it out)"));
+                return Err(format!("{why} (--no-config ignores the file)"));
             }
             Err(file::ConfigFileError::Wrong(why)) => return Err(why),
         }

@@ -79,11 +79,7 @@ impl DirFeatures {
     pub(super) fn lacks(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let coarse = self.time_step > Duration::from_micros(1);
         [
-            (
-                !self.symlinks,
-                "no symbolic links",
-                "leave them out: --no-links, or take what they lead to: -L",
-            ),
+            (!self.symlinks, "no symbolic links", "use --no-links, or -L to copy the targets"),
             (!self.hard_links, "no hard links", "do without -H and --link-dest"),
             (!self.xattrs, "no extended attributes", "do without -X and --fake-super"),
             (!self.acls, "no ACLs", "do without -A"),

@@ -78,11 +78,11 @@ fn restricted(restriction: &Restriction) -> String {
     };
     let deletes = if restriction.no_delete { ", and delete nothing (--no-delete)" } else { "" };
     let wall = match restriction.wall() {
-        Wall::Full => "Landlock keeps it there as well",
-        Wall::Partial => "an older Landlock keeps it there as well",
-        Wall::None => "its kernel has no Landlock: deltic alone keeps it there",
+        Wall::Full => "Landlock enforces this as well",
+        Wall::Partial => "an older Landlock enforces this as well",
+        Wall::None => "the kernel there has no Landlock: only deltic enforces this",
     };
-    format!("it may use {access}{deletes}; {wall}")
+    format!("the agent may use {access}{deletes}; {wall}")
 }
 
 /// Expands `~` in a path as a sync does.

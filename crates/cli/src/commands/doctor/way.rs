@@ -128,7 +128,9 @@ impl RemoteDir {
                 exit,
                 "deltic there",
                 format!("`{program}` is not found"),
-                format!("`{install}` copies this one there; --deltic-path says where one is"),
+                format!(
+                    "run `{install}` to copy this program there, or name the program by --deltic-path"
+                ),
             ),
             Err(Exit::Timeout) => NoAnswer::new(
                 Exit::Timeout,
@@ -141,7 +143,7 @@ impl RemoteDir {
                 "deltic there",
                 format!("`{program}` does not answer"),
                 format!(
-                    "it may be too old, or for another machine: `{}`; `{install}` copies this one there",
+                    "the program may be too old, or for another machine: `{}`; `{install}` copies this program there",
                     self.shell("", &format!("{program} --version"))
                 ),
             ),
@@ -194,7 +196,7 @@ impl RemoteDir {
         match wait_at_most(&mut child, KEYS_PATIENCE) {
             // 255 is a failure of ssh. Other codes come from the command, which a restricted key may refuse.
             Some(status) if status.code() != Some(SSH_FAILED) => {
-                return findings.ok("keys", "it connects without a question");
+                return findings.ok("keys", "ssh connects without a question");
             }
             Some(_) => {}
             None => {
@@ -214,9 +216,10 @@ impl RemoteDir {
     fn versions(&self, findings: &mut Findings, answer: &AgentAnswer) -> bool {
         let AgentAnswer { build, protocol: their_protocol, program, .. } = answer;
         let what = format!("{program}: {build}");
-        let mend = format!("update the older: `{}` copies this one there", self.install());
+        let mend =
+            format!("update the older program; `{}` copies this program there", self.install());
         if *their_protocol != protocol() {
-            let what = format!("{what} speaks {their_protocol}, this one {}", protocol());
+            let what = format!("{what} speaks {their_protocol}, this program {}", protocol());
             findings.fail(Exit::Incompatible, "deltic there", &what, Some(&mend));
             return false;
         }

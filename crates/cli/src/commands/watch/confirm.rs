@@ -149,7 +149,7 @@ fn confirm_at(path: &Path) -> io::Result<Option<(u64, String)>> {
     let mut answer = Vec::new();
     match stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            return Err(io::Error::other("it does not answer"));
+            return Err(io::Error::other("no answer"));
         }
         read => read?,
     };
