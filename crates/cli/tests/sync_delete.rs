@@ -171,7 +171,7 @@ fn at_a_terminal_the_user_decides_what_looks_like_an_accident() {
             let world = world(30);
             world.write("src/new", "synced in any case");
             let mut terminal = asked(&world, &delete(way, QUARTER));
-            assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
+            assert!(terminal.shows("Remove these names? [y/N] "), "{way:?} {:?}", terminal.shown);
             assert_eq!((extras(&world), world.exists("dst/new")), (30, true), "{way:?}");
             terminal.types(typed);
             let (code, shown) = terminal.end();
@@ -215,7 +215,7 @@ fn what_came_in_since_names_were_counted_goes_within_the_limits_only() {
     for way in WAYS {
         let world = world(30);
         let mut terminal = asked(&world, &delete(way, QUARTER));
-        assert!(terminal.shows("Remove them? [y/N] "), "{way:?} {:?}", terminal.shown);
+        assert!(terminal.shows("Remove these names? [y/N] "), "{way:?} {:?}", terminal.shown);
         for n in 0..1000 {
             world.write(format!("dst/extra 1/new {n:04}"), "");
         }

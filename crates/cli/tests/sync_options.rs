@@ -30,7 +30,7 @@ fn without_recursion_directories_are_skipped_by_name_and_that_is_no_error() {
         let run = world.sync(&[way.from("src/file"), way.from("src/dir"), way.to("dst/")]);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
         assert_eq!(run.stdout, "skipping directory dir\n", "{way:?}");
-        let hint = "  hint: -a copies directories, and all that is in them\n";
+        let hint = "  hint: -a copies directories and their content\n";
         assert_eq!(run.stderr, hint, "{way:?}");
         assert!(world.exists("dst/file") && !world.exists("dst/dir"));
         let run = world.sync(&["-t", "src/", "dst2"]);

@@ -126,7 +126,10 @@ fn hints_have_the_words_that_were_typed() {
     assert!(run.stderr.ends_with(hint), "{run:#?}");
     world.write("co:lon", "a file");
     let run = sync(&world, &["-e", shell, "co:lon", "dst/"]);
-    assert!(run.stderr.contains("hint: 'co:lon' is a file here: './co:lon' names it"), "{run:#?}");
+    assert!(
+        run.stderr.contains("hint: 'co:lon' is a file here; write './co:lon' for the file"),
+        "{run:#?}"
+    );
 }
 
 #[test]

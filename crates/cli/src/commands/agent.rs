@@ -38,7 +38,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
             let command = deltic_tree::path::shortened(&command);
             output::complain(
                 &format!("agent: restricted to a directory: `{command}` is not run here"),
-                Some("this key is for `deltic sync` alone"),
+                Some("this key is only for `deltic sync`"),
             );
             return Exit::Unsupported;
         }

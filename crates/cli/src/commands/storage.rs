@@ -288,10 +288,10 @@ fn compare(
                 evidence(by)
             )
         }
-        (_, None) => format!("all of {of} may differ: no place and no sum of both is the same"),
+        (_, None) => format!("all of {of} may differ: no block address and no checksum is equal"),
     });
     if new.len() != old.len() {
-        output.line(format!("the other has {}", counted(old.len(), "byte")));
+        output.line(format!("the old version has {}", counted(old.len(), "byte")));
     }
     for (word, layout) in [&args.new].into_iter().chain(&args.old).zip([new, old]) {
         for about in &layout.about {

@@ -75,7 +75,7 @@ fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
 /// Prints the lines for the other side to standard error.
 fn invite(state: &Path, server: Option<&Announcement>, grant: &Grant, token: &Token) {
     let Some(server) = server else {
-        return output::note("start `deltic serve` for an address to use the token at\n");
+        return output::note("to use the token, start `deltic serve`\n");
     };
     let is_granted = |volume: &&ServedVolume| grant.is_for(&volume.name);
     let volume = server.volumes.iter().find(is_granted);

@@ -143,7 +143,7 @@ fn meant(word: &OsStr) -> Option<String> {
         return is_port.then(|| format!("-p keeps permissions: {}", ssh_port(&shown)));
     };
     if is_here {
-        return Some(format!("'{shown}' is a file here: './{shown}' names it"));
+        return Some(format!("'{shown}' is a file here; write './{shown}' for the file"));
     }
     let (host, path) = (host?, path.to_str()?);
     match path.split_once(':') {

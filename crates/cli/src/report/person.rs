@@ -306,7 +306,7 @@ impl Reporter for PersonReporter {
         self.lines.progress.end(result.as_ref().ok());
         self.complaints.finish();
         if self.skipped_dir && !self.options.recursive && !output::stands_in() {
-            output::note("  hint: -a copies directories, and all that is in them\n");
+            output::note("  hint: -a copies directories and their content\n");
         }
         match result {
             Ok(outcome) => self.finish_well(outcome, ending.exit),

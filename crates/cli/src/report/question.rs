@@ -50,7 +50,7 @@ pub(crate) fn text(Question { names, of, first }: &Question) -> String {
     let shown: String = first.iter().map(|path| format!("  {path}\n")).collect();
     let more = if (first.len() as u64) < *names { "  ...\n" } else { "" };
     format!(
-        "deltic: {names} of {of} names at the destination would be removed:\n{shown}{more}Remove them? [y/N] "
+        "deltic: {names} of {of} names at the destination would be removed:\n{shown}{more}Remove these names? [y/N] "
     )
 }
 
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(
             text(&question(2)),
             format!(
-                "deltic: 2 of 1300 names at the destination would be removed:\n  {}\n  b\nRemove them? [y/N] ",
+                "deltic: 2 of 1300 names at the destination would be removed:\n  {}\n  b\nRemove these names? [y/N] ",
                 path(b"a\x1b")
             )
         );
