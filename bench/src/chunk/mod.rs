@@ -39,7 +39,7 @@ use speed::{TimedData, TimedSubject, measure};
 ///   hot         many passes over a slice in the core's own cache
 ///   cpu, wall   by processor time, by the clock
 ///   of sum      cold throughput in percent of "vector sum"
-///   + crc32c    cold, by processor time: cutting, and the checksum of each
+///   "+ crc32c"  cold, by processor time: cutting, and the checksum of each
 ///               chunk while the chunk is in the cache; likewise "+ blake3"
 ///   savings     share of bytes that are not stored if equal chunks are stored once
 ///   new in      bytes that an input adds to all inputs before: of two releases,
