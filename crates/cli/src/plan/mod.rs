@@ -136,8 +136,7 @@ impl SyncRequest {
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
         let batch = batch.filter(|_| reads || !is_dry);
-        let if_missing = IfMissing::of(args, terminals);
-        Ok(Self { plan, view, batch, if_missing, ways: args.ways })
+        Ok(Self { plan, view, batch, if_missing: IfMissing::of(args, terminals), ways: args.ways })
     }
 }
 
