@@ -1,16 +1,14 @@
 /** Uploads of edited files through the delta engine: bytes on the server's disk, and bytes on the wire. */
 import { createHash } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { addFiles, idle, launch, row, setUp, signIn, type Setup } from "./page";
-import { missing } from "./server";
+import { engineMissing, missing } from "./server";
 
-const built = ["push", "pull"].every((end) => existsSync(fileURLToPath(new URL(`../engine/dist/${end}.wasm`, import.meta.url))));
-const why = missing() ?? (built ? undefined : "no modules of the engine: run npm run build in web/engine");
+const why = missing() ?? engineMissing();
 if (why) console.log(`SKIPPED: ${why}`);
 
 const MB = 1_000_000;

@@ -134,9 +134,16 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
       for (let i = 0; i < ask.rawHeaders.length; i += 2) lines.push(`${ask.rawHeaders[i]}: ${ask.rawHeaders[i + 1]}`);
       on.write(lines.join("\r\n") + "\r\n\r\n");
       on.write(head);
-      client.on("data", (bytes) => (origin.wire.up += bytes.length));
+      client.on("data", (bytes) => {
+        origin.wire.up += bytes.length;
+        on.write(bytes);
+        if (!origin.slow) return;
+        client.pause();
+        setTimeout(() => client.resume(), (bytes.length / origin.slow) * 1000);
+      });
+      client.on("end", () => on.end());
       on.on("data", (bytes) => (origin.wire.down += bytes.length));
-      client.pipe(on).pipe(client);
+      on.pipe(client);
     });
     sockets.add(client);
     for (const end of [client, on]) {

@@ -23,12 +23,20 @@ export interface SetupOptions {
   options?: readonly string[];
   prefix?: string;
   context?: Parameters<Browser["newContext"]>[0];
+  /** True for the browser's own pickers, which answer nobody without a window; else fields for files take their place. */
+  pickers?: boolean;
+}
+
+/** Runs in the page: fields for files take the place of the browser's own pickers. */
+export function withoutPickers(): void {
+  Object.assign(window, { showOpenFilePicker: undefined, showDirectoryPicker: undefined });
 }
 
 export async function setUp(browser: Browser, options: SetupOptions = {}): Promise<Setup> {
   const server = await startServer(options.volumes, options.options);
   const origin = await startOrigin(() => server.address, options.prefix);
   const context = await browser.newContext({ locale: "en-GB", acceptDownloads: true, ...options.context });
+  if (!options.pickers) await context.addInitScript(withoutPickers);
   const page = await context.newPage();
   page.setDefaultTimeout(45_000); // a loaded machine is slow, not wrong
   const wrongs: string[] = [];

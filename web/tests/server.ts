@@ -21,6 +21,12 @@ export function missing(): string | undefined {
   return undefined;
 }
 
+/** Why the engine of deltas cannot be tested here, if it cannot. */
+export function engineMissing(): string | undefined {
+  const module = (end: string) => fileURLToPath(new URL(`../engine/dist/${end}.wasm`, import.meta.url));
+  return ["push", "pull"].every((end) => existsSync(module(end))) ? undefined : "no modules of the engine: run npm run build in web/engine";
+}
+
 /** True if the program has the page of this `dist`. */
 export async function hasPage(): Promise<boolean> {
   const server = await startServer();
@@ -44,6 +50,8 @@ export interface Server {
   /** Starts the server again, at the address that it had. */
   start: () => Promise<void>;
   end: () => Promise<void>;
+  /** Kills the server, as a crash does. */
+  kill: () => Promise<void>;
   /** Makes a token that stays, by `deltic token add`. */
   add: (name: string, ...options: string[]) => Promise<string>;
   /** Revokes all tokens of this name, by `deltic token revoke`. */
@@ -57,6 +65,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
   const home = mkdtempSync(join(tmpdir(), "deltic-page-"));
   for (const name of names) mkdirSync(join(home, name));
   let end = (): Promise<void> => Promise.resolve();
+  let kill = end;
   const server: Server = {
     address: "127.0.0.1:0",
     printed: "",
@@ -64,6 +73,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
     disk: (...path) => join(home, ...path),
     start: () => start(),
     end: () => end(),
+    kill: () => kill(),
     add: async (name, ...more) => {
       const rights = more.includes("--ro") || more.includes("--wo") ? [] : ["--rw"];
       const part = more.includes("--volume") ? [] : ["--all-volumes"];
@@ -88,6 +98,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
       setTimeout(() => child.kill("SIGTERM"), 300).unref();
       return ended;
     };
+    kill = () => (child.kill("SIGKILL"), ended);
     let said = "";
     await new Promise<void>((resolve, reject) => {
       const hear = (bytes: Buffer) => {

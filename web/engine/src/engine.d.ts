@@ -72,5 +72,7 @@ export class Connection extends EventTarget {
   readonly server?: { version: string; channels: number };
   push(request: Place & OpenFile & { on_request?: boolean }, options?: Options): Promise<Result>;
   pull(request: Place & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
+  /** Most bytes a second that this end sends; 0 for no limit. */
+  set rate(bytes: number);
   close(): void;
 }

@@ -83,6 +83,9 @@ export class Connection extends EventTarget {
   #soon = new MessageChannel();
   #isScheduled = false;
   #hasEnded = false;
+  #rate = 0;
+  /** Time before which no message is sent, as the rate demands. */
+  #due = 0;
 
   constructor(wasm, socket, token, opening) {
     super();
@@ -114,6 +117,13 @@ export class Connection extends EventTarget {
    */
   pull(request, options = {}) {
     return this.#begin("deltic_pull", request, options);
+  }
+
+  /** Most bytes a second that this end sends; 0 for no limit. */
+  set rate(bytes) {
+    this.#rate = bytes;
+    this.#due = 0;
+    this.#schedule();
   }
 
   /** Closes the connection. Transfers that run fail. */
@@ -199,13 +209,15 @@ export class Connection extends EventTarget {
     }
   }
 
-  /** Sends messages while the socket has room. Returns false if some wait. */
+  /** Sends messages while the socket has room and the rate allows. Returns false if some wait. */
   #send() {
     for (;;) {
-      if (this.#socket.bufferedAmount >= BUFFERED_BYTES) return false;
+      const now = performance.now();
+      if (this.#socket.bufferedAmount >= BUFFERED_BYTES || now < this.#due) return false;
       const len = this.#wasm.deltic_next_message(this.#handle);
       if (len === 0) return true;
       this.#socket.send(this.#taken(len));
+      if (this.#rate > 0) this.#due = now + (len / this.#rate) * 1000;
     }
   }
 

@@ -160,14 +160,21 @@ export function lost(): void {
   retry = setTimeout(askAgain, pauseSeconds * 1000);
 }
 
+/** Whether the server answers now. */
+export async function answers(): Promise<boolean> {
+  try {
+    const signal = AbortSignal.timeout(ANSWER_MS);
+    return (await fetch(new URL("healthz", root()), { cache: "no-store", credentials: "omit", signal })).ok;
+  } catch {
+    return false;
+  }
+}
+
 /** Asks whether the server is back, at once. */
 export async function askAgain(): Promise<void> {
   clearTimeout(retry);
   retry = undefined;
-  try {
-    const answer = await fetch(new URL("healthz", root()), { cache: "no-store", credentials: "omit" });
-    if (!answer.ok) throw new Unreachable();
-  } catch {
+  if (!(await answers())) {
     pauseSeconds = Math.min(pauseSeconds * 2, LAST_PAUSE);
     lost();
     return;
@@ -179,9 +186,16 @@ export async function askAgain(): Promise<void> {
   for (const resume of resumed) resume();
 }
 
+/** The browser knows first when the network goes and comes. */
+export function followNetwork(): void {
+  addEventListener("offline", lost);
+  addEventListener("online", () => reach.value.on || void askAgain());
+}
+
 const BUSY_TRIES = 8;
+const ANSWER_MS = 10_000;
 const LAST_PAUSE = 8;
 /** Spread, so that many pages do not all return in the same moment. */
 function firstPause(): number {
-  return 0.5 + Math.random() * 0.5;
+  return 0.25 + Math.random() * 0.5;
 }

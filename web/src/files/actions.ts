@@ -19,7 +19,7 @@ import { updateCopy } from "../transfer/delta/copy";
 import { Unreadable } from "../transfer/engine";
 import { plain } from "../transfer/plain";
 import { upload, type Source } from "../transfer/queue";
-import { pickedFiles } from "../transfer/sources";
+import { handledFiles, pickedFiles, pickHandles } from "../transfer/sources";
 import { say } from "../ui/message";
 import { active, here, reload, selection, volume } from "./folder";
 
@@ -76,8 +76,11 @@ export function add(sources: AsyncIterable<Source>, name: string, to = here.peek
   if (to) upload(sources, name, to);
 }
 
-/** Lets the user pick files, or a folder. */
-export function pick(what: "files" | "folder"): void {
+/** Lets the user pick files, or a folder: with handles where the browser has them, so that a reload loses nothing. */
+export async function pick(what: "files" | "folder"): Promise<void> {
+  const handles = await pickHandles(what);
+  if (handles?.length) add(handledFiles(handles), handles[0]!.name);
+  if (handles) return;
   const input = document.createElement("input");
   input.type = "file";
   input.multiple = true;

@@ -150,6 +150,7 @@ export const german = (n: Numbers): Words => ({
   pause: (what) => `${name(what)} anhalten`,
   resume: (what) => `${name(what)} fortsetzen`,
   cancelOne: (what) => `${name(what)} abbrechen`,
+  forget: (what) => `${name(what)} von der Liste nehmen`,
   showFolder: (what) => `Ordner von ${name(what)} zeigen`,
   showFiles: (what) => `Dateien von ${name(what)} zeigen`,
   filesCount: (count) => (count === 1 ? "1 Datei" : `${n.count(count)} Dateien`),
@@ -170,7 +171,11 @@ export const german = (n: Numbers): Words => ({
   saved: (bytes, of) => `${n.bytes(bytes)} gespart, ${Math.floor((bytes / of) * 100)} %`,
   sentOf: (sent, bytes) => `${n.bytes(sent)} von ${n.bytes(bytes)} gesendet`,
   stopped: "Angehalten",
-  stayOpen: "Lass diese Seite offen, solange etwas unterwegs ist: Eine geschlossene Seite sendet nichts.",
+  stayOpen: "Eine geschlossene Seite sendet nichts. Was nicht fertig ist, geht beim nächsten Besuch weiter.",
+  chooseAgain: "Datei noch einmal wählen",
+  allowAgain: "Weiter",
+  notThose: (count) =>
+    count === 1 ? "1 Datei hat einen anderen Namen, eine andere Länge oder Zeit als die fehlende." : `${n.count(count)} Dateien haben andere Namen, Längen oder Zeiten als die fehlenden.`,
   clearList: "Leeren",
   others: (count) => `und ${n.count(count)} weitere`,
   failure: (why) => {
@@ -179,6 +184,10 @@ export const german = (n: Numbers): Words => ({
         return "Das Volume ist voll. Schaff Platz und versuch es noch einmal.";
       case "unreadable":
         return "Die Datei lässt sich nicht lesen, oder ein anderes Programm hat hineingeschrieben. Versuch es danach noch einmal.";
+      case "choose":
+        return "Die Seite war inzwischen zu. Wähle die Datei noch einmal, dann geht der Rest weg.";
+      case "permission":
+        return "Der Browser fragt erneut, bevor diese Seite die Datei lesen darf.";
       case "forbidden":
         return "Dieser Schlüssel darf hier nicht schreiben.";
       case "folder":
@@ -220,6 +229,9 @@ export const german = (n: Numbers): Words => ({
   asSystem: "Wie das System",
   light: "Hell",
   dark: "Dunkel",
+  rateLimit: "Hochladen höchstens mit",
+  rateHelp: "Auf diesem Gerät. Dateien unter 64 kB werden nicht gebremst.",
+  noLimit: "ohne Grenze",
   session: "Angemeldet",
   sessionHelp: (host) => `Bei ${host}. Abmelden vergisst den Schlüssel auf diesem Gerät.`,
   signOut: "Abmelden",

@@ -159,6 +159,7 @@ export const english = (n: Numbers) => ({
   pause: (what: string) => `Pause ${name(what)}`,
   resume: (what: string) => `Resume ${name(what)}`,
   cancelOne: (what: string) => `Cancel ${name(what)}`,
+  forget: (what: string) => `Take ${name(what)} off the list`,
   showFolder: (what: string) => `Show the folder of ${name(what)}`,
   showFiles: (what: string) => `Show the files of ${name(what)}`,
   filesCount: (count: number) => (count === 1 ? "1 file" : `${n.count(count)} files`),
@@ -179,7 +180,11 @@ export const english = (n: Numbers) => ({
   saved: (bytes: number, of: number) => `${n.bytes(bytes)} saved, ${Math.floor((bytes / of) * 100)} %`,
   sentOf: (sent: number, bytes: number) => `${n.bytes(sent)} of ${n.bytes(bytes)} sent`,
   stopped: "Stopped",
-  stayOpen: "Keep this page open while something moves: a page that is closed sends nothing.",
+  stayOpen: "A page that is closed sends nothing. Transfers that have not ended go on at your next visit.",
+  chooseAgain: "Choose the file again",
+  allowAgain: "Go on",
+  notThose: (count: number) =>
+    count === 1 ? "1 file has another name, length or time than the one that is missing." : `${n.count(count)} files have other names, lengths or times than those that are missing.`,
   clearList: "Clear",
   others: (count: number) => `and ${n.count(count)} more`,
   failure: (why: Failure): string => {
@@ -188,6 +193,10 @@ export const english = (n: Numbers) => ({
         return "The volume is full. Make room, then try again.";
       case "unreadable":
         return "The file cannot be read, or another program wrote to it. Try again when it is done.";
+      case "choose":
+        return "The page was closed meanwhile. Choose the file again, and the rest is sent.";
+      case "permission":
+        return "The browser asks again before this page may read the file.";
       case "forbidden":
         return "This token may not write here.";
       case "folder":
@@ -231,6 +240,9 @@ export const english = (n: Numbers) => ({
   asSystem: "As the system",
   light: "Light",
   dark: "Dark",
+  rateLimit: "Uploads send at most",
+  rateHelp: "On this device. Files below 64 kB are not slowed down.",
+  noLimit: "no limit",
   session: "Signed in",
   sessionHelp: (host: string) => `At ${host}. Signing out forgets the token on this device.`,
   signOut: "Sign out",

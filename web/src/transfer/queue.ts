@@ -9,8 +9,9 @@ import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
 import { makeFolder, type Place, type Version } from "../api/volumes";
 import { decide, type Choice } from "./conflicts";
 import { Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
+import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kept } from "./journal";
 import { otherName } from "./names";
-import { delta } from "./delta/engine";
+import { brokeOff, delta } from "./delta/engine";
 import { isEqual } from "./plain";
 
 /** A file or an empty folder that was picked or dropped. */
@@ -19,6 +20,8 @@ export interface Source {
   path: readonly string[];
   /** Opens the file; undefined for a folder. */
   open: (() => Promise<File>) | undefined;
+  /** The user's file, where the browser lets a page keep it beyond a reload. */
+  handle?: FileSystemFileHandle | undefined;
 }
 
 export type State =
@@ -36,14 +39,20 @@ export type State =
 export type Failure =
   | { kind: "full" | "unreadable" | "forbidden" | "folder" | "too-large" | "ended" }
   | { kind: "later" }
+  /** After a reload: the file must be chosen again, or the browser asks before the page may read it. */
+  | { kind: "choose" | "permission" }
   | { kind: "name" | "other"; detail: string };
 
 export interface Item {
-  readonly source: Source;
+  /** Number in its batch. */
+  readonly no: number;
+  source: Source;
   to: Place;
   /** What the upload may replace. */
   base: Base;
   bytes: number;
+  /** Modification time in milliseconds since 1970; undefined until the file was opened. */
+  modified: number | undefined;
   /** Bytes that the server had already. */
   kept: number;
   sent: number;
@@ -52,6 +61,8 @@ export interface Item {
 
 export interface Batch {
   readonly id: number;
+  /** The key in the journal. */
+  readonly key: string;
   readonly name: string;
   readonly to: Place;
   readonly items: Item[];
@@ -145,33 +156,72 @@ export function onArrival(then: (place: Place) => void): () => void {
 
 /** Starts to upload the sources, while they are still being found. */
 export function upload(sources: AsyncIterable<Source>, name: string, to: Place): Batch {
-  const batch: Batch = {
-    id: ++ids,
-    name,
-    to,
-    items: [],
-    started: Date.now(),
-    listed: false,
-    paused: false,
-    stop: new AbortController(),
-    cursor: 0,
-    ready: [],
-  };
-  batches.value = [batch, ...batches.value];
+  const batch = opened({ key: `${me}.${ids}`, name, to, started: Date.now(), paused: false });
+  noteBatch(recordOf(batch));
   void collect(sources, batch);
   return batch;
 }
+
+function opened(of: Pick<Batch, "key" | "name" | "to" | "started" | "paused">): Batch {
+  const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ready: [], ...of };
+  if (batch.paused) batch.stop.abort(PAUSED);
+  batches.value = [batch, ...batches.value];
+  return batch;
+}
+
+/** A file of the user, and what is needed before it can be read, if anything is. */
+export interface FoundSource {
+  source: Source;
+  why?: Failure;
+}
+
+/** Takes up a batch of a page that has ended. */
+export async function takeUp({ batch: of, items }: Kept, find: (record: ItemRecord) => Promise<FoundSource>): Promise<void> {
+  const found = await Promise.all(items.map(find));
+  const { key, name, to, started, paused } = of;
+  const batch = opened({ key, name, to, started, paused });
+  for (const [i, { no, to, base, bytes = 0, modified, failed }] of items.entries()) {
+    const { source, why = failed } = found[i]!;
+    const state: State = why ? { is: "failed", why } : { is: "waiting" };
+    brokeOff(to);
+    batch.items.push({ no, source, to, base, bytes, modified, kept: 0, sent: 0, state });
+  }
+  batch.listed = true;
+  if (!batch.items.length) dropBatch(batch.key);
+  changed();
+  fill();
+}
+
+const recordOf = ({ key, name, to, started, paused }: Batch) => ({ key, owner: me, name, to, started, paused });
+
+/** Notes an item in the journal as long as it has not ended. */
+function note(item: Item, batch: Batch): void {
+  const { no, to, base, bytes, modified, state } = item;
+  const { path, handle, open } = item.source;
+  if (HAS_ENDED.includes(state.is)) return isOver(batch) ? dropBatch(batch.key) : dropItem(batch.key, no);
+  // What the file needs is found again after a reload; whatever else failed is shown as it was.
+  const why = state.is === "failed" ? state.why : undefined;
+  const failed = why && ["choose", "permission"].includes(why.kind) ? undefined : why;
+  noteItem({ batch: batch.key, no, path, to, base, bytes, modified, handle, isFolder: open === undefined, failed });
+}
+
+/** True if the journal can forget the batch. Looks at all items only once the last one was started. */
+const isOver = (batch: Batch): boolean =>
+  batch.listed && batch.cursor >= batch.items.length && batch.items.every(({ state }) => HAS_ENDED.includes(state.is));
 
 async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<void> {
   try {
     for await (const source of sources) {
       const to = { volume: batch.to.volume, path: [...batch.to.path, ...source.path] };
-      batch.items.push({ source, to, base: "nothing", bytes: 0, kept: 0, sent: 0, state: { is: "waiting" } });
+      const item: Item = { no: batch.items.length, source, to, base: "nothing", bytes: 0, modified: undefined, kept: 0, sent: 0, state: { is: "waiting" } };
+      batch.items.push(item);
+      note(item, batch);
       changed();
       fill();
     }
   } finally {
     batch.listed = true;
+    if (isOver(batch)) dropBatch(batch.key);
     changed();
   }
 }
@@ -229,6 +279,7 @@ async function run(item: Item, batch: Batch): Promise<void> {
   } catch (error) {
     failed(item, batch, stop, error);
   }
+  note(item, batch);
 }
 
 function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): void {
@@ -247,6 +298,8 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
   }
   const file = await open(item.source);
   item.bytes = file.size;
+  item.modified = file.lastModified;
+  note(item, batch);
   try {
     await again(stop, () => send(item, file, stop));
     item.sent = item.bytes - item.kept;
@@ -279,6 +332,7 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
     .then((choice) => decided(item, batch, there, choice))
     .catch((error: unknown) => failed(item, batch, stop, error))
     .finally(() => {
+      note(item, batch);
       changed();
       fill();
     });
@@ -302,6 +356,8 @@ function decided(item: Item, batch: Batch, there: Version, choice: Choice): void
 }
 
 class Later extends Error {}
+/** The browser asks before the page may read the file again. */
+class NotPermitted extends Error {}
 
 async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
   item.state = { is: "moving", stage: "sending" };
@@ -325,7 +381,8 @@ async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
 async function open(source: Source): Promise<File> {
   try {
     return await source.open!();
-  } catch {
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "NotAllowedError") throw new NotPermitted();
     throw new Unreadable();
   }
 }
@@ -346,6 +403,7 @@ async function again<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
 
 function failure(error: unknown): Failure {
   if (error instanceof Later) return { kind: "later" };
+  if (error instanceof NotPermitted) return { kind: "permission" };
   if (error instanceof Unreadable) return { kind: "unreadable" };
   if (!(error instanceof Problem)) return { kind: "other", detail: String(error) };
   if (error.status === 401) return { kind: "ended" };
@@ -363,12 +421,14 @@ export function cancel(batch: Batch): void {
   batch.paused = false;
   for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "cancelled" };
   batch.stop.abort(new DOMException("cancelled", "AbortError"));
+  dropBatch(batch.key);
   changed();
 }
 
-/** Holds a batch. Files under way begin again: the server keeps no part of a PUT. */
+/** Holds a batch. What arrived of a large file stays at the server; a file that travels by PUT begins again. */
 export function hold(batch: Batch): void {
   batch.paused = true;
+  noteBatch(recordOf(batch));
   batch.stop.abort(PAUSED);
   changed();
 }
@@ -377,6 +437,7 @@ export function resume(batch: Batch): void {
   // Items that are still stopping belong to the old controller.
   batch.stop = new AbortController();
   batch.paused = false;
+  noteBatch(recordOf(batch));
   changed();
   fill();
 }
@@ -384,16 +445,41 @@ export function resume(batch: Batch): void {
 export function retry(batch: Batch, item: Item): void {
   if (batch.stop.signal.aborted && !batch.paused) batch.stop = new AbortController();
   wait(item, batch);
+  noteBatch(recordOf(batch));
+  note(item, batch);
   changed();
   fill();
 }
 
+/** Tries failed items again, except files that must be chosen again. */
 export function retryFailed(of: readonly Batch[] = batches.value): void {
-  for (const batch of of) for (const item of batch.items) if (item.state.is === "failed") retry(batch, item);
+  for (const batch of of)
+    for (const item of batch.items) if (item.state.is === "failed" && item.state.why.kind !== "choose") retry(batch, item);
+}
+
+/** Failed items with their batches. */
+export function failedItems(kinds: readonly Failure["kind"][], of: readonly Batch[] = batches.value): { item: Item; batch: Batch }[] {
+  const isOne = ({ state }: Item) => state.is === "failed" && kinds.includes(state.why.kind);
+  return of.flatMap((batch) => batch.items.filter(isOne).map((item) => ({ item, batch })));
+}
+
+/** True if a page that is closed now could not go on by itself at the next visit. */
+export const asksBeforeClosing = (): boolean =>
+  batches.value.some(
+    (batch) =>
+      isBatchOpen(batch) &&
+      (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
+  );
+
+/** Takes a batch off the list, with its files that failed. */
+export function forget(batch: Batch): void {
+  cancel(batch);
+  batches.value = batches.value.filter((other) => other !== batch);
 }
 
 /** Takes finished batches off the list. */
 export function clearFinished(): void {
+  for (const batch of batches.value) if (!isBatchOpen(batch) && totals([batch]).failed === 0) dropBatch(batch.key);
   batches.value = batches.value.filter((batch) => isBatchOpen(batch) || totals([batch]).failed > 0);
 }
 
@@ -424,6 +510,7 @@ function count(bytes: number): void {
   rate.value = (samples.reduce((sum, sample) => sum + sample.bytes, 0) / span) * 1000;
 }
 
+const HAS_ENDED: readonly State["is"][] = ["done", "equal", "left", "cancelled"];
 const PAUSED = new DOMException("paused", "AbortError");
 /** Requests under way. Browsers open six connections to one server; two stay free for lists and tickets. */
 const AT_A_TIME = 4;

@@ -8,6 +8,11 @@ export async function* pickedFiles(files: readonly File[]): AsyncGenerator<Sourc
   }
 }
 
+/** Files and folders of which the browser lets the page keep handles. */
+export async function* handledFiles(handles: readonly FileSystemHandle[]): AsyncGenerator<Source> {
+  for (const handle of handles) yield* walkHandle(handle, []);
+}
+
 export interface Drop {
   sources: AsyncGenerator<Source>;
   /** A name for the whole. */
@@ -17,18 +22,57 @@ export interface Drop {
 
 /** Takes what was dropped. To be called within the event, after which the browser forgets its items. */
 export function dropped(data: DataTransfer): Drop {
-  const entries = [...data.items]
+  const found = [...data.items]
     .filter((item) => item.kind === "file")
-    .map((item) => item.webkitGetAsEntry() ?? item.getAsFile())
-    .filter((entry) => entry !== null);
-  return { sources: walk(entries), name: entries[0]?.name ?? "", count: entries.length };
+    .map((item) => ({ entry: item.webkitGetAsEntry() ?? item.getAsFile(), handle: handleOf(item) }));
+  return { sources: walk(found), name: found.find(({ entry }) => entry)?.entry?.name ?? "", count: found.length };
 }
 
-async function* walk(entries: (FileSystemEntry | File)[]): AsyncGenerator<Source> {
-  for (const entry of entries) {
-    if (entry instanceof File) yield { path: [entry.name], open: () => Promise.resolve(entry) };
+declare global {
+  interface DataTransferItem {
+    // In Chromium alone.
+    getAsFileSystemHandle?: () => Promise<FileSystemHandle | null>;
+  }
+}
+
+const handleOf = (item: DataTransferItem): Promise<FileSystemHandle | null> =>
+  item.getAsFileSystemHandle?.().catch(() => null) ?? Promise.resolve(null);
+
+interface Dropped {
+  entry: FileSystemEntry | File | null;
+  handle: Promise<FileSystemHandle | null>;
+}
+
+async function* walk(found: readonly Dropped[]): AsyncGenerator<Source> {
+  for (const { entry, handle } of found) {
+    const held = await handle;
+    if (held) yield* walkHandle(held, []);
+    else if (!entry) continue;
+    else if (entry instanceof File) yield { path: [entry.name], open: () => Promise.resolve(entry) };
     else yield* walkEntry(entry, []);
   }
+}
+
+async function* walkHandle(handle: FileSystemHandle, above: readonly string[]): AsyncGenerator<Source> {
+  const path = [...above, handle.name];
+  if (handle.kind === "file") {
+    const file = handle as FileSystemFileHandle;
+    yield { path, open: () => file.getFile(), handle: file };
+    return;
+  }
+  let empty = true;
+  try {
+    for await (const child of (handle as FileSystemDirectoryHandle).values()) {
+      empty = false;
+      yield* walkHandle(child, path);
+    }
+  } catch (error) {
+    // The folder is named among the files that failed; the others go on.
+    yield { path, open: () => Promise.reject(error) };
+    return;
+  }
+  // Uploads make the folders above them, so only empty ones must be made.
+  if (empty) yield { path, open: undefined };
 }
 
 async function* walkEntry(entry: FileSystemEntry, above: readonly string[]): AsyncGenerator<Source> {
@@ -57,4 +101,23 @@ async function* walkEntry(entry: FileSystemEntry, above: readonly string[]): Asy
 
 function read(reader: FileSystemDirectoryReader): Promise<FileSystemEntry[]> {
   return new Promise((resolve, reject) => reader.readEntries(resolve, reject));
+}
+
+declare global {
+  interface Window {
+    // In Chromium alone.
+    showOpenFilePicker?: (options?: { multiple: boolean }) => Promise<FileSystemFileHandle[]>;
+    showDirectoryPicker?: () => Promise<FileSystemDirectoryHandle>;
+  }
+}
+
+/** Lets the user pick handles. Returns none if nothing was picked, and undefined where the browser has no such picker. */
+export async function pickHandles(what: "files" | "folder"): Promise<FileSystemHandle[] | undefined> {
+  try {
+    if (what === "files") return await window.showOpenFilePicker?.({ multiple: true });
+    return window.showDirectoryPicker && [await window.showDirectoryPicker()];
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") return [];
+    throw error;
+  }
 }

@@ -9,7 +9,7 @@ import { route } from "../route";
 import { token } from "../session";
 import { t } from "../text";
 import { questions } from "../transfer/conflicts";
-import { openBatches } from "../transfer/queue";
+import { asksBeforeClosing } from "../transfer/queue";
 import { ConflictDialog } from "./Conflict";
 import { Line } from "./Line";
 import { Settings } from "./Settings";
@@ -23,9 +23,9 @@ export function App(): JSX.Element {
     document.title = token.value ? title() : t().page(t().signIn);
   });
   useEffect(() => {
-    // A page that is closed sends nothing, and a PUT is not resumed: so it asks.
+    // What the journal has goes on at the next visit. Without a handle, the user would have to choose the file again.
     const guard = (event: BeforeUnloadEvent) => {
-      if (openBatches.value.length) event.preventDefault();
+      if (asksBeforeClosing()) event.preventDefault();
     };
     addEventListener("beforeunload", guard);
     return () => removeEventListener("beforeunload", guard);

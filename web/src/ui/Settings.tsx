@@ -3,6 +3,7 @@ import { signOut } from "../api/session";
 import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
 import { stopAll } from "../transfer/queue";
+import { limit, RATES } from "../transfer/rate";
 
 export function Settings(): JSX.Element {
   const words = t();
@@ -35,6 +36,20 @@ export function Settings(): JSX.Element {
               ["dark", words.dark],
             ]}
             choose={(next) => (theme.value = next)}
+          />
+        </div>
+      </section>
+      <section class="card">
+        <div class="setr">
+          <div>
+            <b>{words.rateLimit}</b>
+            <p class="help">{words.rateHelp}</p>
+          </div>
+          <Choice<`${number}`>
+            label={words.rateLimit}
+            now={`${limit.value}`}
+            options={RATES.map((rate) => [`${rate}`, rate === 0 ? words.noLimit : words.perSecond(rate)] as const)}
+            choose={(next) => (limit.value = Number(next))}
           />
         </div>
       </section>

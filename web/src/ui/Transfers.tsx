@@ -8,6 +8,8 @@ import {
   beat,
   cancel,
   clearFinished,
+  failedItems,
+  forget,
   hold,
   isBatchOpen,
   openBatches,
@@ -20,6 +22,7 @@ import {
   type Batch,
   type Item,
 } from "../transfer/queue";
+import { allowAgain, chooseAgain } from "../transfer/restore";
 import { Icon } from "./Icon";
 import { say } from "./message";
 import { Name } from "./Name";
@@ -40,10 +43,7 @@ export function Transfers(): JSX.Element {
       <Summary open={open} />
       {failed.length > 0 && (
         <Group title={words.needYouTitle} count={failed.length} kind="ask">
-          <button class="btn ghost" onClick={() => retryFailed()}>
-            <Icon is="again" />
-            {words.retryFailed}
-          </button>
+          <Mend />
           <Rows of={failed} />
         </Group>
       )}
@@ -63,6 +63,31 @@ export function Transfers(): JSX.Element {
       <p class="help">{words.stayOpen}</p>
     </div>
   );
+}
+
+/** What helps failed transfers: files that must be chosen again, or allowed, come first. */
+function Mend(): JSX.Element {
+  const words = t();
+  const label = { choose: words.chooseAgain, permission: words.allowAgain };
+  const kind = (["permission", "choose"] as const).find((kind) => failedItems([kind]).length > 0);
+  if (!kind)
+    return (
+      <button class="btn ghost" onClick={() => retryFailed()}>
+        <Icon is="again" />
+        {words.retryFailed}
+      </button>
+    );
+  return (
+    <button class="btn" onClick={() => mend(kind)}>
+      <Icon is={kind === "choose" ? "file" : "go"} />
+      {label[kind]}
+    </button>
+  );
+}
+
+function mend(kind: "choose" | "permission"): void {
+  if (kind === "permission") return void allowAgain();
+  chooseAgain((strange) => strange > 0 && say(t().notThose(strange), "bad"));
 }
 
 function Summary({ open }: { open: readonly Batch[] }): JSX.Element {
@@ -206,6 +231,11 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
               </button>
             </>
           )}
+          {!open && sum.failed > 0 && (
+            <button class="btn ghost icon" aria-label={words.forget(batch.name)} onClick={() => forget(batch)}>
+              <Icon is="x" />
+            </button>
+          )}
           {!open && !sum.failed && (
             <a
               class="btn ghost icon"
@@ -220,15 +250,24 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
         {single?.state.is === "failed" && (
           <div class="tell">
             <p>{words.failure(single.state.why)}</p>
-            <button class="btn" onClick={() => retry(batch, single)}>
-              {single.state.why.kind !== "later" && <Icon is="again" />}
-              {single.state.why.kind === "later" ? words.choose : words.tryAgain}
-            </button>
+            <RetryOne item={single} batch={batch} />
           </div>
         )}
       </div>
       {shown && !single && <Inside batch={batch} failed={sum.failed} />}
     </div>
+  );
+}
+
+function RetryOne({ item, batch }: { item: Item; batch: Batch }): JSX.Element | null {
+  const words = t();
+  if (item.state.is !== "failed") return null;
+  const { kind } = item.state.why;
+  const label = kind === "later" ? words.choose : kind === "choose" ? words.chooseAgain : kind === "permission" ? words.allowAgain : words.tryAgain;
+  return (
+    <button class="btn" onClick={() => (kind === "choose" || kind === "permission" ? mend(kind) : retry(batch, item))}>
+      {label}
+    </button>
   );
 }
 
@@ -307,9 +346,7 @@ function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Elemen
             </span>
             <span class="why soft">{item.state.is === "failed" ? words.failure(item.state.why) : sayingOf(item)}</span>
             {item.state.is === "failed" ? (
-              <button class="btn ghost" onClick={() => retry(batch, item)}>
-                {item.state.why.kind === "later" ? words.choose : words.tryAgain}
-              </button>
+              <RetryOne item={item} batch={batch} />
             ) : (
               <span class="num soft">{format().bytes(item.bytes)}</span>
             )}

@@ -1,6 +1,8 @@
 /** The page's end of the worker that runs the delta engine. */
 import type { Result } from "../../../engine/src/engine.js";
 import type { Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
+import { effect } from "@preact/signals";
+import { limit } from "../rate";
 import script from "./worker?worker&url";
 
 /** Addresses of the engine's modules: none if they were not built before the page. */
@@ -50,6 +52,16 @@ export function transfer(
   });
 }
 
+effect(() => {
+  const bytes = limit.value;
+  if (worker) tell(worker, { is: "rate", bytes });
+});
+
+/** Ends the connections of the engine: its transfers end, and begin again where they were. */
+export function disconnect(): void {
+  if (worker) tell(worker, { is: "disconnect" });
+}
+
 /** Returns the worker, a new one if there is none; undefined where workers are missing. */
 function start(): Worker | undefined {
   if (worker) return worker;
@@ -59,6 +71,7 @@ function start(): Worker | undefined {
     return undefined;
   }
   worker.onmessage = ({ data }: MessageEvent<FromWorker>) => hear(data);
+  tell(worker, { is: "rate", bytes: limit.peek() });
   worker.onerror = () => giveUp("the worker of the engine failed");
   return worker;
 }

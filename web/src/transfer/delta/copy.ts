@@ -15,12 +15,6 @@ interface WritableHandle extends FileSystemFileHandle {
   requestPermission(rights: { mode: "readwrite" }): Promise<PermissionState>;
 }
 
-declare global {
-  interface Window {
-    showOpenFilePicker?: () => Promise<[WritableHandle]>;
-  }
-}
-
 /** True if this browser lets the user open a file for writing. */
 export const canUpdateCopies = (): boolean => canDownload && window.showOpenFilePicker !== undefined;
 
@@ -54,7 +48,8 @@ export async function updateCopy(from: Place): Promise<Updated | undefined> {
 
 async function chosen(): Promise<WritableHandle | undefined> {
   try {
-    const [handle] = await window.showOpenFilePicker!();
+    const [picked] = await window.showOpenFilePicker!();
+    const handle = picked as WritableHandle;
     return (await handle.requestPermission({ mode: "readwrite" })) === "granted" ? handle : undefined;
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") return undefined;

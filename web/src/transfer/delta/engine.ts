@@ -1,38 +1,88 @@
 /**
- * Sends what is new of a file that replaces a version of the server. New and small files travel by plain HTTP, and so
- * does every file where the module, Web Workers or WebSockets are missing.
+ * Sends what the server lacks of a file: what is new in a version that replaces another one, or what has not arrived
+ * yet of a new file. Small files travel by plain HTTP, and so does every file where the module, Web Workers or
+ * WebSockets are missing.
  */
 import type { Result } from "../../../engine/src/engine.js";
-import { Problem } from "../../api/http";
+import { answers, lost, pause, Problem, Unreachable } from "../../api/http";
 import { address, type Place } from "../../api/volumes";
 import { root } from "../../route";
 import { token } from "../../session";
 import { Taken, Unreadable, type Engine, type Progress } from "../engine";
 import { lookIfAllowed, plain } from "../plain";
-import { transfer } from "./client";
+import { limit } from "../rate";
+import { disconnect, transfer } from "./client";
 import type { Failure, Report } from "./messages";
 
 /** Shorter files cost less as a whole. */
 const LEAST_BYTES = 64 * 1024;
-/** A connection that ended is tried once more before the whole file is sent. */
-const TRIES = 2;
+/** Shorter new files are sent again from the start after a break. */
+const LEAST_NEW_BYTES = 8 * 1024 * 1024;
+/** Connections in a row that end without a byte more at the server, before the whole file is sent. */
+const TRIES = 3;
 
 export const delta: Engine = {
   async upload(file, to, base, on, stop) {
-    if (base === "nothing" || file.size < LEAST_BYTES) return plain.upload(file, to, base, on, stop);
+    const isNew = base === "nothing";
+    // Only the engine can send slowly.
+    if (file.size < (isNew && limit.peek() === 0 ? LEAST_NEW_BYTES : LEAST_BYTES)) return plain.upload(file, to, base, on, stop);
     on(underWay(file, { settled: 0, sent: 0 }));
-    const there = { address: new URL(address("files", to), root()).href, tag: base.tag };
+    const taken = isNew ? await lookIfAllowed(to) : undefined;
+    if (taken) throw new Taken(taken);
+    const there = { address: new URL(address("files", to), root()).href, tag: isNew ? undefined : base.tag };
+    await settled(to, stop);
+    let furthest = 0;
     for (let tries = 0; tries < TRIES; tries++) {
-      const end = await transfer({ is: "upload", file, ...there, ...way(to) }, (report) => on(underWay(file, report)), stop);
+      const heard = (report: Report) => {
+        if (report.settled > furthest) [furthest, tries] = [report.settled, 0];
+        on(underWay(file, report));
+      };
+      const end = await transfer({ is: "upload", file, ...there, ...way(to) }, heard, stop).finally(() => brokeOff(to));
       if (end && !("is" in end)) return on(arrived(file, end));
       if (end) await refuse(end, to);
+      // The server has what arrived, so nothing is sent by other ways while it is away.
+      if (!(await answers())) {
+        lost();
+        throw new Unreachable();
+      }
       if (end?.is !== "ended") break;
+      await pause(Math.min(LAST_PAUSE, FIRST_PAUSE * 2 ** tries) * (0.5 + Math.random()), stop);
+      await settled(to, stop);
     }
     return plain.upload(file, to, base, on, stop);
   },
 
   download: plain.download,
 };
+
+/** When transfers to places ended last. */
+const ends = new Map<string, number>();
+const placeKey = ({ volume, path }: Place): string => [volume, ...path].join("/");
+
+/** Notes that a transfer to a place has ended just now. */
+export function brokeOff(to: Place): void {
+  if (ends.size >= MOST_ENDS) ends.clear();
+  ends.set(placeKey(to), performance.now());
+}
+
+/**
+ * Waits until the server has noticed the end of an earlier transfer to this place, by this page or by the one before:
+ * until then, what arrived belongs to that transfer and would be sent again.
+ */
+async function settled(to: Place, stop: AbortSignal): Promise<void> {
+  const wait = (ends.get(placeKey(to)) ?? 0) + SETTLE_MS - performance.now();
+  if (wait > 0) await pause(wait / 1000, stop);
+}
+
+const SETTLE_MS = 1_500;
+const MOST_ENDS = 10_000;
+
+/** Seconds between two connections. */
+const FIRST_PAUSE = 0.25;
+const LAST_PAUSE = 8;
+
+// Another network: connections of the last one say nothing any more.
+addEventListener("offline", disconnect);
 
 /** Returns the way to a file over the WebSocket. */
 export function way({ volume, path }: Place): { volume: string; path: string; socket: string; token: string } {

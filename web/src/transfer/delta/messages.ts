@@ -20,8 +20,8 @@ export interface Upload extends Request {
   is: "upload";
   /** Address of the file by plain HTTP, at which the worker asks for the version that is there. */
   address: string;
-  /** Entity tag of the only version that the upload may replace. */
-  tag: string;
+  /** Entity tag of the only version that the upload may replace; undefined if it may replace none. */
+  tag: string | undefined;
 }
 
 export interface Download extends Request {
@@ -30,7 +30,14 @@ export interface Download extends Request {
   staged: string;
 }
 
-export type ToWorker = Upload | Download | { is: "stop"; id: number };
+export type ToWorker =
+  | Upload
+  | Download
+  | { is: "stop"; id: number }
+  /** Most bytes a second from now on; 0 for no limit. */
+  | { is: "rate"; bytes: number }
+  /** Ends all connections: the network is another one now. */
+  | { is: "disconnect" };
 
 /** Bytes of the file are settled once the server has them; `sent` counts the bytes on the wire. */
 export interface Report {

@@ -12,6 +12,9 @@ type Request = Upload | Download;
 const REPORT_MS = 50;
 /** Time after the last transfer in which the connection stays open. */
 const IDLE_MS = 10_000;
+/** Time between two looks at the clock, and the time between two looks that tells that the device slept. */
+const LOOK_MS = 5_000;
+const SLEPT_MS = 30_000;
 
 const files = new UserFiles();
 const engines = new Map<string, Promise<Engine>>();
@@ -22,8 +25,18 @@ let idle: ReturnType<typeof setTimeout> | undefined;
 
 self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
   if (data.is === "stop") stops.get(data.id)?.abort(new Error("stopped by the page"));
+  else if (data.is === "disconnect") disconnect();
+  else if (data.is === "rate") pace(data.bytes);
   else void run(data);
 };
+
+let last = Date.now();
+// A device that slept wakes up with connections of which only this end is left.
+setInterval(() => {
+  const now = Date.now();
+  if (now - last > SLEPT_MS) disconnect();
+  last = now;
+}, LOOK_MS);
 
 function tell(message: FromWorker): void {
   postMessage(message);
@@ -48,19 +61,20 @@ async function run(request: Request): Promise<void> {
 
 async function upload(request: Upload, options: Options): Promise<Result> {
   const { file, volume, path } = request;
-  let there: "same" | "other" | "unknown" = "unknown";
+  let there: Compared = "unknown";
   const permit = () => {
     there = compare(request);
     return there === "same";
   };
-  const isOther = () => there === "other";
+  const compared = () => there;
   const number = files.open({ file, permit });
   try {
     const connection = await connect(request);
     const opened = { file: number, len: file.size, modified_ms: file.lastModified };
     return await connection.push({ volume, path, ...opened, on_request: true }, options);
   } catch (error) {
-    if (isOther()) throw new Refused({ is: "taken" });
+    if (compared() === "other") throw new Refused({ is: "taken" });
+    if (compared() === "away") throw new Refused({ is: "ended" });
     throw files.isUnreadable(number) ? new Refused({ is: "unreadable" }) : error;
   } finally {
     files.close(number);
@@ -105,18 +119,22 @@ interface SyncAccess extends StagedFile {
 const syncAccess = (file: FileSystemFileHandle): Promise<SyncAccess> =>
   (file as unknown as { createSyncAccessHandle(): Promise<SyncAccess> }).createSyncAccessHandle();
 
-/** Asks whether the server still has the version that the user agreed to replace. Blocks. */
-function compare({ address, tag, token }: Upload): "same" | "other" | "unknown" {
+/** `away`: no answer came. */
+type Compared = "same" | "other" | "unknown" | "away";
+
+/** Asks whether the server still has the version that the user agreed to replace, or still none. Blocks. */
+function compare({ address, tag, token }: Upload): Compared {
   try {
     const request = new XMLHttpRequest();
     request.open("HEAD", address, false);
     request.setRequestHeader("Authorization", `Bearer ${token}`);
     request.send();
-    if (request.status === 404) return "other";
+    if (request.status === 404) return tag === undefined ? "same" : "other";
+    if (request.status === 502 || request.status === 504) return "away";
     if (request.status !== 200) return "unknown";
-    return request.getResponseHeader("ETag") === tag ? "same" : "other";
+    return tag !== undefined && request.getResponseHeader("ETag") === tag ? "same" : "other";
   } catch {
-    return "unknown";
+    return "away";
   }
 }
 
@@ -141,7 +159,10 @@ function connect({ is, module, socket, token }: Request): Promise<Connection> {
   const gone = () => {
     if (open.get(is) === opened) open.delete(is);
   };
-  connection.then((connection) => connection.addEventListener("end", gone), gone);
+  connection.then((connection) => {
+    connection.rate = rate;
+    connection.addEventListener("end", gone);
+  }, gone);
   return connection;
 }
 
@@ -150,6 +171,13 @@ function load(module: string): Promise<Engine> {
   const engine = engines.get(module) ?? fetch(module).then((response) => Engine.load(response, files));
   engines.set(module, engine);
   return engine;
+}
+
+let rate = 0;
+
+function pace(bytes: number): void {
+  rate = bytes;
+  for (const { connection } of open.values()) void connection.then((connection) => (connection.rate = rate), () => undefined);
 }
 
 function disconnect(): void {

@@ -1,0 +1,161 @@
+/**
+ * The journal of transfers that have not ended, in IndexedDB: after a reload, or in another tab when this one was
+ * closed, the transfers are shown again and go on.
+ *
+ * Each tab holds a lock of its own for as long as it lives, and owns the transfers that it began. The next page takes
+ * over the transfers of an owner as soon as the owner's lock is free. Without locks, as on a page that came neither by
+ * https nor from this machine, there is no journal.
+ */
+import type { Place } from "../api/volumes";
+import type { Base } from "./engine";
+import type { Failure } from "./queue";
+
+export interface BatchRecord {
+  key: string;
+  owner: string;
+  name: string;
+  to: Place;
+  /** Milliseconds since 1970. */
+  started: number;
+  paused: boolean;
+}
+
+export interface ItemRecord {
+  batch: string;
+  /** Number of the item in its batch. */
+  no: number;
+  path: readonly string[];
+  to: Place;
+  base: Base;
+  /** Length, and modification time in milliseconds since 1970; undefined until the file was opened. */
+  bytes: number | undefined;
+  modified: number | undefined;
+  /** The user's file, where the browser lets a page keep it. */
+  handle: FileSystemFileHandle | undefined;
+  isFolder: boolean;
+  failed: Failure | undefined;
+}
+
+export interface Kept {
+  batch: BatchRecord;
+  items: ItemRecord[];
+}
+
+/** True if this page keeps a journal. */
+export const hasJournal = typeof navigator !== "undefined" && "locks" in navigator && "indexedDB" in globalThis;
+
+/** The name of this page in the journal. */
+export const me = hasJournal ? crypto.randomUUID() : "";
+
+type Change = { put: ItemRecord | BatchRecord } | "delete";
+/** Changes that are not written yet, by store and key. */
+let batches = new Map<string, Change>();
+let items = new Map<string, { key: [string, number]; change: Change }>();
+let isWriting = false;
+
+export function noteBatch(record: BatchRecord): void {
+  batches.set(record.key, { put: record });
+  soon();
+}
+
+export function noteItem(record: ItemRecord): void {
+  const key: [string, number] = [record.batch, record.no];
+  items.set(key.join(), { key, change: { put: record } });
+  soon();
+}
+
+/** Forgets an item that has ended. */
+export function dropItem(batch: string, no: number): void {
+  items.set([batch, no].join(), { key: [batch, no], change: "delete" });
+  soon();
+}
+
+/** Forgets a batch with all its items. */
+export function dropBatch(key: string): void {
+  batches.set(key, "delete");
+  soon();
+}
+
+/** Writes changes in the order in which they came; what changes during a write goes into the next one. */
+function soon(): void {
+  if (!hasJournal || isWriting) return;
+  isWriting = true;
+  queueMicrotask(() => {
+    const [some, others] = [batches, items];
+    [batches, items] = [new Map(), new Map()];
+    // Without room for the journal, transfers still run as long as the page is open.
+    void write(some, others)
+      .catch(() => undefined)
+      .then(() => {
+        isWriting = false;
+        if (batches.size + items.size > 0) soon();
+      });
+  });
+}
+
+async function write(some: typeof batches, others: typeof items): Promise<void> {
+  const both = (await database()).transaction([BATCHES, ITEMS], "readwrite");
+  const [forBatches, forItems] = [both.objectStore(BATCHES), both.objectStore(ITEMS)];
+  for (const { key, change } of others.values()) {
+    if (change === "delete") forItems.delete(key);
+    else forItems.put(change.put);
+  }
+  for (const [key, change] of some) {
+    if (change !== "delete") forBatches.put(change.put);
+    else {
+      forBatches.delete(key);
+      forItems.delete(IDBKeyRange.bound([key, 0], [key, Infinity]));
+    }
+  }
+  await new Promise<void>((resolve, reject) => {
+    both.oncomplete = () => resolve();
+    both.onabort = () => reject(both.error);
+  });
+}
+
+/** Calls `then` with each batch of pages that have ended, now or later, and makes this page its owner. */
+export async function takeOver(then: (kept: Kept) => Promise<void>): Promise<void> {
+  if (!hasJournal) return;
+  // Held until this page ends.
+  void navigator.locks.request(lockOf(me), () => new Promise(() => undefined));
+  const found = await read<BatchRecord>(BATCHES);
+  for (const owner of new Set(found.map(({ owner }) => owner))) {
+    if (owner === me) continue;
+    void navigator.locks.request(lockOf(owner), async () => {
+      for (const batch of await read<BatchRecord>(BATCHES)) {
+        if (batch.owner !== owner) continue;
+        const mine = { ...batch, owner: me };
+        await write(new Map([[batch.key, { put: mine }]]), new Map());
+        const items = await read<ItemRecord>(ITEMS, IDBKeyRange.bound([batch.key, 0], [batch.key, Infinity]));
+        await then({ batch: mine, items });
+      }
+    });
+  }
+}
+
+const lockOf = (owner: string): string => `deltic.page.${owner}`;
+
+let opened: Promise<IDBDatabase> | undefined;
+
+function database(): Promise<IDBDatabase> {
+  return (opened ??= new Promise((resolve, reject) => {
+    const request = indexedDB.open("deltic", 1);
+    request.onupgradeneeded = () => {
+      request.result.createObjectStore(BATCHES, { keyPath: "key" });
+      request.result.createObjectStore(ITEMS, { keyPath: ["batch", "no"] });
+    };
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  }));
+}
+
+async function read<T>(store: string, range?: IDBKeyRange): Promise<T[]> {
+  const request = (await database()).transaction(store).objectStore(store).getAll(range) as IDBRequest<T[]>;
+  return new Promise((resolve, reject) => {
+    request.onsuccess = () => resolve(request.result);
+    request.onerror = () => reject(request.error);
+  });
+}
+
+const BATCHES = "batches";
+const ITEMS = "items";

@@ -1,0 +1,71 @@
+/** Transfers of pages that have ended: shown again, and gone on with where the browser lets the page read the files. */
+import { effect } from "@preact/signals";
+import { token } from "../session";
+import { takeOver, type ItemRecord } from "./journal";
+import { failedItems, retry, takeUp, type FoundSource, type Item } from "./queue";
+import { Unreadable } from "./engine";
+
+interface AskingHandle extends FileSystemFileHandle {
+  queryPermission?(rights: { mode: "read" }): Promise<PermissionState>;
+  requestPermission?(rights: { mode: "read" }): Promise<PermissionState>;
+}
+
+/** Goes on as soon as there is a token: with what the journal has, and with what the last token could not send. */
+export function startTransfers(): void {
+  let begun = false;
+  effect(() => {
+    if (!token.value) return;
+    if (!begun) void takeOver((kept) => takeUp(kept, find)).catch(() => undefined);
+    begun = true;
+    for (const { item, batch } of failedItems(["ended"])) retry(batch, item);
+  });
+}
+
+async function find({ path, handle, isFolder }: ItemRecord): Promise<FoundSource> {
+  if (isFolder) return { source: { path, open: undefined } };
+  if (!handle) return { source: { path, open: () => Promise.reject(new Unreadable()) }, why: { kind: "choose" } };
+  const source = { path, handle, open: () => handle.getFile() };
+  const state = await (handle as AskingHandle).queryPermission?.({ mode: "read" }).catch(() => "prompt" as const);
+  return state === undefined || state === "granted" ? { source } : { source, why: { kind: "permission" } };
+}
+
+/** Asks the browser for the files that it guards. To be called by a press of a button. */
+export async function allowAgain(): Promise<void> {
+  for (const { item, batch } of failedItems(["permission"])) {
+    const handle = item.source.handle as AskingHandle | undefined;
+    if ((await handle?.requestPermission?.({ mode: "read" })) !== "granted") return;
+    retry(batch, item);
+  }
+}
+
+/** Takes files that the user chose again. Returns the number of files that are none of those that are missing. */
+export function takeChosen(files: readonly File[]): number {
+  let strange = 0;
+  for (const file of files) {
+    const found = failedItems(["choose"]).find(({ item }) => isSame(item, file));
+    if (!found) {
+      strange++;
+      continue;
+    }
+    found.item.source = { path: found.item.source.path, open: () => Promise.resolve(file) };
+    retry(found.batch, found.item);
+  }
+  return strange;
+}
+
+/** Name, length and time tell. */
+function isSame({ source, bytes, modified }: Item, file: File): boolean {
+  const path = file.webkitRelativePath ? file.webkitRelativePath : file.name;
+  const isNamed = source.path.join("/") === path || source.path.at(-1) === path;
+  return isNamed && (modified === undefined || (file.size === bytes && file.lastModified === modified));
+}
+
+/** Lets the user choose the missing files again: a folder if they came from one. */
+export function chooseAgain(done: (strange: number) => void): void {
+  const input = document.createElement("input");
+  input.type = "file";
+  input.multiple = true;
+  input.webkitdirectory = failedItems(["choose"]).every(({ item }) => item.source.path.length > 1);
+  input.onchange = () => done(takeChosen([...(input.files ?? [])]));
+  input.click();
+}
