@@ -146,7 +146,8 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
     let dir = "POST /v1/volumes/photos/tree/dir";
     assert_eq!(ask(&server, dir, "", b"").status, 201);
     let moved = "POST /v1/volumes/photos/files/dir?as=move&to=x";
-    assert_eq!(ask(&server, moved, "", b"").status, 409);
+    assert_eq!(ask(&server, moved, "", b"").status, 201);
+    assert!(world.exists("photos/x") && !world.exists("photos/dir"), "a directory moves too");
     assert_eq!(go("new/place%20of/a", "If-Match: *\r\n"), 201);
     assert_eq!(go("c", ""), 404);
     assert_eq!(world.read("photos/new/place of/a"), b"here");

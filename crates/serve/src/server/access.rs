@@ -128,7 +128,8 @@ impl Access {
 
     /// Replaces the tokens of the settings.
     pub(crate) fn set(&self, settings: Grants) {
-        let starter = self.starter.map(|hash| (hash, Grant::all("starter of the server")));
+        let all = || Grant { admin: true, ..Grant::all("starter of the server") };
+        let starter = self.starter.map(|hash| (hash, all()));
         lock(&self.known).fixed = settings.into_iter().chain(starter).collect();
         self.changes.send_modify(|times| *times += 1);
     }
@@ -211,6 +212,15 @@ impl Access {
         };
         let its = known.grants.iter().filter(|(hash, _)| is_its(hash));
         its.map(|(hash, grant)| (*hash, grant.clone())).collect()
+    }
+
+    /// Returns all tokens of the token file and of the settings that are valid at the moment, by their hashes.
+    pub(crate) fn all(&self) -> Grants {
+        self.look();
+        let (known, now) = (lock(&self.known), SystemTime::now());
+        let is_valid = |hash: &TokenHash| known.line(*hash, Some(now)).is_some();
+        let grants = known.fixed.iter().chain(&known.grants).filter(|(hash, _)| is_valid(hash));
+        grants.map(|(hash, grant)| (*hash, grant.clone())).collect()
     }
 
     /// Removes a token, and all tokens made with it.

@@ -23,6 +23,10 @@ pub(super) struct GrantRecord {
     read: bool,
     write: bool,
     delete: bool,
+    #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
+    share: bool,
+    #[serde(default, skip_serializing_if = "is_no")]
+    admin: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quota_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,6 +37,17 @@ pub(super) struct GrantRecord {
     pub(super) parent: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) session: Option<String>,
+}
+
+/// Tokens of older servers may make other tokens.
+const fn yes() -> bool {
+    true
+}
+
+/// Leaves the right out of the records of tokens that do not have it.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_no(right: &bool) -> bool {
+    !*right
 }
 
 /// Parsed rights of a token.
@@ -50,6 +65,10 @@ pub struct Grant {
     pub write: bool,
     /// True if files may be deleted.
     pub delete: bool,
+    /// True if tokens with no more rights may be made.
+    pub share: bool,
+    /// True if all tokens of the server, and the clients that are connected, may be seen, and all tokens revoked.
+    pub admin: bool,
     /// Most bytes in the token's part of a volume. Applies to writes with this token and with tokens made by this
     /// token.
     pub quota_bytes: Option<u64>,
@@ -75,6 +94,7 @@ impl TryFrom<GrantRecord> for Grant {
     fn try_from(record: GrantRecord) -> Result<Self, String> {
         let GrantRecord { name, volumes, path, read, write, delete, .. } = record;
         let GrantRecord { quota_bytes, quota_files, expires, parent, session, .. } = record;
+        let GrantRecord { share, admin, .. } = record;
         let parsed = |text: String| {
             RelPath::parse(text.as_bytes()).map_err(|why| format!("path '{text}': {why}"))
         };
@@ -82,7 +102,7 @@ impl TryFrom<GrantRecord> for Grant {
             text.parse().map_err(|_| format!("parent '{text}': not the hash of a token"))
         };
         let (path, parent) = (path.map(parsed).transpose()?, parent.map(hash).transpose()?);
-        let quotas = Self { quota_bytes, quota_files, ..Self::all(name) };
+        let quotas = Self { share, admin, quota_bytes, quota_files, ..Self::all(name) };
         Ok(Self { volumes, path, read, write, delete, expires, parent, session, ..quotas })
     }
 }
@@ -90,7 +110,7 @@ impl TryFrom<GrantRecord> for Grant {
 impl From<Grant> for GrantRecord {
     fn from(grant: Grant) -> Self {
         let path = grant.path_text();
-        let Grant { name, volumes, path: _, read, write, delete, .. } = grant;
+        let Grant { name, volumes, path: _, read, write, delete, share, admin, .. } = grant;
         let Grant { quota_bytes, quota_files, expires, parent, session, .. } = grant;
         let parent = parent.map(|hash| hash.to_string());
         Self {
@@ -100,6 +120,8 @@ impl From<Grant> for GrantRecord {
             read,
             write,
             delete,
+            share,
+            admin,
             quota_bytes,
             quota_files,
             expires,
@@ -110,7 +132,7 @@ impl From<Grant> for GrantRecord {
 }
 
 impl Grant {
-    /// Returns a grant with all rights, without expiry.
+    /// Returns a grant with all rights but that of an administrator, without expiry.
     #[must_use]
     pub fn all(name: impl Into<String>) -> Self {
         Self {
@@ -120,6 +142,8 @@ impl Grant {
             read: true,
             write: true,
             delete: true,
+            share: true,
+            admin: false,
             quota_bytes: None,
             quota_files: None,
             expires: None,
@@ -179,7 +203,8 @@ impl Grant {
             None => maker.path.is_none(),
         };
         let rights = (maker.read || !self.read) && (maker.write || !self.write);
-        volumes && part && rights && (maker.delete || !self.delete)
+        let others = (maker.share || !self.share) && (maker.admin || !self.admin);
+        volumes && part && rights && others && (maker.delete || !self.delete)
     }
 
     /// Returns the quota of the token, or `None` without limits.
@@ -213,7 +238,7 @@ mod tests {
         for more in [
             "",
             r#","volumes":["photos"],"path":"2026/june","expires":7"#,
-            r#","expires":7,"session":"a1""#,
+            r#","share":false,"admin":true,"expires":7,"session":"a1""#,
             &format!(r#","path":"","quota_bytes":1,"quota_files":2,"parent":"{parent}""#),
         ] {
             let grant = Grant::try_from(record(more)).unwrap();
@@ -240,6 +265,10 @@ mod tests {
         );
         let reader = Grant { write: false, delete: false, ..whole.clone() };
         assert!(reader.is_within(&whole) && !whole.is_within(&reader));
+        let admin = Grant { admin: true, ..whole.clone() };
+        let link = Grant { share: false, ..whole.clone() };
+        assert!(whole.is_within(&admin) && !admin.is_within(&whole));
+        assert!(link.is_within(&whole) && !whole.is_within(&link));
         let photos = Grant { volumes: Some(vec!["photos".into()]), ..whole.clone() };
         assert!(photos.is_within(&whole) && !whole.is_within(&photos));
     }

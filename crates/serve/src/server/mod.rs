@@ -23,6 +23,7 @@ mod kept_clock;
 mod leftover;
 mod lock;
 mod metrics;
+mod online;
 mod page;
 mod patience;
 mod problem;

@@ -16,10 +16,11 @@ use super::acme::{Acme, News};
 use super::admission::{Admission, Client, Counted, Peer};
 use super::grant::Grant;
 use super::journal::Journal;
+use super::online::{Online, OnlineClient};
 use super::problem::Problem;
 use super::quotas::TokenQuota;
 use super::streams::Streams;
-use super::tickets::Tickets;
+use super::tickets::{TicketUse, Tickets};
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
@@ -92,17 +93,19 @@ impl Server {
         self.admit(client, token.map(|token| token.hash()))
     }
 
-    /// Uses up a ticket for a file that `client` showed, and returns the client that asked for the ticket.
+    /// Uses a ticket for a file that `client` showed. Returns the client that asked for the ticket, and what the ticket
+    /// is good for.
     pub(crate) fn redeem(
         &self,
         client: &Client,
         ticket: &str,
         volume: &str,
         path: &RelPath,
-    ) -> Result<Known, Problem> {
+    ) -> Result<(Known, TicketUse), Problem> {
         let ticket = ticket.parse::<Token>().ok();
-        let token = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), volume, path));
-        self.admit(client, token)
+        let used = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), volume, path));
+        let known = self.admit(client, used.map(|(token, _)| token))?;
+        Ok((known, used.map(|(_, good_for)| good_for).unwrap_or_default()))
     }
 
     fn admit(&self, client: &Client, token: Option<TokenHash>) -> Result<Known, Problem> {
@@ -160,14 +163,16 @@ impl Server {
     pub(crate) fn session_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
         let counted = self.counted(known, Admission::session)?;
         let room = self.sessions.take(*self.clients.borrow()).ok_or_else(many_sessions)?;
-        Ok(SessionPermit { _counted: counted, _room: room })
+        let online = self.sessions.online.enter(known.token);
+        Ok(SessionPermit { _counted: counted, _room: room, _online: online })
     }
 
     /// Takes room for one more update. An update counts as a session, but opens no files before its turn at the disk.
     pub(crate) fn update_permit(&self, known: &Known) -> Result<SessionPermit, Problem> {
         let counted = self.counted(known, Admission::session)?;
         let room = self.sessions.take_without_files().ok_or_else(many_sessions)?;
-        Ok(SessionPermit { _counted: counted, _room: room })
+        let online = self.sessions.online.enter(known.token);
+        Ok(SessionPermit { _counted: counted, _room: room, _online: online })
     }
 
     /// Takes room for one more watch or stream of events. Watches take no room of sessions.
@@ -175,7 +180,8 @@ impl Server {
         let counted = self.counted(known, Admission::watch)?;
         let why = "the server has reached its limit of watches; try again in a moment";
         let room = self.sessions.take_watch().ok_or_else(|| Problem::busy(why))?;
-        Ok(WatchPermit { _counted: counted, _room: room })
+        let online = self.sessions.online.enter(known.token);
+        Ok(WatchPermit { _counted: counted, _room: room, _online: online })
     }
 
     /// Counts a session or a watch of a token by `count`, unless the server is about to end.
@@ -236,13 +242,16 @@ pub(super) struct Room {
     watches: Arc<Semaphore>,
     /// Most open files of connections and sessions.
     files: usize,
+    /// Tokens with a session or a watch.
+    pub(super) online: Arc<Online>,
 }
 
 impl Room {
     /// Makes room for `most` sessions, in a process that may have `open` files open.
     pub(super) fn new(most: usize, open: usize) -> Self {
         let [left, with_files, watches] = [(); 3].map(|()| Arc::new(Semaphore::new(most)));
-        Self { most, left, with_files, watches, files: open.saturating_sub(OTHER_FILES) }
+        let files = open.saturating_sub(OTHER_FILES);
+        Self { most, left, with_files, watches, files, online: Arc::default() }
     }
 
     /// Takes room for one more session, next to `clients` connections.
@@ -285,12 +294,14 @@ fn many_sessions() -> Problem {
 pub(crate) struct SessionPermit {
     _counted: Option<Counted<TokenHash>>,
     _room: Taken,
+    _online: OnlineClient,
 }
 
 /// Permit for a watch or a stream of events, released on drop.
 pub(crate) struct WatchPermit {
     _counted: Option<Counted<TokenHash>>,
     _room: OwnedSemaphorePermit,
+    _online: OnlineClient,
 }
 
 /// A client with a valid token.

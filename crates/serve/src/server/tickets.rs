@@ -1,5 +1,5 @@
-//! Tickets: secrets for one read of one file within a short time. A link in a page carries a ticket instead of a
-//! token, because links stay in histories and logs.
+//! Tickets: secrets for reading one file within a short time, once or as a preview. A link in a page carries a ticket
+//! instead of a token, because links stay in histories and logs.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -11,8 +11,10 @@ use super::problem::Problem;
 use crate::lock;
 use crate::token::{Token, TokenHash, new_token};
 
-/// Lifetime of a ticket.
-pub(crate) const TICKET_LIFE: Duration = Duration::from_secs(60);
+/// Lifetime of a ticket for one read.
+const ONCE_LIFE: Duration = Duration::from_secs(60);
+/// Lifetime of a ticket for a preview.
+const PREVIEW_LIFE: Duration = Duration::from_secs(60 * 60);
 /// Most valid tickets at once.
 const MAX_TICKETS: usize = 10_000;
 /// Most valid tickets of a token at once.
@@ -22,8 +24,29 @@ const MAX_OF_TOKEN: usize = 200;
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<HashMap<TokenHash, Ticket>>);
 
+/// What a ticket is good for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TicketUse {
+    /// One read.
+    #[default]
+    Once,
+    /// Reads of many ranges, as a player of audio or video makes.
+    Preview,
+}
+
+impl TicketUse {
+    /// Returns the lifetime of a ticket.
+    pub(crate) const fn life(self) -> Duration {
+        match self {
+            Self::Once => ONCE_LIFE,
+            Self::Preview => PREVIEW_LIFE,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Ticket {
+    good_for: TicketUse,
     /// The token that asked for the ticket.
     token: TokenHash,
     volume: String,
@@ -38,6 +61,7 @@ impl Tickets {
         token: TokenHash,
         volume: String,
         path: RelPath,
+        good_for: TicketUse,
     ) -> Result<Token, Problem> {
         let now = Instant::now();
         let mut all = lock(&self.0);
@@ -47,22 +71,28 @@ impl Tickets {
             return Err(Problem::busy("too many tickets at once; try again in a moment"));
         }
         let ticket = new_token();
-        all.insert(ticket.hash(), Ticket { token, volume, path, ends: now + TICKET_LIFE });
+        let ends = now + good_for.life();
+        all.insert(ticket.hash(), Ticket { good_for, token, volume, path, ends });
         Ok(ticket)
     }
 
-    /// Uses up a ticket, if the ticket is for this file. Returns the token that asked for the ticket.
+    /// Uses a ticket, if the ticket is for this file; a ticket for one read is used up. Returns the token that asked for
+    /// the ticket, and what the ticket is good for.
     pub(crate) fn take(
         &self,
         ticket: &TokenHash,
         volume: &str,
         path: &RelPath,
-    ) -> Option<TokenHash> {
+    ) -> Option<(TokenHash, TicketUse)> {
         let mut all = lock(&self.0);
         let is_for =
             |it: &Ticket| it.ends > Instant::now() && it.volume == volume && it.path == *path;
-        all.get(ticket).filter(|it| is_for(it))?;
-        all.remove(ticket).map(|it| it.token)
+        let found = all.get(ticket).filter(|it| is_for(it))?;
+        let (token, good_for) = (found.token, found.good_for);
+        if good_for == TicketUse::Once {
+            all.remove(ticket);
+        }
+        Some((token, good_for))
     }
 }
 
@@ -74,13 +104,19 @@ mod tests {
     fn a_ticket_is_for_one_file_and_one_time() {
         let (tickets, token) = (Tickets::default(), new_token().hash());
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let ticket = tickets.issue(token, "v".into(), path("a")).unwrap().hash();
+        let ticket = tickets.issue(token, "v".into(), path("a"), TicketUse::Once).unwrap().hash();
         assert_eq!(tickets.take(&ticket, "v", &path("b")), None);
         assert_eq!(tickets.take(&ticket, "w", &path("a")), None);
-        assert_eq!(tickets.take(&ticket, "v", &path("a")), Some(token));
+        assert_eq!(tickets.take(&ticket, "v", &path("a")), Some((token, TicketUse::Once)));
         assert_eq!(tickets.take(&ticket, "v", &path("a")), None);
-        let issue = || tickets.issue(token, "v".into(), path("a"));
-        assert!((0..MAX_OF_TOKEN).all(|_| issue().is_ok()) && issue().is_err());
+        let issue = || tickets.issue(token, "v".into(), path("a"), TicketUse::Preview);
+        let preview = issue().unwrap().hash();
+        for _ in 0..3 {
+            let used = tickets.take(&preview, "v", &path("a"));
+            assert_eq!(used, Some((token, TicketUse::Preview)));
+        }
+        assert_eq!(tickets.take(&preview, "v", &path("b")), None);
+        assert!((1..MAX_OF_TOKEN).all(|_| issue().is_ok()) && issue().is_err());
         let ended = Instant::now();
         lock(&tickets.0).values_mut().for_each(|ticket| ticket.ends = ended);
         let late = *lock(&tickets.0).keys().next().unwrap();

@@ -28,6 +28,7 @@ pub(crate) struct Volume {
     pub(crate) updates: Arc<Updated>,
     access: AccessConfig,
     delete: bool,
+    keeps_versions: bool,
     /// Quotas of the token that writes, with the counts of all tokens. `None` for a reader, or without quotas.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
@@ -74,6 +75,7 @@ impl Volume {
             updates: Arc::default(),
             access,
             delete,
+            keeps_versions: config.versions.is_some(),
             quotas: None,
             facts,
             context,
@@ -95,6 +97,11 @@ impl Volume {
     pub(crate) fn for_writer(&self, quotas: &[TokenQuota], all: &Arc<TokenQuotas>) -> Self {
         let held = || (quotas.to_vec(), Arc::clone(all));
         Self { quotas: (!quotas.is_empty()).then(held), ..self.clone() }
+    }
+
+    /// True if files that are replaced or deleted stay as old versions.
+    pub(crate) const fn keeps_versions(&self) -> bool {
+        self.keeps_versions
     }
 
     /// True if the writer has quotas.

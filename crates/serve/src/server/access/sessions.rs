@@ -48,7 +48,7 @@ impl Access {
         if is_starter {
             make_room(&mut records, now)?;
             let session = Some(self.served.clone());
-            let grant = Grant { session, expires: Some(expires), ..Grant::all(NAME) };
+            let grant = Grant { session, admin: true, expires: Some(expires), ..Grant::all(NAME) };
             let token = made.insert(new_token());
             records.insert(token.hash().to_string(), grant.into());
         } else {

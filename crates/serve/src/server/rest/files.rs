@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::response::Builder;
@@ -24,9 +25,12 @@ use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
 use super::pieces::{PIECE, Pieces, Step, body_of, steps};
+use super::preview;
 use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
+use super::uploads::{self, Uploads};
 use super::versions;
+use super::zip;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
@@ -48,6 +52,7 @@ pub(super) async fn get(
         None => read(server, at, method).await,
         Some("signature") => delta::signature(server, at).await,
         Some("versions") => versions::list(server, at).await,
+        Some("zip") => zip::archive(server, at).await,
         Some(_) => at.unknown(),
     }
 }
@@ -76,7 +81,8 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     let snapshot = on_disk(&server, move || versions::open(&volume, &opening)).await?;
     let tag = tag(&server, &snapshot);
     let len = snapshot.meta().len;
-    let mut response = described(&snapshot, &tag);
+    let shown_as = if at.is_preview { preview::content_type(&at.file()?) } else { None };
+    let mut response = described(&snapshot, &tag, shown_as);
     let build = |response: Builder, body| {
         Ok(no_store(response.body(body).expect("headers are plain text")))
     };
@@ -119,12 +125,13 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     build(response, body)
 }
 
-/// Begins an answer with the headers that describe a file.
-fn described(snapshot: &LocalSnapshot, tag: &str) -> Builder {
+/// Begins an answer with the headers that describe a file. `shown_as` is the content type of a preview.
+fn described(snapshot: &LocalSnapshot, tag: &str, shown_as: Option<&'static str>) -> Builder {
+    let disposition = if shown_as.is_some() { "inline" } else { "attachment" };
     let response = Response::builder()
         .header(header::ACCEPT_RANGES, "bytes")
-        .header(header::CONTENT_TYPE, "application/octet-stream")
-        .header(header::CONTENT_DISPOSITION, "attachment")
+        .header(header::CONTENT_TYPE, shown_as.unwrap_or("application/octet-stream"))
+        .header(header::CONTENT_DISPOSITION, disposition)
         .header(header::CONTENT_SECURITY_POLICY, "sandbox")
         .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     // While a program writes to the file, the bytes may mix two versions, and a client could cache them as one.
@@ -195,9 +202,13 @@ fn parse_range(value: &HeaderValue, len: u64) -> Asked {
 /// Replaces a file atomically with the request's body, or creates the file.
 pub(super) async fn write(
     State(server): State<Arc<Server>>,
+    Extension(kept): Extension<Arc<Uploads>>,
     at: At,
     body: Body,
 ) -> Result<Response, Problem> {
+    if uploads::is_part(&at.headers) {
+        return uploads::begin(server, kept, at, body).await;
+    }
     let target = ReplaceTarget::of(&server, &at, false)?;
     let missing = || Problem::new(StatusCode::LENGTH_REQUIRED, "Content-Length is missing");
     let len = content_length(&at.headers).ok_or_else(missing)?;

@@ -1,5 +1,6 @@
 //! The HTTP interface: volumes, trees and files (docs/http.md).
 
+mod admin;
 mod conditions;
 mod delta;
 mod events;
@@ -7,11 +8,14 @@ mod files;
 mod incoming;
 mod moved;
 mod pieces;
+mod preview;
 mod replacement;
 mod request;
 mod tokens;
 mod tree;
+mod uploads;
 mod versions;
+mod zip;
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +23,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
-use axum::routing::{MethodRouter, delete, get, post};
+use axum::routing::{MethodRouter, delete, get, head, post};
+use axum::{Extension, Json};
 use deltic_store_local::{QuotaLimits, SpaceUsage};
 use serde_json::json;
 
@@ -31,15 +35,19 @@ pub(super) use self::conditions::names_tag;
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::replacement::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};
+use self::uploads::Uploads;
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
-pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 11] {
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 13] {
+    let kept = Arc::new(Uploads::default());
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
+    let parts = head(uploads::look).patch(uploads::append).delete(uploads::cancel);
     [
         ("/v1/openapi.json", get(describe)),
+        ("/v1/server", get(admin::describe)),
         ("/v1/session", post(tokens::keep_session).delete(tokens::end_session)),
         ("/v1/tickets", post(tokens::issue_ticket)),
         ("/v1/tokens", get(tokens::list).post(tokens::mint)),
@@ -49,7 +57,8 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 11] {
         ("/v1/volumes/{volume}/tree", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
-        ("/v1/volumes/{volume}/files/{*path}", files),
+        ("/v1/volumes/{volume}/uploads/{id}", parts.layer(Extension(Arc::clone(&kept)))),
+        ("/v1/volumes/{volume}/files/{*path}", files.layer(Extension(kept))),
     ]
 }
 
@@ -95,6 +104,7 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
                 shown["path"] = path.into();
             }
             let volume = &server.volumes[name];
+            shown["versions"] = volume.keeps_versions().into();
             if let Some(quota) = volume.quota()
                 && let Some(SpaceUsage { bytes, files }) = quota.usage()
             {
@@ -110,5 +120,6 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
             shown
         })
         .collect();
-    no_store(Json(json!({ "volumes": volumes })))
+    let (share, admin) = (known.grant.share, known.grant.admin);
+    no_store(Json(json!({ "volumes": volumes, "share": share, "admin": admin })))
 }

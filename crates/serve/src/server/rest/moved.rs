@@ -1,4 +1,4 @@
-//! Moves a file to another path of its volume.
+//! Moves a file or a directory to another path of its volume.
 
 use std::io;
 use std::sync::Arc;
@@ -7,16 +7,17 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, StoreError, Tree};
+use deltic_store_local::LocalStore;
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
-use super::conditions::{check_conditions, names_version, not_committed, tag};
+use super::conditions::{check_conditions, names_tag, names_version, not_committed, tag};
 use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Moves a file to a path that does not exist yet, in one step.
+/// Moves a file or a directory to a path that does not exist yet, in one step.
 pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Write)?;
     at.volume(&server, Right::Delete)?;
@@ -27,6 +28,9 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     let again = Arc::clone(&server);
     let tag = on_disk(&server, move || {
         let store = volume.store()?;
+        if store.look(&from)?.is_some_and(|there| there.is_dir()) {
+            return dir(&store, &at.headers, [&from, &to]).map(|()| None);
+        }
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
         // `If-None-Match` is about the new path, so it is left out of the check of the old path.
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
@@ -40,11 +44,35 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         moved.map_err(|error| not_moved(&headers, &from, error))?;
         above.keep();
         store.flush()?;
-        Ok(tag(&again, &store.open(&to)?))
+        Ok(Some(tag(&again, &store.open(&to)?)))
     })
     .await?;
-    let response = Response::builder().status(StatusCode::CREATED).header(header::ETAG, tag);
+    let mut response = Response::builder().status(StatusCode::CREATED);
+    if let Some(tag) = tag {
+        response = response.header(header::ETAG, tag);
+    }
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+}
+
+/// Moves a directory with its entries. A directory has no version, so no condition but `*` holds.
+fn dir(store: &LocalStore, headers: &HeaderMap, [from, to]: [&RelPath; 2]) -> Result<(), Problem> {
+    let refused = |why: &str| Problem::new(StatusCode::CONFLICT, format!("{to}: {why}"));
+    let is_any = names_tag(headers, &header::IF_MATCH, "");
+    if headers.contains_key(header::IF_MATCH) && !is_any {
+        let why = format!("{from}: a directory, which has no version");
+        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, why));
+    }
+    if to.starts_with(from) {
+        return Err(refused("in the directory that is to be moved"));
+    }
+    if store.look(to)?.is_some() {
+        return Err(refused("something is there"));
+    }
+    let mut above = Above::new(store);
+    above.make_for(to)?;
+    store.rename(from, to, None).map_err(|error| not_moved((headers, from), error))?;
+    above.keep();
+    Ok(store.flush()?)
 }
 
 /// Returns the answer to a move that failed.

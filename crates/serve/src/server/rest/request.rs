@@ -16,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
+use crate::server::tickets::TicketUse;
 use crate::server::volume::{Right, Volume};
 
 impl<S: Send + Sync> FromRequestParts<S> for Known
@@ -78,6 +79,8 @@ pub(super) struct At {
     pub(super) form: Option<String>,
     /// The old version that the request asks for: `?version=`.
     pub(super) version: Option<String>,
+    /// True if the request has a ticket for a preview.
+    pub(super) is_preview: bool,
     /// The new path in a request to move the file: `?to=`.
     pub(super) to: Option<String>,
     /// Name of the volume.
@@ -105,10 +108,11 @@ where
             Address::<(String, String)>::from_request_parts(parts, state).await?;
         let Parameters(asked) = Parameters::<Asked>::from_request_parts(parts, state).await?;
         let Asked { form, version, to, ticket } = asked;
-        let known = match ticket {
-            None => Known::from_request_parts(parts, state).await?,
+        let (known, good_for) = match ticket {
+            None => (Known::from_request_parts(parts, state).await?, TicketUse::default()),
             Some(ticket) => {
-                if parts.method != Method::GET || form.is_some() || version.is_some() {
+                let is_read = form.as_deref().is_none_or(|form| form == "zip");
+                if parts.method != Method::GET || !is_read {
                     return Err(Problem::not_let_in());
                 }
                 let server = Arc::<Server>::from_ref(state);
@@ -117,7 +121,8 @@ where
             }
         };
         let headers = parts.headers.clone();
-        Ok(Self { known, headers, form, version, to, volume, path })
+        let is_preview = good_for == TicketUse::Preview;
+        Ok(Self { known, headers, form, version, is_preview, to, volume, path })
     }
 }
 

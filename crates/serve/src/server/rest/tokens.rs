@@ -21,7 +21,7 @@ use crate::server::audit::name;
 use crate::server::grant::Grant;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
-use crate::server::tickets::TICKET_LIFE;
+use crate::server::tickets::TicketUse;
 use crate::server::volume::Right;
 use crate::token::TokenHash;
 
@@ -45,6 +45,7 @@ struct Wanted {
     write: bool,
     #[serde(default)]
     delete: bool,
+    share: Option<bool>,
     quota_bytes: Option<u64>,
     quota_files: Option<u64>,
     /// Seconds until the new token expires.
@@ -63,8 +64,9 @@ impl Wanted {
             let why = format!("name: 1 to {MAX_NAME} bytes, without control characters");
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
-        let read = self.read.unwrap_or(own.read);
+        let (read, share) = (self.read.unwrap_or(own.read), self.share.unwrap_or(own.share));
         for (wanted, has, what) in [
+            (true, own.share, "making tokens"),
             (read, own.read, "reading"),
             (self.write, own.write, "writing"),
             (self.delete, own.write && own.delete, "deleting"),
@@ -91,7 +93,7 @@ impl Wanted {
         let expires = ends.into_iter().chain(own.expires).min();
         let Self { name, write, delete, quota_bytes, quota_files, .. } = self;
         let wanted = Grant { volumes, path, read, write, delete, expires, ..Grant::all(name) };
-        Ok(Grant { quota_bytes, quota_files, ..wanted })
+        Ok(Grant { share, quota_bytes, quota_files, ..wanted })
     }
 }
 
@@ -176,7 +178,8 @@ pub(super) async fn list(
     Ok(no_store(Json(json!({ "tokens": tokens }))))
 }
 
-/// Revokes a token that the client made, and all tokens made with the revoked token.
+/// Revokes a token that the client made, and all tokens made with the revoked token. An administrator revokes any
+/// token but those of the settings.
 pub(super) async fn revoke(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -185,7 +188,10 @@ pub(super) async fn revoke(
     let unknown =
         || Problem::new(StatusCode::NOT_FOUND, "no such token, or not made with this one");
     on_disk(&server.clone(), move || {
-        let made = server.access.made_by(&known.token);
+        let made = match known.grant.admin {
+            true => server.access.all(),
+            false => server.access.made_by(&known.token),
+        };
         let is_it = |hash: &&TokenHash| id.len() >= ID_LETTERS && hash.to_string().starts_with(&id);
         let token = made.keys().find(is_it).ok_or_else(unknown)?;
         let revoked = server.access.revoke(token).map_err(|error| unwritten(&error));
@@ -194,13 +200,13 @@ pub(super) async fn revoke(
     .await
 }
 
-fn shown(token: &TokenHash, grant: &Grant) -> Value {
+pub(super) fn shown(token: &TokenHash, grant: &Grant) -> Value {
     let path = grant.path_text();
     let Grant { name: label, volumes, read, write, delete, expires, .. } = grant;
     let Grant { quota_bytes, quota_files, .. } = grant;
     json!({
         "id": name(token), "name": label, "volumes": volumes, "path": path,
-        "read": read, "write": write, "delete": delete, "expires": expires,
+        "read": read, "write": write, "delete": delete, "share": grant.share, "expires": expires,
         "quota_bytes": quota_bytes, "quota_files": quota_files,
     })
 }
@@ -211,6 +217,9 @@ fn shown(token: &TokenHash, grant: &Grant) -> Value {
 struct File {
     volume: String,
     path: String,
+    /// True for a ticket for a preview: many reads, with the content type of the file.
+    #[serde(default)]
+    preview: bool,
 }
 
 /// Makes a ticket for a file that the client may read.
@@ -220,13 +229,14 @@ pub(super) async fn issue_ticket(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let File { volume, path: text } = parse(&headers, body).await?;
+    let File { volume, path: text, preview } = parse(&headers, body).await?;
+    let good_for = if preview { TicketUse::Preview } else { TicketUse::Once };
     let path: RelPath = path(&text)?;
     server.volume_for(Right::Read, &known, &volume, &path)?;
     let fields = json!({ "token": name(&known.token), "volume": volume, "path": path.to_string() });
-    let ticket = server.tickets.issue(known.token, volume, path)?;
+    let ticket = server.tickets.issue(known.token, volume, path, good_for)?;
     server.journal.note("ticket", fields);
-    let answer = json!({ "ticket": ticket.reveal(), "expires_in": TICKET_LIFE.as_secs() });
+    let answer = json!({ "ticket": ticket.reveal(), "expires_in": good_for.life().as_secs() });
     Ok(no_store((StatusCode::CREATED, Json(answer))))
 }
 

@@ -69,6 +69,8 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
     match (route, method) {
         // These routes name no tenant, and answer with the client's own data.
         ("/healthz" | "/v1/openapi.json" | "/v1/volumes", "get") => Vec::new(),
+        // Only an administrator is answered: `an_administrator_sees_all_tokens_and_nobody_else_does`.
+        ("/v1/server", "get") => Vec::new(),
         // The volume is named in messages over the socket: `a_websocket_tells_a_tenant_nothing_of_others` of the
         // command's tests.
         (SOCKET_PATH, "get") => Vec::new(),
@@ -83,6 +85,9 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
         ("/v1/volumes/{volume}/events", "get") => {
             vec![pair("/v1/volumes/music/events".into(), "/v1/volumes/none/events".into())]
         }
+        ("/v1/volumes/{volume}/uploads/{id}", "head" | "patch" | "delete") => {
+            vec![pair("/v1/volumes/music/uploads/0".into(), "/v1/volumes/none/uploads/0".into())]
+        }
         ("/v1/tokens/{id}", "delete") => {
             vec![pair("/v1/tokens/FOREIGN".into(), "/v1/tokens/000000000000".into())]
         }
@@ -95,7 +100,7 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
         ("/v1/volumes/{volume}/files/{path}", method) => {
             let own = "/v1/volumes/photos/files/dir/file?as=move&to=";
             let forms: &[&str] = match method {
-                "get" | "head" => &["", "?as=signature", "?as=versions", "?version=1"],
+                "get" | "head" => &["", "?as=signature", "?as=versions", "?as=zip", "?version=1"],
                 "put" | "delete" => &[""],
                 "post" => &[
                     "?as=patch",
@@ -246,7 +251,6 @@ fn a_ticket_reads_one_file_once() {
                 (Method::DELETE, ""),
                 (Method::POST, "&as=patch"),
                 (Method::GET, "&as=versions"),
-                (Method::GET, "&version=1"),
             ] {
                 other.push((method, format!("{FILE}?ticket={ticket}{form}")));
             }
@@ -271,4 +275,201 @@ fn a_ticket_reads_one_file_once() {
             assert_eq!(get(Method::GET, format!("{FILE}?ticket={ticket}")).await.0, refused);
         });
     });
+}
+
+#[test]
+fn an_administrator_sees_all_tokens_and_nobody_else_does() {
+    in_a_child("tenants::an_administrator_sees_all_tokens_and_nobody_else_does", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        runtime.block_on(async {
+            let link = json!({ "name": "link", "path": "dir/sub", "share": false });
+            let link = here.mint(&tenant, &link).await;
+            let describe = ("GET", "/v1/server");
+            assert_eq!(here.by(&tenant, describe, b"").await.0, StatusCode::FORBIDDEN);
+            assert_eq!(here.by(&link, describe, b"").await.0, StatusCode::FORBIDDEN);
+            let admin = here.token.reveal();
+            let (status, told) = here.json(&admin, describe, &json!(null)).await;
+            assert_eq!(status, 200);
+            let tokens = told["tokens"].as_array().unwrap();
+            let of = |name: &str| tokens.iter().find(|token| token["name"] == name).unwrap();
+            assert_eq!(of("link")["made_by"], of("tenant")["id"]);
+            assert_eq!(
+                [&of("link")["share"], &of("link")["connected"]],
+                [&json!(false), &json!(0)]
+            );
+            // A link makes no links, and nobody makes an administrator.
+            let (more, _) = here.json(&link, ("POST", "/v1/tokens"), &json!({ "name": "x" })).await;
+            assert_eq!(more, 403);
+            let revoke = format!("/v1/tokens/{}", of("link")["id"].as_str().unwrap());
+            assert_eq!(here.by(&admin, ("DELETE", &revoke), b"").await.0, StatusCode::NO_CONTENT);
+            assert_eq!(
+                here.by(&link, ("GET", "/v1/volumes"), b"").await.0,
+                StatusCode::UNAUTHORIZED
+            );
+        });
+    });
+}
+
+#[test]
+fn a_directory_moves_with_its_entries_and_replaces_nothing() {
+    in_a_child("tenants::a_directory_moves_with_its_entries_and_replaces_nothing", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        std::fs::create_dir_all(world.join("photos/dir/from/in")).unwrap();
+        std::fs::write(world.join("photos/dir/from/in/file"), "moved").unwrap();
+        std::fs::create_dir(world.join("photos/dir/taken")).unwrap();
+        runtime.block_on(async {
+            for (to, status) in [
+                ("dir/taken", 409),
+                ("dir/from/in/x", 409),
+                ("dir/from", 409),
+                ("out/from", 404),
+                ("../from", 400),
+                ("dir/new/from", 201),
+                ("dir/new/again", 412),
+            ] {
+                let ask = format!("/v1/volumes/photos/files/dir/from?as=move&to={to}");
+                let (found, body) = here.by(&tenant, ("POST", &ask), b"").await;
+                assert_eq!(found.as_u16(), status, "{to}: {}", String::from_utf8_lossy(&body));
+            }
+        });
+        let moved = std::fs::read(world.join("photos/dir/new/from/in/file")).unwrap();
+        assert_eq!(moved, b"moved");
+        assert!(!world.join("photos/dir/from").exists());
+    });
+}
+
+#[test]
+fn a_preview_is_read_many_times_and_has_no_kind_that_runs() {
+    in_a_child("tenants::a_preview_is_read_many_times_and_has_no_kind_that_runs", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        for name in ["a.jpg", "a.svg", "a.pdf"] {
+            std::fs::write(world.join("photos/dir").join(name), "<script>").unwrap();
+        }
+        runtime.block_on(async {
+            for (name, kind) in [
+                ("a.jpg", "image/jpeg"),
+                ("a.svg", "text/plain; charset=utf-8"),
+                ("a.pdf", "application/octet-stream"),
+            ] {
+                let path = format!("dir/{name}");
+                let wanted = json!({ "volume": "photos", "path": path, "preview": true });
+                let (_, made) = here.json(&tenant, ("POST", "/v1/tickets"), &wanted).await;
+                let ticket = made["ticket"].as_str().unwrap();
+                let address =
+                    |path: &str| format!("/v1/volumes/photos/files/{path}?ticket={ticket}");
+                for _ in 0..2 {
+                    let ask = (axum::http::Method::GET, &*address(&path));
+                    let answer =
+                        here.answer(ask, &[(header::RANGE, "bytes=1-3")], Vec::new()).await;
+                    assert_eq!(answer.status(), StatusCode::PARTIAL_CONTENT);
+                    assert_eq!(answer.headers()[header::CONTENT_TYPE], kind, "{name}");
+                    assert_eq!(answer.headers()[header::CONTENT_SECURITY_POLICY], "sandbox");
+                    assert_eq!(answer.headers()[header::X_CONTENT_TYPE_OPTIONS], "nosniff");
+                }
+                let other = here.by("none", ("GET", &address("dir/file")), b"").await;
+                assert_eq!(other.0, StatusCode::UNAUTHORIZED);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_directory_is_read_as_an_archive() {
+    in_a_child("tenants::a_directory_is_read_as_an_archive", |world| {
+        let (here, runtime, tenant) = two_tenants(world);
+        std::fs::create_dir_all(world.join("photos/dir/pack/empty")).unwrap();
+        let long: Vec<u8> = (0..700_000_u32).map(|at| (at % 251) as u8).collect();
+        std::fs::write(world.join("photos/dir/pack/long"), &long).unwrap();
+        std::os::unix::fs::symlink("../../out/file", world.join("photos/dir/pack/link")).unwrap();
+        let (status, zip) = runtime.block_on(async {
+            let wanted = json!({ "volume": "photos", "path": "dir/pack" });
+            let (_, made) = here.json(&tenant, ("POST", "/v1/tickets"), &wanted).await;
+            let ticket = made["ticket"].as_str().unwrap();
+            let ask = format!("/v1/volumes/photos/files/dir/pack?as=zip&ticket={ticket}");
+            here.by("none", ("GET", &ask), b"").await
+        });
+        assert_eq!(status, StatusCode::OK);
+        let has = |wanted: &[u8]| zip.windows(wanted.len()).filter(|part| *part == wanted).count();
+        assert_eq!(has(&long), 1);
+        // Each member is in the archive and in its directory; the link is in neither.
+        assert_eq!([&b"pack/empty/"[..], b"pack/long", b"pack/link"].map(has), [2, 2, 0]);
+        let end = &zip[zip.len() - 22..];
+        let (members, start) = (u16::from_le_bytes([end[10], end[11]]), &end[16..20]);
+        let start = u32::from_le_bytes(start.try_into().unwrap()) as usize;
+        assert_eq!((&end[..4], members), (&b"PK\x05\x06"[..], 3));
+        assert_eq!(&zip[start..start + 4], b"PK\x01\x02");
+    });
+}
+
+#[test]
+fn an_upload_in_several_requests_goes_on_where_it_was_and_replaces_only_the_version_it_names() {
+    in_a_child(
+        "tenants::an_upload_in_several_requests_goes_on_where_it_was_and_replaces_only_the_version_it_names",
+        |world| {
+            let (here, runtime, tenant) = two_tenants(world);
+            let bearer = format!("Bearer {tenant}");
+            runtime.block_on(async {
+                let ask = async |what: (&str, &str), more: &[(&'static str, &str)], body: &[u8]| {
+                    let mut headers = vec![(header::AUTHORIZATION, &*bearer)];
+                    for (name, value) in more {
+                        headers.push((header::HeaderName::from_static(name), value));
+                    }
+                    let ask = (what.0.parse().unwrap(), what.1);
+                    here.answer(ask, &headers, body.to_vec()).await
+                };
+                let file = "/v1/volumes/photos/files/dir/parts";
+                let begin =
+                    [("upload-complete", "?0"), ("upload-length", "10"), ("if-none-match", "*")];
+                let begun = ask(("PUT", file), &begin, b"abc").await;
+                assert_eq!(begun.status(), StatusCode::CREATED);
+                let place = begun.headers()[header::LOCATION].to_str().unwrap().to_owned();
+                let at = |answer: &Response<Body>| {
+                    answer.headers()["upload-offset"].to_str().unwrap().to_owned()
+                };
+                assert_eq!(at(&begun), "3");
+                let part = |at: &'static str, end: &'static str| {
+                    [("upload-offset", at), ("upload-complete", end)]
+                };
+                let gap = ask(("PATCH", &place), &part("4", "?0"), b"x").await;
+                assert_eq!((gap.status(), &*at(&gap)), (StatusCode::CONFLICT, "3"));
+                let more = ask(("PATCH", &place), &part("3", "?0"), b"defg").await;
+                assert_eq!((more.status(), &*at(&more)), (StatusCode::NO_CONTENT, "7"));
+                let looked = ask(("HEAD", &place), &[], b"").await;
+                assert_eq!((looked.status(), &*at(&looked)), (StatusCode::NO_CONTENT, "7"));
+                let long = ask(("PATCH", &place), &part("7", "?1"), b"hijk").await;
+                assert_eq!(long.status(), StatusCode::BAD_REQUEST);
+                let early = ask(("PATCH", &place), &part("7", "?1"), b"h").await;
+                assert_eq!(early.status(), StatusCode::BAD_REQUEST);
+                assert!(!world.join("photos/dir/parts").exists());
+                // Another token knows nothing of it, whatever its rights.
+                let (other, _) = here.by(&here.token.reveal(), ("HEAD", &place), b"").await;
+                assert_eq!(other, StatusCode::NOT_FOUND);
+                let last = ask(("PATCH", &place), &part("8", "?1"), b"ij").await;
+                assert_eq!(last.status(), StatusCode::CREATED);
+                assert!(last.headers().contains_key(header::ETAG));
+                assert_eq!(std::fs::read(world.join("photos/dir/parts")).unwrap(), b"abcdefghij");
+                assert_eq!(ask(("HEAD", &place), &[], b"").await.status(), StatusCode::NOT_FOUND);
+                // What appears meanwhile is not replaced, and an upload that is given up changes nothing.
+                assert_eq!(ask(("PUT", file), &begin, b"").await.status(), 412);
+                let file = "/v1/volumes/photos/files/dir/late";
+                let begun = ask(("PUT", file), &begin, b"").await;
+                let place = begun.headers()[header::LOCATION].to_str().unwrap().to_owned();
+                std::fs::write(world.join("photos/dir/late"), "other").unwrap();
+                let last = ask(("PATCH", &place), &part("0", "?1"), b"0123456789").await;
+                assert_eq!(last.status(), StatusCode::PRECONDITION_FAILED);
+                assert_eq!(std::fs::read(world.join("photos/dir/late")).unwrap(), b"other");
+                let begun = ask(("PUT", "/v1/volumes/photos/files/dir/none"), &begin, b"abc").await;
+                let place = begun.headers()[header::LOCATION].to_str().unwrap().to_owned();
+                assert_eq!(
+                    ask(("DELETE", &place), &[], b"").await.status(),
+                    StatusCode::NO_CONTENT
+                );
+                assert!(!world.join("photos/dir/none").exists());
+                assert_eq!(
+                    ask(("PUT", "/v1/volumes/photos/files/out/x"), &begin, b"").await.status(),
+                    StatusCode::NOT_FOUND
+                );
+            });
+        },
+    );
 }
