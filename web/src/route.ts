@@ -6,7 +6,9 @@
  */
 import { computed, signal } from "@preact/signals";
 
-export type Screen = "files" | "transfers" | "settings";
+export type Screen = "files" | "transfers" | "settings" | "shared" | "server" | FileScreen;
+/** A screen about one file of the folder. */
+export type FileScreen = "versions" | "preview";
 
 export interface Route {
   /** Undefined on the list of volumes. */
@@ -14,10 +16,16 @@ export interface Route {
   /** Names from the volume down to the folder. */
   path: readonly string[];
   screen: Screen;
+  /** The file of a screen about one. */
+  name?: string;
 }
 
 /** The address below which the server is. */
 export const root = (): string => new URL(".", document.baseURI).href;
+
+const SCREENS = ["transfers", "settings", "shared", "server"] as const;
+const FILE_SCREENS = ["versions", "preview"] as const;
+const isOneOf = <T extends string>(of: readonly T[], text: string): text is T => (of as readonly string[]).includes(text);
 
 const place = signal(read());
 export const route = computed(() => place.value);
@@ -27,9 +35,11 @@ function read(): Route {
   const rest = location.pathname.startsWith(base) ? location.pathname.slice(base.length) : "";
   const names = rest.replace(/^-\//, "").split("/").filter(Boolean).map(decode);
   const [volume, ...path] = names;
-  const screen = location.hash.slice(1);
-  return { volume, path, screen: screen === "transfers" || screen === "settings" ? screen : "files" };
+  const [screen = "", name] = location.hash.slice(1).split("/");
+  if (name && isOneOf(FILE_SCREENS, screen) && volume !== undefined) return { volume, path, screen, name: decode(name) };
+  return { volume, path, screen: isOneOf(SCREENS, screen) ? screen : "files" };
 }
+
 
 /** The address of a folder. */
 export function folderAddress(volume: string | undefined, path: readonly string[]): string {
@@ -38,8 +48,9 @@ export function folderAddress(volume: string | undefined, path: readonly string[
   return new URL(root()).pathname + (names.length ? prefix : "") + names.map((name) => encodeURIComponent(name) + "/").join("");
 }
 
-export function screenAddress(screen: Screen): string {
-  return location.pathname + (screen === "files" ? "" : `#${screen}`);
+export function screenAddress(screen: Screen, name?: string): string {
+  const file = name === undefined ? "" : `/${encodeURIComponent(name)}`;
+  return location.pathname + (screen === "files" ? "" : `#${screen}${file}`);
 }
 
 export function go(address: string): void {

@@ -1,5 +1,5 @@
 /** Transfers outlive the page, the server and the network: bytes on the server's disk, and bytes on the wire. */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
@@ -171,19 +171,20 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     const path = join(local, "scan.bin");
     const content = Buffer.alloc(4_000_000, "scan");
     writeFileSync(path, content);
+    const then = 1_700_000_000;
+    utimesSync(path, then, then);
     s.origin.slow = 500_000;
     await addFiles(s.page, [path]);
     await s.page.locator(".line", { hasText: "1 move" }).waitFor();
     await s.page.reload();
     s.origin.slow = undefined;
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
-    await s.page.getByText("The page was closed meanwhile. Choose the file again").waitFor();
-    const { mtime } = statSync(path);
+    await s.page.getByText("The page was closed meanwhile. Choose the file again").first().waitFor();
     writeFileSync(path, Buffer.alloc(4_000_001, "scan"));
     await choose(path);
     await s.page.getByText("1 file has another name, length or time").waitFor();
     writeFileSync(path, content);
-    utimesSync(path, mtime, mtime);
+    utimesSync(path, then, then);
     await choose(path);
     await idle(s.page);
     await expect.poll(() => existsSync(disk("scan.bin"))).toBe(true);

@@ -49,6 +49,10 @@ export interface Origin {
   sockets: boolean;
   /** Runs before a WebSocket is passed on. */
   onUpgrade: ((client: Socket) => void) | undefined;
+  /** Longest body that passes, as a proxy has a limit. */
+  longest: number | undefined;
+  /** Lengths of the bodies of uploads. */
+  bodies: number[];
   /** Bytes of requests and answers over WebSockets. */
   wire: { up: number; down: number };
   /** Most requests with a body that were under way at once. */
@@ -74,6 +78,8 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
     most: 0,
     sockets: true,
     onUpgrade: undefined,
+    longest: undefined,
+    bodies: [],
     wire: { up: 0, down: 0 },
     drop,
     stop: () => {
@@ -103,6 +109,11 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
   function pass(ask: IncomingMessage, answer: ServerResponse, path: string): void {
     origin.seen.push(`${ask.method} ${path}`);
     if (origin.cut) return void ask.socket.destroy();
+    if (ask.method === "PUT" || ask.method === "PATCH") {
+      const length = Number(ask.headers["content-length"] ?? 0);
+      if (origin.longest !== undefined && length > origin.longest) return void answer.writeHead(413, { Connection: "close" }).end();
+      origin.bodies.push(length);
+    }
     if (ask.method === "PUT") origin.most = Math.max(origin.most, ++puts);
     const [host, port] = server().split(":");
     const on = request({ host, port, method: ask.method, path, headers: ask.headers }, (back) => {

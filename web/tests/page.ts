@@ -38,7 +38,7 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
   const context = await browser.newContext({ locale: "en-GB", acceptDownloads: true, ...options.context });
   if (!options.pickers) await context.addInitScript(withoutPickers);
   const page = await context.newPage();
-  page.setDefaultTimeout(45_000); // a loaded machine is slow, not wrong
+  page.setDefaultTimeout(Number(process.env["PATIENCE"] ?? 45_000)); // a loaded machine is slow, not wrong
   const wrongs: string[] = [];
   page.on("pageerror", (error) => wrongs.push(String(error.stack)));
   page.on("console", (message) => {

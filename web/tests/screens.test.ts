@@ -31,7 +31,7 @@ describe.skipIf(why).each(["light", "dark"] as const)("in %s", (colorScheme) => 
   let s: Setup;
   beforeAll(async () => {
     browser = await launch();
-    s = await setUp(browser, { volumes: ["files", "empty"], context: { colorScheme } });
+    s = await setUp(browser, { volumes: ["files", "empty"], options: ["--versions", "10"], context: { colorScheme } });
     mkdirSync(s.server.disk("files", "plans"));
     for (const name of ["a.txt", "b.jpg", "c.bin"]) writeFileSync(s.server.disk("files", name), name);
   });
@@ -76,6 +76,26 @@ describe.skipIf(why).each(["light", "dark"] as const)("in %s", (colorScheme) => 
     await look("transfers");
     await page.getByRole("link", { name: "Settings" }).click();
     await look("settings");
+    await page.goto(`${s.origin.url}files/#preview/a.txt`);
+    await page.locator("pre").waitFor();
+    await look("preview");
+    await page.goto(`${s.origin.url}files/#versions/a.txt`);
+    await page.getByRole("group", { name: "Now" }).waitFor();
+    await look("versions");
+    await page.goto(`${s.origin.url}files/plans/`);
+    await page.getByRole("button", { name: "Share" }).click();
+    await look("share");
+    await page.getByRole("dialog").getByLabel("Who is the link for?").fill("Anna");
+    await page.getByRole("button", { name: "Make the link" }).click();
+    await page.getByLabel("Link", { exact: true }).waitFor();
+    await look("link");
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "Shared" }).click();
+    await page.getByRole("group", { name: "Anna" }).waitFor();
+    await look("shared");
+    await page.getByRole("link", { name: "Server" }).click();
+    await page.getByRole("group", { name: "Anna" }).waitFor();
+    await look("server");
     expect(found).toEqual({});
     expect(s.wrongs).toEqual([]);
   });
@@ -132,6 +152,16 @@ describe.skipIf(why)("at 360 px", () => {
     await look("transfers");
     await page.getByRole("link", { name: "Settings" }).tap();
     await look("settings");
+    await page.getByRole("link", { name: "Shared" }).tap();
+    await page.getByText("Nothing is shared.").waitFor();
+    await look("shared");
+    await page.getByRole("link", { name: "Settings" }).tap();
+    await page.getByRole("link", { name: "Server" }).tap();
+    await page.getByRole("group", { name: "page" }).waitFor();
+    await look("server");
+    await page.goto(`${s.origin.url}files/#preview/a.txt`);
+    await page.locator("pre").waitFor();
+    await look("preview");
     expect(found).toEqual({});
   });
 

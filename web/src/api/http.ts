@@ -28,7 +28,7 @@ export class Unreachable extends Error {
 export const reach = signal<{ on: true } | { on: false; nextTry: number }>({ on: true });
 
 export interface Ask {
-  method?: "GET" | "HEAD" | "POST" | "PUT" | "DELETE";
+  method?: "GET" | "HEAD" | "POST" | "DELETE";
   headers?: Record<string, string>;
   body?: BodyInit;
   signal?: AbortSignal | undefined;
@@ -72,20 +72,30 @@ async function send(address: string, ask: Ask): Promise<Response> {
   }
 }
 
-/** Puts a body, telling how many of its bytes have left. (`fetch` tells nothing about a body under way.) */
-export function put(
+/** A request with a body. */
+export interface Sending {
+  method: "PUT" | "PATCH";
+  headers: Record<string, string>;
+  body: Blob;
+  /** Hears how many bytes have left. */
+  sent: (bytes: number) => void;
+}
+
+/**
+ * Sends a body, telling how many of its bytes have left. (`fetch` tells nothing about a body under way.) Returns a
+ * reader of the answer's headers.
+ */
+export function sendBody(
   address: string,
-  body: Blob,
-  headers: Record<string, string>,
-  sent: (bytes: number) => void,
+  { method, headers, body, sent }: Sending,
   stop: AbortSignal,
-): Promise<string> {
+): Promise<(name: string) => string | null> {
   return new Promise((resolve, reject) => {
     if (stop.aborted) return reject(stop.reason);
     const request = new XMLHttpRequest();
     const abort = () => request.abort();
     stop.addEventListener("abort", abort, { once: true });
-    request.open("PUT", new URL(address, root()));
+    request.open(method, new URL(address, root()));
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
     if (token.value) request.setRequestHeader("Authorization", `Bearer ${token.value}`);
     request.upload.onprogress = (event) => sent(event.loaded);
@@ -96,7 +106,7 @@ export function put(
     };
     request.onload = () => {
       const { status } = request;
-      if (status >= 200 && status < 300) return resolve(request.getResponseHeader("ETag") ?? "");
+      if (status >= 200 && status < 300) return resolve((name) => request.getResponseHeader(name));
       if (status === 502 || status === 504) return reject(new Unreachable());
       if (status === 401) endSession("unknown");
       reject(problem(status, request.responseText, request.getResponseHeader("Retry-After")));

@@ -6,6 +6,8 @@ export interface Volume {
   read: boolean;
   write: boolean;
   delete: boolean;
+  /** Files that are replaced or deleted stay as old versions. */
+  versions: boolean;
   bytes?: { used: number; quota: number | null };
   files?: { used: number; quota: number | null };
 }
@@ -35,10 +37,19 @@ export interface Version {
   sha256: string | undefined;
 }
 
-/** The volumes that the token opens: that of the session, or one to be tried. */
-export async function volumes(token?: string): Promise<Volume[]> {
+/** What the token opens and may do beyond files. */
+export interface Opened {
+  volumes: Volume[];
+  /** The token may make tokens for others. */
+  share: boolean;
+  /** The token may see and revoke all tokens. */
+  admin: boolean;
+}
+
+/** What the token opens: that of the session, or one to be tried. */
+export async function volumes(token?: string): Promise<Opened> {
   const answer = await call("v1/volumes", token === undefined ? {} : { token });
-  return ((await answer.json()) as { volumes: Volume[] }).volumes;
+  return (await answer.json()) as Opened;
 }
 
 /** Lists a folder page by page, in the order of the server. */
@@ -76,7 +87,7 @@ export async function makeFolder(at: Place): Promise<boolean> {
   return (await call(address("tree", at), { method: "POST" })).status === 201;
 }
 
-/** Moves a file, which replaces nothing. */
+/** Moves a file or a folder, which replaces nothing. */
 export async function move(from: Place, to: readonly string[]): Promise<void> {
   await call(`${address("files", from)}?as=move&to=${encodeURIComponent(to.join("/"))}`, { method: "POST" });
 }
@@ -86,17 +97,27 @@ export async function remove(at: Place, tag: string): Promise<void> {
   await call(address("files", at), { method: "DELETE", headers: { "If-Match": tag } });
 }
 
-/** An address from which this file can be fetched once, within a minute. */
-export async function ticketAddress(at: Place): Promise<string> {
-  const body = JSON.stringify({ volume: at.volume, path: at.path.join("/") });
+/** What an address is for: an old version, a folder as an archive, or a preview instead of one download. */
+export interface TicketFor {
+  version?: string;
+  zip?: boolean;
+  preview?: boolean;
+}
+
+/** An address from which this file can be fetched once within a minute, or as a preview within an hour. */
+export async function ticketAddress(at: Place, { version, zip = false, preview = false }: TicketFor = {}): Promise<string> {
+  const body = JSON.stringify({ volume: at.volume, path: at.path.join("/"), preview });
   const answer = await call("v1/tickets", { method: "POST", body, headers: { "Content-Type": "application/json" } });
   const { ticket } = (await answer.json()) as { ticket: string };
-  return `${address("files", at)}?ticket=${encodeURIComponent(ticket)}`;
+  const of = zip ? "&as=zip" : version === undefined ? "" : `&version=${encodeURIComponent(version)}`;
+  return `${address("files", at)}?ticket=${encodeURIComponent(ticket)}${of}`;
 }
 
 export interface OldVersion {
   version: string;
+  /** Times in seconds since 1970. */
   replaced: number;
+  modified: number;
   bytes: number;
 }
 
@@ -111,23 +132,18 @@ export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> 
   }
 }
 
-/** Whether the volume keeps the files that are replaced or deleted. */
-export async function keepsVersions(at: Place): Promise<boolean> {
-  try {
-    await call(`${address("files", at)}?as=versions`);
-    return true;
-  } catch (error) {
-    // A folder has no versions, but is refused for being a folder only where files have some.
-    if (error instanceof Problem && error.status === 409) return true;
-    if (error instanceof Problem && error.status === 404) return false;
-    throw error;
-  }
+/** Brings an old version back, in the place of the version `tag`, or where no file is. */
+export async function restore(at: Place, version: string, tag?: string): Promise<void> {
+  const query = `?as=restore&version=${encodeURIComponent(version)}`;
+  await call(address("files", at) + query, {
+    method: "POST",
+    headers: tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag },
+  });
 }
 
-export async function restore(at: Place, version: string): Promise<void> {
-  const query = `?as=restore&version=${encodeURIComponent(version)}`;
-  await call(address("files", at) + query, { method: "POST", headers: { "If-None-Match": "*" } });
-}
+/** The address of an upload in several requests. */
+export const uploadAddress = (volume: string, name: string): string =>
+  `v1/volumes/${encodeURIComponent(volume)}/uploads/${encodeURIComponent(name)}`;
 
 export function address(kind: "files" | "tree", at: Place): string {
   // A hostile server may list such a name, which would be an address of another folder.

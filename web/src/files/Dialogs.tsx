@@ -5,6 +5,7 @@ import { useEffect } from "preact/hooks";
 import { list, type Entry } from "../api/volumes";
 import { format, t } from "../text";
 import { parts } from "../transfer/names";
+import { ShareDialog } from "../share/ShareDialog";
 import { Dialog } from "../ui/Dialog";
 import { Icon } from "../ui/Icon";
 import { Name } from "../ui/Name";
@@ -27,6 +28,8 @@ export function FileDialogs(): JSX.Element | null {
           run={(name) => rename(now.entry, name)}
         />
       );
+    case "share":
+      return <ShareDialog at={now.at} close={close} />;
     case "move":
       return <MoveDialog entries={now.entries} />;
     case "delete":

@@ -5,8 +5,8 @@ import { format, t } from "../text";
 import { Icon } from "../ui/Icon";
 import { Strip } from "../ui/Strip";
 import { shown } from "../transfer/names";
-import { askDelete, dialog, download, pick } from "./actions";
-import { entries, query, reload, rows, selected, selection, status, targets, volume } from "./folder";
+import { askDelete, dialog, download, pick, share } from "./actions";
+import { entries, query, reload, rights, rows, selected, selection, status, targets, volume } from "./folder";
 import { List } from "./List";
 import { Pane } from "./Pane";
 
@@ -84,6 +84,12 @@ function FolderBar(): JSX.Element {
       </nav>
       {found && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
       <span class="push" />
+      {rights.value?.share && (
+        <button class="btn" aria-label={words.share} onClick={() => share()}>
+          <Icon is="link" />
+          <span>{words.share}</span>
+        </button>
+      )}
       {may?.write && (
         <>
           <button class="btn" aria-label={words.newFolder} onClick={() => (dialog.value = { kind: "folder" })}>
@@ -121,7 +127,7 @@ function PickedBar(): JSX.Element {
       </div>
       <span class="push" />
       {may?.read && (
-        <button class="btn" aria-label={words.download} disabled={!files.length} onClick={() => void download(files)}>
+        <button class="btn" aria-label={words.download} disabled={!some.length} onClick={() => void download(some)}>
           <Icon is="down" />
           <span>{words.download}</span>
         </button>

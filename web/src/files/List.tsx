@@ -7,17 +7,18 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Entry } from "../api/volumes";
-import { folderAddress, follow, route } from "../route";
+import { folderAddress, follow, go, route, screenAddress } from "../route";
 import { format, t } from "../text";
 import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
-import { Icon, iconOf } from "../ui/Icon";
+import { Icon, iconOf, type IconName } from "../ui/Icon";
 import { Name } from "../ui/Name";
 import { parts } from "../transfer/names";
-import { askDelete, dialog, download, open, updateMine } from "./actions";
+import { askDelete, dialog, download, open, share, updateMine } from "./actions";
 import { dropTarget } from "./Drop";
-import { active, entries, order, query, rows, selection, status, volume, type Column } from "./folder";
+import { active, entries, order, query, rights, rows, selection, status, volume, type Column } from "./folder";
 import { gridKeys } from "./keys";
+import { previewOf } from "./kinds";
 import { extend, press, toggle } from "./selection";
 
 
@@ -262,12 +263,19 @@ function More({ entry }: { entry: Entry }): JSX.Element {
           {entry.type === "dir" && (
             <Do icon="folder" label={words.files} run={() => close(() => open(entry))} hint="Enter" />
           )}
-          {entry.type === "file" && may?.read && (
-            <Do icon="down" label={words.download} run={() => close(() => void download([entry]))} hint="D" />
+          {(entry.type === "file" || entry.type === "dir") && may?.read && (
+            <Do icon="down" label={entry.type === "dir" ? words.downloadZip : words.download} run={() => close(() => void download([entry]))} hint="D" />
           )}
           {entry.type === "file" && may?.read && canUpdateCopies() && (
             <Do icon="again" label={words.updateMine} run={() => close(() => void updateMine(entry))} />
           )}
+          {entry.type === "file" && may?.read && previewOf(entry.name) && (
+            <Do icon="file" label={words.preview} run={() => close(() => open(entry))} hint="Enter" />
+          )}
+          {entry.type === "file" && may?.read && may.versions && (
+            <Do icon="again" label={words.versions} run={() => close(() => go(screenAddress("versions", entry.name)))} hint="V" />
+          )}
+          {entry.type === "dir" && rights.value?.share && <Do icon="link" label={words.share} run={() => close(() => share(entry))} hint="S" />}
           {may?.write && (
             <>
               <Do icon="pen" label={words.rename} run={() => close(() => (dialog.value = { kind: "rename", entry }))} hint="F2" />
@@ -282,7 +290,7 @@ function More({ entry }: { entry: Entry }): JSX.Element {
 }
 
 interface DoProps {
-  icon: "folder" | "down" | "again" | "pen" | "turn" | "bin";
+  icon: IconName;
   label: string;
   run: () => void;
   hint?: string;

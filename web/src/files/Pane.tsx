@@ -1,12 +1,12 @@
 /** The details of the selected entry; on wide screens the details stand beside the list. */
 import type { JSX } from "preact";
-import { route } from "../route";
+import { follow, route, screenAddress } from "../route";
 import { format, t } from "../text";
 import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
 import { Icon } from "../ui/Icon";
-import { askDelete, dialog, download, updateMine } from "./actions";
-import { active, rows, volume } from "./folder";
+import { askDelete, dialog, download, share, updateMine } from "./actions";
+import { active, rights, rows, volume } from "./folder";
 
 export function Pane(): JSX.Element {
   const words = t();
@@ -26,16 +26,28 @@ export function Pane(): JSX.Element {
         </p>
       </div>
       <div class="acts2">
-        {entry.type === "file" && may?.read && (
+        {(entry.type === "file" || entry.type === "dir") && may?.read && (
           <button class="btn main-b" onClick={() => void download([entry])}>
             <Icon is="down" />
-            {words.download}
+            {entry.type === "dir" ? words.downloadZip : words.download}
           </button>
         )}
         {entry.type === "file" && may?.read && canUpdateCopies() && (
           <button class="btn" onClick={() => void updateMine(entry)}>
             <Icon is="again" />
             {words.updateMine}
+          </button>
+        )}
+        {entry.type === "file" && may?.read && may.versions && (
+          <a class="btn" href={screenAddress("versions", entry.name)} onClick={follow}>
+            <Icon is="again" />
+            {words.versions}
+          </a>
+        )}
+        {entry.type === "dir" && rights.value?.share && (
+          <button class="btn" onClick={() => share(entry)}>
+            <Icon is="link" />
+            {words.share}
           </button>
         )}
         {may?.write && (

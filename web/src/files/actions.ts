@@ -2,7 +2,6 @@
 import { signal } from "@preact/signals";
 import { Problem, Unreachable } from "../api/http";
 import {
-  keepsVersions,
   list,
   look,
   makeFolder,
@@ -13,19 +12,21 @@ import {
   type Entry,
   type Place,
 } from "../api/volumes";
-import { folderAddress, go } from "../route";
+import { folderAddress, go, screenAddress } from "../route";
 import { t } from "../text";
 import { updateCopy } from "../transfer/delta/copy";
 import { Unreadable } from "../transfer/engine";
-import { plain } from "../transfer/plain";
+import { downloadFolder, plain } from "../transfer/plain";
 import { upload, type Source } from "../transfer/queue";
 import { handledFiles, pickedFiles, pickHandles } from "../transfer/sources";
 import { say } from "../ui/message";
-import { active, here, reload, selection, volume } from "./folder";
+import { previewOf } from "./kinds";
+import { active, here, reload, rights, selection, volume } from "./folder";
 
 export type Dialog =
   | { kind: "folder" }
   | { kind: "rename"; entry: Entry }
+  | { kind: "share"; at: Place }
   | { kind: "move"; entries: readonly Entry[] }
   | { kind: "delete"; entries: readonly Entry[]; versions: boolean };
 
@@ -40,6 +41,7 @@ export function open(entry: Entry): void {
   const place = here.peek();
   if (!place) return;
   if (entry.type === "dir") go(folderAddress(place.volume, [...place.path, entry.name]));
+  else if (entry.type === "file" && previewOf(entry.name) && volume.peek()?.read) go(screenAddress("preview", entry.name));
   else void download([entry]);
 }
 
@@ -52,9 +54,10 @@ export function up(): void {
 export async function download(entries: readonly Entry[]): Promise<void> {
   const never = new AbortController().signal;
   for (const entry of entries) {
-    if (entry.type !== "file") continue;
+    if (entry.type !== "file" && entry.type !== "dir") continue;
     try {
-      await plain.download(at(entry), () => undefined, never);
+      if (entry.type === "dir") await downloadFolder(at(entry));
+      else await plain.download(at(entry), () => undefined, never);
     } catch (error) {
       say(t().failedFor(entry.name, reason(error)), "bad");
       return;
@@ -114,7 +117,6 @@ export async function rename(entry: Entry, name: string): Promise<string | undef
   try {
     await move(at(entry), at(name).path);
   } catch (error) {
-    if (isFolderRefused(entry, error)) return t().renameFolders;
     return refusal(error, name);
   }
   active.value = name;
@@ -133,7 +135,7 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
       await move(at(entry), [...folder, entry.name]);
       moved++;
     } catch (error) {
-      failed ??= t().failedFor(entry.name, isFolderRefused(entry, error) ? t().renameFolders : refusal(error, entry.name));
+      failed ??= t().failedFor(entry.name, refusal(error, entry.name));
     }
   }
   selection.value = new Set();
@@ -142,14 +144,16 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
   reload();
 }
 
-/** Servers of this version move files, and refuse folders with these words. */
-const isFolderRefused = (entry: Entry, error: unknown): boolean =>
-  entry.type === "dir" && error instanceof Problem && /not a (regular )?file$/.test(error.detail);
-
 /** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
+/** Asks for the name and the rights of a link to a folder: the entry, or the one that is open. */
+export function share(entry?: Entry): void {
+  const place = here.peek();
+  if (place && rights.peek()?.share) dialog.value = { kind: "share", at: entry?.type === "dir" ? at(entry) : place };
+}
+
 export async function askDelete(entries: readonly Entry[]): Promise<void> {
   if (!entries.length || !volume.peek()?.delete) return;
-  const versions = await keepsVersions(at(entries[0]!)).catch(() => false);
+  const versions = volume.peek()?.versions ?? false;
   if (versions && entries.every(({ type }) => type === "file")) return deleteAll(entries, true);
   dialog.value = { kind: "delete", entries, versions };
 }
@@ -229,7 +233,7 @@ function refusal(error: unknown, name: string): string {
   return reason(error);
 }
 
-function reason(error: unknown): string {
+export function reason(error: unknown): string {
   if (error instanceof Unreachable) return t().noAnswer(1);
   if (error instanceof Problem) return t().notNow(error.detail || String(error.status));
   return String(error);

@@ -14,6 +14,8 @@ export type Status = "loading" | "listing" | "ready" | "missing" | { refused: st
 export type Column = "name" | "bytes" | "modified";
 
 export const volumeList = signal<readonly Volume[] | undefined>(undefined);
+/** What the token may do beyond files; undefined until that is known. */
+export const rights = signal<{ share: boolean; admin: boolean } | undefined>(undefined);
 export const entries = signal<readonly Entry[]>([]);
 export const status = signal<Status>("loading");
 export const query = signal("");
@@ -90,7 +92,11 @@ async function loadNow(at: Place, again: boolean): Promise<void> {
 
 async function loadVolumes(): Promise<void> {
   try {
-    volumeList.value = await volumes();
+    const { volumes: list, share, admin } = await volumes();
+    batch(() => {
+      volumeList.value = list;
+      rights.value = { share, admin };
+    });
   } catch (error) {
     if (error instanceof Unreachable) return reachable().then(loadVolumes);
   }
@@ -125,6 +131,7 @@ export function startFiles(): void {
     if (!token.value) {
       open = "";
       volumeList.value = undefined;
+      rights.value = undefined;
       return;
     }
     void loadVolumes();

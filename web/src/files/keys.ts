@@ -1,7 +1,7 @@
 /** Keys of the list, and those that work everywhere. */
-import { route } from "../route";
+import { go, route, screenAddress } from "../route";
 import { searchOpen } from "../ui/search";
-import { askDelete, dialog, download, open, pick, up } from "./actions";
+import { askDelete, dialog, download, open, pick, share, up } from "./actions";
 import { active, query, rows, selection, targets, volume } from "./folder";
 import { clear, extend, selectAll, toggle } from "./selection";
 
@@ -40,6 +40,11 @@ const byKey: Record<string, (event: KeyboardEvent) => void> = {
     if (entry && volume.value?.write) dialog.value = { kind: "rename", entry };
   },
   d: () => volume.value?.read && void download(targets.value),
+  s: () => share(targets.value[0]),
+  v: () => {
+    const [entry] = targets.value;
+    if (entry?.type === "file" && volume.value?.read && volume.value.versions) go(screenAddress("versions", entry.name));
+  },
   u: () => volume.value?.write && pick("files"),
 };
 

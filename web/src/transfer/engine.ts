@@ -31,6 +31,9 @@ export interface Engine {
   download(from: Place, on: (progress: Progress) => void, stop: AbortSignal): Promise<void>;
 }
 
+/** The reason with which an upload is stopped for good: what has arrived is not wanted any more. */
+export const CANCELLED = new DOMException("cancelled", "AbortError");
+
 /** The place does not have the base of an upload. */
 export class Taken extends Error {
   constructor(readonly there: Version | undefined) {

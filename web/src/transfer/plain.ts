@@ -1,7 +1,8 @@
-/** Moves whole files by plain HTTP: PUT, and links with tickets. */
-import { lost, put, reach, Problem, Unreachable } from "../api/http";
-import { address, look, ticketAddress, type Place, type Version } from "../api/volumes";
+/** Moves whole files by plain HTTP: in requests of bounded length, and by links with tickets. */
+import { lost, reach, Problem, Unreachable } from "../api/http";
+import { look, ticketAddress, type Place, type Version } from "../api/volumes";
 import { Taken, Unreadable, type Base, type Engine, type Progress } from "./engine";
+import { sendPieces } from "./pieces";
 
 export const plain: Engine = {
   async upload(file, to, base, on, stop) {
@@ -11,10 +12,9 @@ export const plain: Engine = {
       if (there) throw new Taken(there);
     }
     on(progress(file, 0));
-    const headers = conditions(base);
-    headers["Content-Type"] = "application/octet-stream";
+    const told = (sent: number) => on(progress(file, Math.min(sent, file.size)));
     try {
-      await put(address("files", to), file, headers, (sent) => on(progress(file, Math.min(sent, file.size))), stop);
+      await sendPieces({ file, to, conditions: conditions(base) }, told, stop);
     } catch (error) {
       if (stop.aborted) throw error;
       if (error instanceof Problem && error.status === 412) throw new Taken(await lookIfAllowed(to));
@@ -27,13 +27,27 @@ export const plain: Engine = {
   },
 
   async download(from) {
-    const link = document.createElement("a");
-    link.href = await ticketAddress(from);
-    link.download = from.path.at(-1) ?? "";
-    link.rel = "noreferrer";
-    link.click();
+    save(await ticketAddress(from), from.path.at(-1) ?? "");
   },
 };
+
+/** Hands an old version of a file to the browser's own downloads. */
+export async function downloadVersion(from: Place, version: string): Promise<void> {
+  save(await ticketAddress(from, { version }), from.path.at(-1) ?? "");
+}
+
+/** Hands a folder, as a ZIP archive, to the browser's own downloads. */
+export async function downloadFolder(from: Place): Promise<void> {
+  save(await ticketAddress(from, { zip: true }), `${from.path.at(-1) ?? ""}.zip`);
+}
+
+function save(address: string, name: string): void {
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.rel = "noreferrer";
+  link.click();
+}
 
 /** What is at the place, as far as the token may know. A token that may write alone learns nothing. */
 export async function lookIfAllowed(at: Place): Promise<Version | undefined> {

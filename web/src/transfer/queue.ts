@@ -8,7 +8,7 @@ import { computed, signal } from "@preact/signals";
 import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
 import { makeFolder, type Place, type Version } from "../api/volumes";
 import { decide, type Choice } from "./conflicts";
-import { Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
+import { CANCELLED, Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
 import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kept } from "./journal";
 import { otherName } from "./names";
 import { brokeOff, delta } from "./delta/engine";
@@ -181,7 +181,8 @@ export async function takeUp({ batch: of, items }: Kept, find: (record: ItemReco
   const { key, name, to, started, paused } = of;
   const batch = opened({ key, name, to, started, paused });
   for (const [i, { no, to, base, bytes = 0, modified, failed }] of items.entries()) {
-    const { source, why = failed } = found[i]!;
+    // A sign-in that had ended is a new one now.
+    const { source, why = failed?.kind === "ended" ? undefined : failed } = found[i]!;
     const state: State = why ? { is: "failed", why } : { is: "waiting" };
     brokeOff(to);
     batch.items.push({ no, source, to, base, bytes, modified, kept: 0, sent: 0, state });
@@ -420,7 +421,7 @@ function failure(error: unknown): Failure {
 export function cancel(batch: Batch): void {
   batch.paused = false;
   for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "cancelled" };
-  batch.stop.abort(new DOMException("cancelled", "AbortError"));
+  batch.stop.abort(CANCELLED);
   dropBatch(batch.key);
   changed();
 }

@@ -3,6 +3,10 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Files } from "../files/Files";
 import { FileDialogs } from "../files/Dialogs";
+import { Preview } from "../files/Preview";
+import { Versions } from "../files/Versions";
+import { Server } from "../share/Server";
+import { Shared } from "../share/Shared";
 import { DropZone } from "../files/Drop";
 import { Volumes } from "../files/Volumes";
 import { route } from "../route";
@@ -32,7 +36,6 @@ export function App(): JSX.Element {
   }, []);
 
   if (!token.value) return <SignIn />;
-  const { screen, volume } = route.value;
   return (
     <div class="shell">
       <a
@@ -47,7 +50,7 @@ export function App(): JSX.Element {
       </a>
       <Top />
       <main class="main" id="main" tabIndex={-1}>
-        {screen === "transfers" ? <Transfers /> : screen === "settings" ? <Settings /> : volume ? <Files /> : <Volumes />}
+        <Body />
       </main>
       <Line />
       <DropZone />
@@ -57,9 +60,29 @@ export function App(): JSX.Element {
   );
 }
 
+function Body(): JSX.Element {
+  const { screen, volume, path, name } = route.value;
+  const file = name === undefined || volume === undefined ? undefined : { volume, path: [...path, name] };
+  // Another file is another screen: nothing of the last one is shown under its name.
+  const key = file?.path.join("/");
+  if (file) return screen === "versions" ? <Versions at={file} key={key} /> : <Preview at={file} key={key} />;
+  switch (screen) {
+    case "transfers":
+      return <Transfers />;
+    case "settings":
+      return <Settings />;
+    case "shared":
+      return <Shared />;
+    case "server":
+      return <Server />;
+    default:
+      return volume ? <Files /> : <Volumes />;
+  }
+}
+
 function title(): string {
-  const { screen, volume, path } = route.value;
-  if (screen === "transfers") return t().page(t().transfers);
-  if (screen === "settings") return t().page(t().settings);
+  const { screen, volume, path, name } = route.value;
+  if (name !== undefined) return t().page(name);
+  if (screen === "transfers" || screen === "settings" || screen === "shared" || screen === "server") return t().page(t()[screen]);
   return t().page(path.at(-1) ?? volume ?? t().volumes);
 }

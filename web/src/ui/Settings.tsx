@@ -1,5 +1,7 @@
 import type { JSX } from "preact";
 import { signOut } from "../api/session";
+import { rights } from "../files/folder";
+import { follow, screenAddress } from "../route";
 import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
 import { stopAll } from "../transfer/queue";
@@ -11,6 +13,16 @@ export function Settings(): JSX.Element {
     <div class="page narrow">
       <div class="head">
         <h1>{words.settings}</h1>
+        {rights.value?.share && (
+          <a class="btn phone-only" href={screenAddress("shared")} onClick={follow}>
+            {words.shared}
+          </a>
+        )}
+        {rights.value?.admin && (
+          <a class="btn phone-only" href={screenAddress("server")} onClick={follow}>
+            {words.server}
+          </a>
+        )}
       </div>
       <section class="card">
         <div class="setr">

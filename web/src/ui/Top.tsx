@@ -1,5 +1,5 @@
 import type { JSX } from "preact";
-import { query } from "../files/folder";
+import { query, rights } from "../files/folder";
 import { folderAddress, follow, route, screenAddress, type Screen } from "../route";
 import { t } from "../text";
 import { needsYou } from "../transfer/queue";
@@ -20,6 +20,8 @@ export function Top(): JSX.Element {
       <nav class="nav" aria-label={words.nav}>
         <Tab to="files" icon="folder" label={words.files} />
         <Tab to="transfers" icon="moves" label={words.transfers} count={needsYou.value} />
+        {rights.value?.share && <Tab to="shared" icon="link" label={words.shared} wide />}
+        {rights.value?.admin && <Tab to="server" icon="disk" label={words.server} wide />}
         <Tab to="settings" icon="gear" label={words.settings} phone />
       </nav>
       <div class="tools">
@@ -66,13 +68,15 @@ interface TabProps {
   label: string;
   count?: number;
   phone?: boolean;
+  /** Not on phones: there, the settings lead to it. */
+  wide?: boolean;
 }
 
-function Tab({ to, icon, label, count = 0, phone = false }: TabProps): JSX.Element {
+function Tab({ to, icon, label, count = 0, phone = false, wide = false }: TabProps): JSX.Element {
   const current = route.value.screen === to;
   return (
     <a
-      class={phone ? "phone-only" : ""}
+      class={phone ? "phone-only" : wide ? "wide" : ""}
       href={screenAddress(to)}
       onClick={follow}
       aria-current={current ? "page" : undefined}

@@ -1,0 +1,61 @@
+/** Requests about tokens that this one made, and about the whole server (docs/http.md). */
+import { call } from "./http";
+import type { Place } from "./volumes";
+
+/** A token without its secret. */
+export interface Share {
+  id: string;
+  name: string;
+  volumes: string[] | null;
+  /** Directory in the volumes; null for all of them. */
+  path: string | null;
+  read: boolean;
+  write: boolean;
+  delete: boolean;
+  share: boolean;
+  /** Seconds since 1970; null for no end. */
+  expires: number | null;
+}
+
+/** A token as an administrator sees it. */
+export interface ServerToken extends Share {
+  /** The maker's id; null for tokens of the server's machine. */
+  made_by: string | null;
+  /** Sessions and watches at the moment. */
+  connected: number;
+  admin: boolean;
+  /** The token of a page that is signed in. */
+  session: boolean;
+  /** The token of this request. */
+  own: boolean;
+  /** The token of the printed address. */
+  starter: boolean;
+}
+
+export interface NewShare {
+  name: string;
+  read: boolean;
+  write: boolean;
+  /** Seconds until the end; undefined for no end. */
+  expires_in: number | undefined;
+}
+
+export async function shares(): Promise<Share[]> {
+  return ((await (await call("v1/tokens")).json()) as { tokens: Share[] }).tokens;
+}
+
+/** Makes a token for one folder, which can make no other tokens. Returns the secret. */
+export async function makeShare({ volume, path }: Place, wanted: NewShare): Promise<string> {
+  const part = path.length ? { path: path.join("/") } : {};
+  const body = JSON.stringify({ ...wanted, ...part, volumes: [volume], share: false });
+  const answer = await call("v1/tokens", { method: "POST", body, headers: { "Content-Type": "application/json" } });
+  return ((await answer.json()) as { token: string }).token;
+}
+
+export async function revokeShare(id: string): Promise<void> {
+  await call(`v1/tokens/${encodeURIComponent(id)}`, { method: "DELETE" });
+}
+
+export async function serverTokens(): Promise<{ version: string; tokens: ServerToken[] }> {
+  return (await (await call("v1/server")).json()) as { version: string; tokens: ServerToken[] };
+}
