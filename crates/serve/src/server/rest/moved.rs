@@ -70,7 +70,7 @@ fn dir(store: &LocalStore, headers: &HeaderMap, [from, to]: [&RelPath; 2]) -> Re
     }
     let mut above = Above::new(store);
     above.make_for(to)?;
-    store.rename(from, to, None).map_err(|error| not_moved((headers, from), error))?;
+    store.rename(from, to, None).map_err(|error| not_moved(headers, from, error))?;
     above.keep();
     Ok(store.flush()?)
 }
