@@ -55,9 +55,9 @@ fn what_is_wrong_is_named_with_what_to_do() {
     for (words, code, what, mend) in [
         (&["h:missing"][..], 3, "missing: no such file or directory", "name a directory"),
         (&["--deltic-path", "/no/such", "h"], 127, "`/no/such` is not found", "deltic install -e "),
-        (&["--deltic-path", "true", "h"], 2, "`true` does not answer", "it may be too old"),
+        (&["--deltic-path", "true", "h"], 2, "`true` does not answer", "may be too old"),
         (&["--deltic-path", "echo", "h"], 2, "the remote shell printed 'agent", "start-up files"),
-        (&["-e", "sh -c 'exit 255'", "h"], 255, "it does not connect", "' h true` says more"),
+        (&["-e", "sh -c 'exit 255'", "h"], 255, "cannot connect", "' h true` shows more"),
         (&["-e", "no-such-shell", "h"], 14, "no-such-shell", "-e names another"),
         (&["h::module"], 1, "daemons", "--help"),
         (&[":/tmp"], 1, "a host is missing", "--help"),

@@ -135,7 +135,7 @@ fn token_commands_tell_of_a_wrong_state_an_unknown_volume_and_a_name_that_is_tak
         "{told}"
     );
     let told = add("tv");
-    assert!(told.contains("another token is called 'tv'"), "{told}");
+    assert!(told.contains("another token has the name 'tv'"), "{told}");
     let listed = server.ok("token list --json --state state").stdout;
     let parsed = listed.lines().map(serde_json::from_str::<serde_json::Value>);
     let names: Vec<_> = parsed.map(|token| token.expect("it is JSON")["name"].clone()).collect();

@@ -109,14 +109,14 @@ fn both_usual_places_and_a_named_file_are_read() {
 #[test]
 fn what_is_wrong_is_named_with_file_and_line() {
     for (config, why) in [
-        ("\nmax-delte = 3", "line 2: 'max-delte' is no option"),
-        ("\n\ndelete = true", "line 3: 'delete' says what is synced"),
-        ("remote-option = '--super'", "line 1: 'remote-option' says what is synced"),
+        ("\nmax-delte = 3", "line 2: 'max-delte' is not an option"),
+        ("\n\ndelete = true", "line 3: 'delete' cannot be set for all runs"),
+        ("remote-option = '--super'", "line 1: 'remote-option' cannot be set for all runs"),
         ("compress = 'perhaps'", "line 1: 'compress' is true or false"),
-        ("bwlimit = true", "line 1: 'bwlimit' has a value"),
+        ("bwlimit = true", "line 1: 'bwlimit' takes a value"),
         ("bwlimit = ['1', '2']", "line 1: 'bwlimit' takes one value"),
         ("verbose = 10", "line 1: 'verbose' is a number up to 9"),
-        ("version = 1", "line 1: 'version' is no option"),
+        ("version = 1", "line 1: 'version' is not an option"),
         ("a = [1]", "line 1: a list must contain strings"),
         ("# x\nbwlimit = ", "line 2: "),
         ("bwlimit = '1x'", "`bwlimit` is set in "),

@@ -700,7 +700,7 @@ fn a_directory_that_holds_backups_gives_way_to_nothing() {
             );
             let run = world.fails(23, &words);
             assert!(
-                run.stderr.contains(&world.told("replace", "dst/f", "the backups")),
+                run.stderr.contains(&world.told("replace", "dst/f", "the directory holds backups")),
                 "{way:?} {run:#?}"
             );
             assert_eq!(run.stat("Number of deleted files"), 1, "{way:?} {run:#?}");

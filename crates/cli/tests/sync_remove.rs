@@ -371,7 +371,7 @@ fn the_newest_version_of_what_goes_with_its_directory_is_kept() {
         world.write("dst/gone/q~", "older");
         let run = world.fails(23, &words(way, "-b --force"));
         assert!(
-            run.stderr.contains(&world.told("replace", "dst/gone", "the backups")),
+            run.stderr.contains(&world.told("replace", "dst/gone", "the directory holds backups")),
             "{way:?} {run:#?}"
         );
         assert_eq!(world.read("dst/gone/q~"), b"newest", "{way:?}");

@@ -211,8 +211,8 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
 
 /// Options that every run here has.
 const ALWAYS: &[&str] = &["--rsh", "--deltic-path"];
-/// For servers alone, with their tests.
-const TO_SERVERS: &[&str] = &["--token", "--pin"];
+/// Options of servers and of a missing program, which have tests of their own.
+const TO_SERVERS: &[&str] = &["--token", "--pin", "--install"];
 
 /// The user who runs it.
 type User = Option<u32>;

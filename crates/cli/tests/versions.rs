@@ -198,6 +198,8 @@ fn moment() -> u64 {
     while now() == moment {
         thread::sleep(Duration::from_millis(20));
     }
+    // The clock of the file system may be a tick behind.
+    thread::sleep(Duration::from_millis(50));
     moment
 }
 

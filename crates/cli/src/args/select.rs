@@ -205,7 +205,7 @@ impl SelectArgs {
                 Ok(Names::There { path, nul: self.from0 })
             }
             (Some(_), Some(_)) => {
-                bail!("--files-from hostname is not the same as the transfer hostname")
+                bail!("--files-from: the host differs from the host of the transfer")
             }
             (Some(_), None) => {
                 bail!("--files-from cannot be remote when the transfer is local")

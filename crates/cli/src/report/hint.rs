@@ -217,10 +217,10 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         }
         SyncError::NoRemoteProgram => {
             let question = match far.host.is_empty() {
-                true => "`deltic install HOST` installs it there".to_owned(),
-                false => format!("`deltic install {}` or --install installs it there", far.host),
+                true => "`deltic install HOST` installs deltic".to_owned(),
+                false => format!("`deltic install {}` or --install installs deltic", far.host),
             };
-            let question = format!("{question}, --deltic-path says where it is;");
+            let question = format!("{question}, --deltic-path names the program;");
             return Some(far.attempt_or_meant(&question, &far.version()));
         }
         SyncError::NoAnswerInTime => {

@@ -247,7 +247,7 @@ impl SettingContext<'_> {
         let positive = name.strip_prefix("no-").unwrap_or(name);
         let known = option(self.cli, name).or_else(|| option(self.cli, positive));
         let Some(known) = known.filter(|_| !ANSWERS.contains(&name)) else {
-            return Err(format!("'{name}' cannot be set"));
+            return Err(format!("'{name}' is not an option"));
         };
         let by_profile = matches!(setting.origin, SettingOrigin::Line { in_profile: true, .. });
         if !by_profile && !may_be_default(known) {
