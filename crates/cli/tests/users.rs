@@ -119,7 +119,7 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rt -f:_.bad --delete", "--ignore-errors", 23, Yes),
     ("-rt", "--remove-source-files", 0, Yes),
     ("-rt", "--backup", 0, Yes),
-    ("-rt --backup", "--backup-dir=kept", 0, Yes),
+    ("-rt --backup", "--backup-dir=old", 0, Yes),
     ("-rt --backup", "--suffix=.old", 0, Yes),
     ("-rt --no-whole-file --out-format=%n:%b", "--whole-file", 0, Yes),
     ("-rt --whole-file --out-format=%n:%b", "--no-whole-file", 0, Yes),

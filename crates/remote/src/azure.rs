@@ -240,7 +240,7 @@ fn page_of(
         // An answer of another kind must not pass for an empty list: `--delete` would remove files.
         let name = root.tag_name().name();
         RemoteError::Wrong(format!(
-            "the answer to a request for a list is {name}; check the endpoint"
+            "expected a list of blobs, got {name}; check the endpoint"
         ))
     })?;
     let mut names = 0;
@@ -404,7 +404,7 @@ mod tests {
         let list = "\u{feff}<EnumerationResults><Blobs /><NextMarker /></EnumerationResults>";
         assert_eq!(parse(list).unwrap(), (0, None));
         for other in ["<EnumerationResults/>", "<html><Blobs/></html>"] {
-            assert!(parse(other).unwrap_err().to_string().contains("came"), "{other}");
+            assert!(parse(other).unwrap_err().to_string().contains("expected a list"), "{other}");
         }
     }
 

@@ -490,7 +490,7 @@ mod tests {
         let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), ExpectedVersion::Untold);
         assert_eq!(taken.unwrap(), b"2345");
         for (head, version, why) in [
-            ("x: 1\r\n", ExpectedVersion::Untold, "how many"),
+            ("x: 1\r\n", ExpectedVersion::Untold, "no Content-Length"),
             ("content-length: 5\r\n", ExpectedVersion::Untold, "the answer has 5 bytes"),
             ("content-length: 4\r\n", ExpectedVersion::Header("x-goog-generation", "1"), "200 OK"),
             (

@@ -143,7 +143,7 @@ impl PageGuard {
 
     /// The error for a list that makes no progress.
     pub(crate) fn endless() -> RemoteError {
-        RemoteError::Wrong("the list does not go on: the server repeats a page".into())
+        RemoteError::Wrong("the list makes no progress: the server repeats a page".into())
     }
 }
 

@@ -487,9 +487,9 @@ mod tests {
     fn ends_that_make_no_sense_together_are_refused_by_name() {
         for (words, why) in [
             ("h:a g:b", "'h' and destination 'g' are both remote"),
-            ("h:a g:b c", "'g:b': not where"),
-            ("a g:b c", "'g:b': not where"),
-            ("h:a b c", "'b': not where"),
+            ("h:a g:b c", "'g:b': on another host"),
+            ("a g:b c", "'g:b': on another host"),
+            ("h:a b c", "'b': on another host"),
             (":a b", "':a': no host"),
             ("a :b", "':b': no host"),
             ("-- -x:a b", "'-x:a': a host cannot start with '-'"),

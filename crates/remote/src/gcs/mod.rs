@@ -122,7 +122,7 @@ impl GcsBucket {
         if told["kind"] != "storage#objects" {
             // An answer of another kind must not pass for an empty list: `--delete` would remove files.
             return Err(RemoteError::Wrong(
-                "the answer to a request for a list is no list; check the endpoint".into(),
+                "expected a list of objects; check the endpoint".into(),
             ));
         }
         let mut last = None;

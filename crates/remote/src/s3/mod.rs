@@ -317,7 +317,7 @@ impl ListPage {
             ("ListBucketResult", _) => return Err(wrong("its end")),
             (other, _) => {
                 return Err(RemoteError::Wrong(format!(
-                    "the answer to a request for a list is {other}; check the endpoint"
+                    "expected a list of objects, got {other}; check the endpoint"
                 )));
             }
         };
@@ -408,8 +408,8 @@ mod tests {
         let list = "<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>";
         assert!(ListPage::parse(list, "").unwrap().found.is_empty());
         for (other, why) in [
-            ("<ListBucketResult/>", "without its end"),
-            ("<html><IsTruncated>false</IsTruncated></html>", "html came"),
+            ("<ListBucketResult/>", "the list lacks its end"),
+            ("<html><IsTruncated>false</IsTruncated></html>", "got html"),
             (&list.replace("false", "true"), "its next token"),
         ] {
             let told = ListPage::parse(other, "").err().unwrap().to_string();

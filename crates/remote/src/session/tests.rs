@@ -247,7 +247,7 @@ fn after_a_checksum_mismatch_every_later_read_and_the_final_check_fail() {
     }
     for told in [snapshot.read_at(0, &mut buffer).map(drop), snapshot.check_unchanged()] {
         let told = told.unwrap_err().to_string();
-        assert!(told.contains("bytes 0 to 9437184 do not match"), "{told}");
+        assert!(told.contains("checksum mismatch in bytes 0–9437184"), "{told}");
     }
 }
 
