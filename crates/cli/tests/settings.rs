@@ -137,7 +137,10 @@ fn what_is_wrong_is_named_with_file_and_line() {
         "{run:#?}"
     );
     let run = deltic(&world, &[("DELTIC_DELETE", "1")], "sync -r src/ dst");
-    assert!(run.stderr.contains("DELTIC_DELETE in the environment: 'delete' cannot be set"), "{run:#?}");
+    assert!(
+        run.stderr.contains("DELTIC_DELETE in the environment: 'delete' cannot be set"),
+        "{run:#?}"
+    );
     // Variables of others, and those with another use, are left alone.
     let others = [("DELTIC_HOME", "/x"), ("DELTIC_VERSION", "1")];
     assert_eq!(deltic(&world, &others, "sync -r src/ dst").code, Some(0));

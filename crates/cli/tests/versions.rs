@@ -232,6 +232,8 @@ fn a_directory_becomes_what_it_was() {
     put(&server, &files("dir/long"), &[&long[..599_999], b"!"].concat());
     put(&server, &files("other"), b"changed");
     put(&server, &files("dir/young"), b"one");
+    // A version that is replaced within a tick of its creation could be a copy, so its creation is unknown.
+    thread::sleep(Duration::from_millis(50));
     put(&server, &files("dir/young"), b"two");
     ask(&server, &format!("DELETE {}", files("dir/gone/deep")), "If-Match: *\r\n", b"");
     ask(&server, &format!("DELETE {}", files("dir/gone")), "If-Match: *\r\n", b"");

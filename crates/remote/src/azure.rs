@@ -239,9 +239,7 @@ fn page_of(
     let blobs = blobs.ok_or_else(|| {
         // An answer of another kind must not pass for an empty list: `--delete` would remove files.
         let name = root.tag_name().name();
-        RemoteError::Wrong(format!(
-            "expected a list of blobs, got {name}; check the endpoint"
-        ))
+        RemoteError::Wrong(format!("expected a list of blobs, got {name}; check the endpoint"))
     })?;
     let mut names = 0;
     for node in blobs.children().filter(Node::is_element) {
