@@ -11,6 +11,7 @@ bench := $(target)/release/deltic-bench
 debug_bench := $(target)/debug/deltic-bench
 # `page-files` is first, so that all builds embed the page.
 checks := page-files fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
+programs = cargo test --locked --workspace $(labs) --no-run
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Crates that run in a browser as well: no operating system, no threads.
@@ -167,9 +168,9 @@ page-files: toolchain web/dist/index.html
 web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
-# With all targets, as tests are built: features of test dependencies would else build most crates once more.
+# Built as `unit` builds them: other targets and features would compile most crates once more.
 web: page-files ## test the page in Chromium against a real server
-	cargo build --locked --workspace --all-targets $(labs)
+	$(programs)
 	tools/web.sh test
 
 neon: toolchain
@@ -198,7 +199,7 @@ windows: toolchain
 
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.
 end-to-end: toolchain
-	cargo build --locked --workspace --all-targets $(labs)
+	$(programs)
 	$(debug_bench) kill --runs 20 --size 32MiB --peers deltic --out $(out)
 	$(debug_bench) enospc --steps 8 --peers deltic --out $(out)
 	$(debug_bench) e2e --sizes 10MB --edits 0,1,10 --release-pair none --peers deltic --runs 1 --out $(out)
