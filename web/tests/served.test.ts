@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { POLICY } from "./origin";
-import { addFiles, launch, row } from "./page";
+import { addFiles, launch, row, withoutPickers } from "./page";
 import { hasPage, missing, startServer } from "./server";
 
 const why = missing() ?? ((await hasPage()) ? undefined : "the program has no page, or another build of it: make page, or cargo build after npm run build");
@@ -20,6 +20,7 @@ test.skipIf(why)("the printed address opens the page, and a restart of the serve
   onTestFinished(server.stop);
   const context = await browser.newContext({ locale: "en-GB" });
   onTestFinished(() => context.close());
+  await context.addInitScript(withoutPickers);
   const page = await context.newPage();
   page.setDefaultTimeout(45_000);
   const wrongs: string[] = [];
