@@ -9,10 +9,10 @@ say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 if [ -z "${DELTIC:-}" ]; then
-  say "Building deltic: about 4 minutes on two cores from nothing"
+  say "Building deltic: six to seven minutes on two cores from nothing"
   "$here/ensure.sh" cargo
   "$here/ensure.sh" cc gcc libc6-dev
-  # Without link-time optimisation, which takes as long as all else together.
+  # Without link-time optimisation, which takes minutes of one core.
   (cd "$root" && cargo build --profile quick --locked -p deltic-cli)
   DELTIC=$(cd "$root" && realpath "${CARGO_TARGET_DIR:-target}")/quick/deltic
 fi
