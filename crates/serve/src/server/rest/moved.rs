@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, StoreError, Tree};
-use deltic_store_local::LocalStore;
+use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
@@ -35,15 +35,8 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
         // `If-None-Match` is about the new path, so it is left out of the check of the old path.
         let headers = without(&at.headers, &header::IF_NONE_MATCH);
         let version = check_conditions(&again, &store, &from, &headers)?.ok_or_else(missing)?;
-        if store.look(&to)?.is_some() {
-            return Err(Problem::new(StatusCode::CONFLICT, format!("{to} exists")));
-        }
-        let mut above = Above::new(&store);
-        above.make_for(&to)?;
-        let moved = store.rename(&from, &to, names_version(&headers).then_some(&version));
-        moved.map_err(|error| not_moved(&headers, &from, error))?;
-        above.keep();
-        store.flush()?;
+        let version = names_version(&headers).then_some(&version);
+        rename(&store, &headers, [&from, &to], version)?;
         Ok(Some(tag(&again, &store.open(&to)?)))
     })
     .await?;
@@ -56,21 +49,32 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
 
 /// Moves a directory with its entries. A directory has no version, so no condition but `*` holds.
 fn dir(store: &LocalStore, headers: &HeaderMap, [from, to]: [&RelPath; 2]) -> Result<(), Problem> {
-    let refused = |why: &str| Problem::new(StatusCode::CONFLICT, format!("{to}: {why}"));
     let is_any = names_tag(headers, &header::IF_MATCH, "");
     if headers.contains_key(header::IF_MATCH) && !is_any {
         let why = format!("{from}: a directory, which has no version");
         return Err(Problem::new(StatusCode::PRECONDITION_FAILED, why));
     }
     if to.starts_with(from) {
-        return Err(refused("in the directory that is to be moved"));
+        let why = format!("{to}: in the directory that is to be moved");
+        return Err(Problem::new(StatusCode::CONFLICT, why));
     }
+    rename(store, headers, [from, to], None)
+}
+
+/// Renames an entry to a path that does not exist yet, and makes the directories above. With `version`, only this
+/// version of a file is renamed.
+fn rename(
+    store: &LocalStore,
+    headers: &HeaderMap,
+    [from, to]: [&RelPath; 2],
+    version: Option<&LocalSnapshot>,
+) -> Result<(), Problem> {
     if store.look(to)?.is_some() {
-        return Err(refused("something is there"));
+        return Err(Problem::new(StatusCode::CONFLICT, format!("{to} exists")));
     }
     let mut above = Above::new(store);
     above.make_for(to)?;
-    store.rename(from, to, None).map_err(|error| not_moved(headers, from, error))?;
+    store.rename(from, to, version).map_err(|error| not_moved(headers, from, error))?;
     above.keep();
     Ok(store.flush()?)
 }
