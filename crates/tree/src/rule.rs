@@ -147,6 +147,10 @@ impl Rule {
 
 /// Largest number of [`DirMerge`] rules in a filter.
 pub const MAX_DIR_MERGES: usize = 64;
+/// Most levels of rule files that merge other rule files.
+pub const MAX_MERGE_DEPTH: usize = 8;
+/// Error for more levels than [`MAX_MERGE_DEPTH`].
+pub const TOO_DEEP: &str = "too many rule files within rule files";
 
 /// The filter of a sync, as sent to the peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

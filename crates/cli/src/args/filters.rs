@@ -14,8 +14,8 @@ use deltic_net::{NamedFile, Trust};
 use deltic_protocol::limits::MAX_RULES;
 use deltic_tree::path::printable;
 use deltic_tree::rule::{
-    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, Rule, RuleLine, RuleModifiers,
-    Rules,
+    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, MAX_MERGE_DEPTH, Rule, RuleLine,
+    RuleModifiers, Rules,
 };
 
 use super::headings::CHOOSE;
@@ -115,8 +115,8 @@ impl RuleCollector {
                 RuleLine::Rule(rule) => self.rules.push(rule),
                 RuleLine::Clear => self.rules.clear(),
                 RuleLine::CvsDefaults(marks) => self.add_cvs(marks)?,
-                RuleLine::Merge { .. } if depth == MAX_DEPTH => {
-                    bail!("too many rule files within rule files")
+                RuleLine::Merge { .. } if depth == MAX_MERGE_DEPTH => {
+                    bail!(rule::TOO_DEEP)
                 }
                 RuleLine::Merge { file, reading } => {
                     self.merge(&OsString::from_vec(file.into()), &reading, depth)?;
@@ -150,20 +150,20 @@ impl RuleCollector {
 
     /// Adds the rules of `-C`, at the position of the option.
     fn add_cvs(&mut self, marks: RuleModifiers) -> Result<()> {
-        self.add(rule::cvs_defaults(marks), MAX_DEPTH)?;
+        self.add(rule::cvs_defaults(marks), MAX_MERGE_DEPTH)?;
         let reading = FileSyntax { syntax: LineSyntax::Cvs, words: true, marks };
         if let Some(home) = std::env::var_os("HOME") {
             let path = Path::new(&home).join(".cvsignore");
             match contents(path.as_os_str(), self.trust) {
                 Ok(bytes) => {
-                    self.add(rule::parse_rules(&bytes, &reading, LineEnd::Line)?, MAX_DEPTH)?
+                    self.add(rule::parse_rules(&bytes, &reading, LineEnd::Line)?, MAX_MERGE_DEPTH)?
                 }
                 Err(error) if is_missing(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         let own = std::env::var_os("CVSIGNORE").unwrap_or_default();
-        self.add(rule::parse_rules(own.as_bytes(), &reading, LineEnd::Line)?, MAX_DEPTH)
+        self.add(rule::parse_rules(own.as_bytes(), &reading, LineEnd::Line)?, MAX_MERGE_DEPTH)
     }
 }
 
@@ -286,8 +286,6 @@ fn texts(
 
 /// Longest rule file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Most levels of rule files that merge other rule files.
-const MAX_DEPTH: usize = 8;
 /// Error for an unreadable file that a merged rule file names.
 const UNREAD_WITHIN: &str = "cannot read a rule file that a merged rule file names";
 

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use deltic_net::{SyncError, reason};
+use deltic_tree::rule::TOO_DEEP;
 
 use crate::report::exit::Exit;
 use crate::words::password::without_passwords;
@@ -126,7 +127,7 @@ fn in_rsyncs_words(what: &str) -> String {
 
 /// Returns the message with an error of a rule file in rsync's words: `FILE line N`, without the text of the line.
 fn rule_words(what: &str) -> String {
-    let what = TOO_DEEP.iter().fold(what.to_owned(), |what, ours| what.replace(ours, DEPTH_LIMIT));
+    let what = what.replace(TOO_DEEP, DEPTH_LIMIT);
     let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
     let located = what.split_once(": line ").and_then(|(file, rest)| {
         let (line, why) = rest.split_once(": ").filter(|(line, _)| is_number(line))?;
@@ -136,10 +137,7 @@ fn rule_words(what: &str) -> String {
     located.unwrap_or(what)
 }
 
-/// Ends of messages about rule files that name each other.
-const TOO_DEEP: [&str; 2] =
-    ["too many files within files", "too many rule files within rule files"];
-/// The same in rsync's words.
+/// [`TOO_DEEP`] in rsync's words.
 const DEPTH_LIMIT: &str = "merge-file include depth limit exceeded";
 
 /// End of messages about missing files.

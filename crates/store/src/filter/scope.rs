@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_tree::path::printable;
 use deltic_tree::rule::{
-    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, Rule, RuleLine,
+    self, Action, FileSyntax, LineEnd, LineSyntax, MAX_DIR_MERGES, MAX_MERGE_DEPTH, Rule, RuleLine,
 };
 use deltic_tree::{Meta, Name, RelPath};
 
@@ -491,11 +491,7 @@ impl Chain<'_> {
                     draft.above = None;
                 }
                 RuleLine::Merge { file, reading } => {
-                    place.check(
-                        text.file,
-                        text.depth < MAX_DEPTH,
-                        "too many files within files",
-                    )?;
+                    place.check(text.file, text.depth < MAX_MERGE_DEPTH, rule::TOO_DEEP)?;
                     let inner = place.merged(text.file, &file)?;
                     let missing = || StoreError::Rules {
                         file: place.shown(text.file),
@@ -564,5 +560,3 @@ fn git_dir() -> RelPath {
 const MAX_KNOWN: usize = 4096;
 /// Most rules that a per-directory rules file may have.
 const MAX_RULES_OF_FILE: usize = 4096;
-/// Maximum depth of rules files that merge each other.
-const MAX_DEPTH: usize = 8;

@@ -263,7 +263,7 @@ fn a_file_of_rules_that_cannot_be_understood_is_an_error_that_names_the_line() {
         (". /etc/passwd", "a merged file is outside of the root"),
         (". ../../x", "is outside of the root"),
         (". none", "a file that it merges is not there"),
-        (". .r", "too many files within files"),
+        (". .r", "too many rule files within rule files"),
         (&long, "too many rules"),
         ("P,s x", "invalid modifier"),
     ] {
