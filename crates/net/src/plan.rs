@@ -240,10 +240,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Returns the remote shell `shell` with the program `deltic`, without options.
+    /// The program that runs on the other machine unless the user names another one, found in the `PATH` there.
+    pub const PROGRAM: &str = "deltic";
+
+    /// Returns the remote shell `shell` with [`Self::PROGRAM`], without options.
     #[must_use]
     pub fn by(shell: Vec<OsString>) -> Self {
-        Self { shell, program: "deltic".into(), options: Vec::new() }
+        Self { shell, program: Self::PROGRAM.into(), options: Vec::new() }
     }
 
     /// The program that `deltic install` copies. A relative path: a remote shell starts in the home directory.
@@ -252,7 +255,8 @@ impl Remote {
     /// Returns the same with the program that `deltic install` copies; `None` if the user names another program.
     #[must_use]
     pub fn installed(&self) -> Option<Self> {
-        (self.program == "deltic").then(|| Self { program: Self::INSTALLED.into(), ..self.clone() })
+        (self.program == Self::PROGRAM)
+            .then(|| Self { program: Self::INSTALLED.into(), ..self.clone() })
     }
 
     /// Returns the command line that runs `command` on `host` (`[user@]host`): as rsync `shell… [-l user] host

@@ -45,13 +45,13 @@ pub(crate) struct SyncRequest {
     pub(crate) view: OutputView,
     /// The batch file that this sync writes or reads, if any.
     pub(crate) batch: Option<BatchUse>,
-    /// What the run does if the other machine has no deltic.
+    /// Step after the answer that the other machine has no deltic.
     pub(crate) if_missing: IfMissing,
     /// The program whose way an option takes.
     pub(crate) ways: Ways,
 }
 
-/// What a run does if the other machine has no deltic.
+/// Step of a run after the answer that the other machine has no deltic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfMissing {
     /// The run fails.
@@ -65,7 +65,7 @@ pub(crate) enum IfMissing {
 impl IfMissing {
     fn of(args: &SyncArgs, terminals: Terminals) -> Self {
         let can_ask = terminals.stdin && terminals.stderr && !args.show.json && !args.show.quiet;
-        match (args.install, can_ask && args.deltic_path == "deltic") {
+        match (args.install, can_ask && args.deltic_path == Remote::PROGRAM) {
             (true, _) => Self::Install,
             (false, true) => Self::Ask,
             (false, false) => Self::Fail,
