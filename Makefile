@@ -11,9 +11,10 @@ bench := $(target)/release/deltic-bench
 debug_bench := $(target)/debug/deltic-bench
 # `page-files` is first, so that all builds embed the page.
 checks := page-files fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
-programs = cargo test --locked --workspace $(labs) --no-run
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
+# Builds what `unit` builds, and the programs beside: other targets and features would compile most crates once more.
+programs := cargo test --locked --workspace $(labs) --no-run
 # Crates that run in a browser as well: no operating system, no threads.
 portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store deltic-worker deltic-carrier deltic-page
 out := $(target)/bench-out
@@ -168,7 +169,6 @@ page-files: toolchain web/dist/index.html
 web/dist/index.html: $(shell find web/src web/public web/index.html web/*.json web/*.ts web/tools web/engine/src web/engine/build.sh Cargo.toml Cargo.lock $(patsubst deltic-%,crates/%/src,$(portable)) -type f)
 	tools/web.sh dist
 
-# Built as `unit` builds them: other targets and features would compile most crates once more.
 web: page-files ## test the page in Chromium against a real server
 	$(programs)
 	tools/web.sh test

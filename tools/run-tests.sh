@@ -16,8 +16,7 @@ one() {
 }
 export -f one
 started=$SECONDS ended=0
-"$program" "$@" --list --format terse | sed -n 's/: test$//p' >"$said.list"
-xargs -r -a "$said.list" -n 1 -P "$((3 * $(nproc)))" bash -c 'one "$@"' one "$said" "$program" || ended=1
-echo "$(basename "$program"): $(wc -l <"$said.list") tests in $((SECONDS - started)) s"
-rm "$said.list"
+"$program" "$@" --list --format terse | sed -n 's/: test$//p' >"$said/.list"
+xargs -r -a "$said/.list" -n 1 -P "$((3 * $(nproc)))" bash -c 'one "$@"' one "$said" "$program" || ended=1
+echo "$(basename "$program"): $(wc -l <"$said/.list") tests in $((SECONDS - started)) s"
 exit "$ended"
