@@ -274,8 +274,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.feed(kind, &payload)
     }
 
-    /// Ends a session after the loss of a stream. Reads the last frames of the other end: the session may be complete, or
-    /// the other end may have sent a reason. Otherwise returns `error`.
+    /// Ends a session after the loss of a stream. Reads the last frames of the other end: the session may be complete,
+    /// or the other end may have sent a reason. Otherwise returns `error`.
     async fn last_words(
         mut self,
         ears: Ears<'_>,

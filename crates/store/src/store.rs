@@ -159,8 +159,8 @@ pub trait Store: Posix {
     }
 
     /// Removes `path` and all entries below it that the filter admits, or some of these. Follows no symlink. There
-    /// may be millions of names: while a result [goes on](RemoveResult::goes_on), the caller repeats the call for the next
-    /// names.
+    /// may be millions of names: while a result [goes on](RemoveResult::goes_on), the caller repeats the call for the
+    /// next names.
     ///
     /// Names that are protected by the present rules files of directories stay. Names that were protected when the
     /// directories were listed may stay as well. Perishable rules count for `path` itself only.

@@ -171,7 +171,8 @@ impl Bases {
         changed
     }
 
-    /// Returns the differences from the base that the receiver holds. Errors: the reason why the differences are unknown or too large.
+    /// Returns the differences from the base that the receiver holds. Errors: the reason why the differences are unknown
+    /// or too large.
     fn since(
         &self,
         kept: Option<&dyn FactStore>,

@@ -170,7 +170,7 @@ export function lost(): void {
   retry = setTimeout(askAgain, pauseSeconds * 1000);
 }
 
-/** Whether the server answers now. */
+/** True if the server answers now. */
 export async function answers(): Promise<boolean> {
   try {
     const signal = AbortSignal.timeout(ANSWER_MS);

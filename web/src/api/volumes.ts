@@ -37,7 +37,7 @@ export interface Version {
   sha256: string | undefined;
 }
 
-/** What the token opens and may do beyond files. */
+/** Volumes of a token, and rights beyond files. */
 export interface Opened {
   volumes: Volume[];
   /** The token may make tokens for others. */
@@ -46,7 +46,7 @@ export interface Opened {
   admin: boolean;
 }
 
-/** What the token opens: that of the session, or one to be tried. */
+/** Asks for the volumes and rights of a token, by default the token of the session. */
 export async function volumes(token?: string): Promise<Opened> {
   const answer = await call("v1/volumes", token === undefined ? {} : { token });
   return (await answer.json()) as Opened;

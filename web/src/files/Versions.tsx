@@ -1,4 +1,4 @@
-/** The versions of a file: the present one, and those that it replaced. */
+/** The versions of a file: the present version and the old versions. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";

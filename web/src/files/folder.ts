@@ -14,7 +14,7 @@ export type Status = "loading" | "listing" | "ready" | "missing" | { refused: st
 export type Column = "name" | "bytes" | "modified";
 
 export const volumeList = signal<readonly Volume[] | undefined>(undefined);
-/** What the token may do beyond files; undefined until that is known. */
+/** Rights of the token beyond files; undefined until the server has answered. */
 export const rights = signal<{ share: boolean; admin: boolean } | undefined>(undefined);
 export const entries = signal<readonly Entry[]>([]);
 export const status = signal<Status>("loading");

@@ -1,4 +1,4 @@
-/** Which files can be shown, by their endings: a hint, never a promise about the content. */
+/** Kinds of files that the page can show, by the endings of names. An ending proves nothing about the content. */
 import { parts } from "../transfer/names";
 
 export type Kind = "text" | "picture" | "sound" | "video";

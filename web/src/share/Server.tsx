@@ -1,4 +1,4 @@
-/** The server as an administrator sees it: volumes, tokens, and who is connected. */
+/** The screen of an administrator: volumes, tokens and connected clients. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";

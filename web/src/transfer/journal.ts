@@ -76,7 +76,7 @@ export function dropBatch(key: string): void {
   soon();
 }
 
-/** Writes changes in the order in which they came; what changes during a write goes into the next one. */
+/** Writes changes in their order. Changes during a write go into the next write. */
 function soon(): void {
   if (!hasJournal || isWriting) return;
   isWriting = true;

@@ -169,7 +169,7 @@ function opened(of: Pick<Batch, "key" | "name" | "to" | "started" | "paused">): 
   return batch;
 }
 
-/** A file of the user, and what is needed before it can be read, if anything is. */
+/** A file of the user, and the reason why the page cannot read the file yet, if any. */
 export interface FoundSource {
   source: Source;
   why?: Failure;

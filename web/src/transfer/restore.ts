@@ -10,7 +10,7 @@ interface AskingHandle extends FileSystemFileHandle {
   requestPermission?(rights: { mode: "read" }): Promise<PermissionState>;
 }
 
-/** Goes on as soon as there is a token: with what the journal has, and with what the last token could not send. */
+/** Continues, as soon as there is a token, the transfers of the journal and the transfers that the last token could not send. */
 export function startTransfers(): void {
   let begun = false;
   effect(() => {

@@ -111,7 +111,7 @@ declare global {
   }
 }
 
-/** Lets the user pick handles. Returns none if nothing was picked, and undefined where the browser has no such picker. */
+/** Lets the user pick handles. Returns none if nothing was picked, and undefined in a browser without a picker. */
 export async function pickHandles(what: "files" | "folder"): Promise<FileSystemHandle[] | undefined> {
   try {
     if (what === "files") return await window.showOpenFilePicker?.({ multiple: true });

@@ -68,7 +68,7 @@ interface TabProps {
   label: string;
   count?: number;
   phone?: boolean;
-  /** Not on phones: there, the settings lead to it. */
+  /** True for a tab that phones do not show. On phones, the settings have a link to the screen. */
   wide?: boolean;
 }
 

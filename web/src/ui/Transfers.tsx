@@ -65,7 +65,7 @@ export function Transfers(): JSX.Element {
   );
 }
 
-/** What helps failed transfers: files that must be chosen again, or allowed, come first. */
+/** Buttons for failed transfers: first to choose or allow files again, then to retry. */
 function Mend(): JSX.Element {
   const words = t();
   const label = { choose: words.chooseAgain, permission: words.allowAgain };

@@ -136,7 +136,7 @@ fn id_of(kept: &KeptVersion) -> Result<u64> {
     kept.version.parse().context("the server names a version by no number")
 }
 
-/// Makes every file below a directory what it was at a time.
+/// Restores every file below a directory to its version at a time.
 fn restore_below(args: &RestoreArgs, address: &Address, credentials: &Credentials) -> Result<Exit> {
     let Some(at) = args.at else {
         let why = format!("{}: a directory has no versions; give a time by --at", args.url);
@@ -173,7 +173,7 @@ fn is_final(error: &anyhow::Error) -> bool {
     })
 }
 
-/// A step to make a file what it was at a time.
+/// A step that restores a file to its version at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RestoreStep {
     /// Restore the version with this name.

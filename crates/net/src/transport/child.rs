@@ -1,4 +1,4 @@
-//! The remote shell: how it is started, and what its exit status means.
+//! Starts the remote shell, and explains the exit status of the shell.
 
 use std::io;
 use std::process::{ExitStatus, Stdio};

@@ -24,7 +24,7 @@ const MAX_OF_TOKEN: usize = 200;
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<HashMap<TokenHash, Ticket>>);
 
-/// What a ticket is good for.
+/// Requests that a ticket permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum TicketUse {
     /// One read.
@@ -76,8 +76,8 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// Uses a ticket, if the ticket is for this file; a ticket for one read is used up. Returns the token that asked for
-    /// the ticket, and what the ticket is good for.
+    /// Uses a ticket, if the ticket is for this file; a ticket for one read is used up. Returns the token that asked
+    /// for the ticket, and the requests that the ticket permits.
     pub(crate) fn take(
         &self,
         ticket: &TokenHash,

@@ -265,7 +265,8 @@ impl<'a> OldVersion<'a> {
     }
 
     /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
-    /// new versions that is removed, nor a symlink that the options drop. Returns the backup's place if the old version was moved there.
+    /// new versions that is removed, nor a symlink that the options drop. Returns the backup's place if the old version
+    /// was moved there.
     fn keep(
         &self,
         backup: &BackupPlace,

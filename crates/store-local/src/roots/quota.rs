@@ -6,8 +6,8 @@
 //! entry needs no further name, unless the old version is kept. An unfinished file that stays for a later attempt keeps
 //! its reservation. Each step that replaces or removes a name frees the space of that name.
 //!
-//! Only [`SpaceQuota::recount`] notices changes by other programs; in a part of a volume, also changes by users with other
-//! quotas.
+//! Only [`SpaceQuota::recount`] notices changes by other programs; in a part of a volume, also changes by users with
+//! other quotas.
 
 mod space;
 

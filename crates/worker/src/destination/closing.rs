@@ -32,7 +32,8 @@ const LARGE_BYTES: u64 = 16 << 20;
 const CHEAP_BYTES: u64 = 32 << 10;
 
 impl<S: Store> DestinationWorker<S> {
-    /// Commits the new version of an attempt. If the old version was in place, the commit replaces exactly that version.
+    /// Commits the new version of an attempt. If the old version was in place, the commit replaces exactly that
+    /// version.
     pub(super) fn commit(
         &self,
         handle: Handle,

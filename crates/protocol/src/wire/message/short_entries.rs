@@ -1,4 +1,4 @@
-//! The short form of listed entries: each entry leaves out what it has in common with the entry before.
+//! The short form of listed entries: each entry leaves out fields that are equal to those of the entry before.
 //!
 //! A name is the length of the prefix that it shares with the name before, and the rest. Mode, owner and seconds are
 //! left out where they are those of the entry before. All other entries of a list, such as devices and entries with

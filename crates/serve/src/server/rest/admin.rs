@@ -1,4 +1,4 @@
-//! What an administrator sees: all tokens of the server, the tokens' makers, and the clients that are connected.
+//! Answers an administrator: all tokens of the server, the makers of the tokens, and the connected clients.
 
 use std::sync::Arc;
 

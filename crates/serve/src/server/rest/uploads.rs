@@ -49,11 +49,11 @@ struct Upload {
     /// Length of the whole file in bytes.
     len: u64,
     touched: Mutex<Instant>,
-    /// `None` once the upload has ended.
+    /// The arrived bytes; `None` after the end of the upload.
     staged: Arc<Turns<Option<StagedUpload>>>,
 }
 
-/// What has arrived of an upload.
+/// The bytes of an upload that have arrived.
 struct StagedUpload {
     replacement: Replacement,
     /// Offset of the next byte.
