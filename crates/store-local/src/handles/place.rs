@@ -66,12 +66,28 @@ impl Place {
 
     /// Waits until no other thread is changing the entry at this place.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, Errno> {
-        static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
+        let guard = lock(&TURNS[self.turn_number()?]);
+        Ok(Turn { place: self, _guard: guard })
+    }
+
+    /// Waits until no other thread is changing the entry at this place, or at `other`. Threads that wait for the same
+    /// two places take the turns in the same order.
+    pub(crate) fn turn_with(
+        &self,
+        other: &Self,
+    ) -> Result<[Option<MutexGuard<'static, ()>>; 2], Errno> {
+        let (one, two) = (self.turn_number()?, other.turn_number()?);
+        let first = lock(&TURNS[one.min(two)]);
+        let second = (one != two).then(|| lock(&TURNS[one.max(two)]));
+        Ok([Some(first), second])
+    }
+
+    /// Returns the index in [`TURNS`] of this place: places with the same directory and name have the same index.
+    fn turn_number(&self) -> Result<usize, Errno> {
         let number = inode_of(&fs::fstat(&self.dir)?).number;
         let hash = (self.name.as_bytes().iter())
             .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
-        let guard = lock(&TURNS[(hash % TURNS.len() as u64) as usize]);
-        Ok(Turn { place: self, _guard: guard })
+        Ok((hash % TURNS.len() as u64) as usize)
     }
 
     /// Creates the hard link `name` in `dir` to the file `inode` at this place.
@@ -128,6 +144,9 @@ impl Place {
         }
     }
 }
+
+/// Locks for changing an entry. Several places share a lock.
+static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
 
 /// The right to change the entry at a place. No other thread of this process changes the entry until this value is
 /// dropped.

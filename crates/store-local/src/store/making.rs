@@ -164,8 +164,9 @@ impl LocalStore {
         version: Option<&LocalSnapshot>,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
-        // With this turn, no commit of this process replaces the file between the check and the rename.
-        let _turn = old.turn().at(MOVE, from)?;
+        // With these turns, no commit of this process replaces the file between the check and the rename. And no commit
+        // to `to` that expects no file there replaces the moved file.
+        let _turns = old.turn_with(&new).at(MOVE, from)?;
         if let Some(version) = version {
             Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
         }
