@@ -160,6 +160,22 @@ fn a_file_moves_to_where_nothing_is_and_nowhere_else() {
 }
 
 #[test]
+fn a_directory_with_the_state_of_the_server_does_not_move() {
+    let world = World::new();
+    world.mkdir("photos/home/other");
+    let state = "serve photos --state photos/home/deep/.deltic-serve --listen 127.0.0.1:0";
+    let server = Server::of(&world, state.into());
+    let go = |from: &str| {
+        let request = format!("POST /v1/volumes/photos/files/{from}?as=move&to=moved");
+        ask(&server, &request, "", b"").status
+    };
+    assert_eq!(go("home"), 409);
+    assert_eq!(go("home/deep"), 409);
+    assert_eq!(go("home/other"), 201);
+    assert!(world.exists("photos/home/deep/.deltic-serve/lock") && world.exists("photos/moved"));
+}
+
+#[test]
 fn an_empty_directory_is_deleted_and_a_full_one_is_left() {
     let world = World::new();
     world.write("photos/dir/sub/file", "file");

@@ -419,18 +419,18 @@ impl Config {
     /// True if clients of a volume with the directory `volume` would reach the state directory. A directory named
     /// `.deltic-serve` is left out of volumes.
     fn shows_state(&self, volume: &Path) -> bool {
-        let state = std::path::absolute(&self.state).ok();
-        let real = |path: &Path| {
-            let made = path.ancestors().find_map(|dir| Some((dir, dir.canonicalize().ok()?)));
-            made.map(|(dir, real)| real.join(path.strip_prefix(dir).unwrap_or(path)))
-        };
-        let state = state.as_deref().and_then(real);
-        let below = volume.canonicalize().ok().zip(state);
         let is_left_out =
             |name: &OsStr| PrivateDir::found_by(name.as_bytes()) == Some(PrivateDir::ServerState);
-        below.is_some_and(|(volume, state)| {
-            state.strip_prefix(volume).is_ok_and(|below| !below.iter().any(is_left_out))
-        })
+        self.state_in(volume).is_some_and(|state| !state.iter().any(is_left_out))
+    }
+
+    /// Returns the path of the state directory in the directory `volume`, with all symlinks resolved. `None` if the
+    /// state directory is elsewhere.
+    pub(crate) fn state_in(&self, volume: &Path) -> Option<PathBuf> {
+        let state = std::path::absolute(&self.state).ok()?;
+        let made = |dir: &Path| Some(dir.canonicalize().ok()?.join(state.strip_prefix(dir).ok()?));
+        let state = state.ancestors().find_map(made)?;
+        Some(state.strip_prefix(volume.canonicalize().ok()?).ok()?.to_owned())
     }
 
     /// Returns the names of settings that differ from those at the start, `began`, and that only a new start applies.

@@ -48,6 +48,7 @@ mod volume;
 mod watching;
 
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +62,7 @@ use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_net::walls::{hide_memory, refuse_calls};
 use deltic_store_local::{StoreContext, VolumeDir};
-use deltic_tree::Name;
+use deltic_tree::{Name, RelPath};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -160,7 +161,10 @@ pub fn prepare(
     let volumes = volumes
         .map(|(((text, volume), VolumeDir { name, .. }), bases)| {
             let facts = VolumeFacts { recipes: recipes.clone(), bases };
-            (text.clone(), Volume::new(name.clone(), volume, facts, context.clone()))
+            let state = config.state_in(&volume.path);
+            let state = state.and_then(|state| RelPath::parse(state.as_os_str().as_bytes()).ok());
+            let served = Volume::new(name.clone(), volume, facts, context.clone());
+            (text.clone(), served.with_state(state))
         })
         .collect();
     let tag_key = tag_key(&config.state)

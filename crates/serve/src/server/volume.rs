@@ -32,6 +32,8 @@ pub(crate) struct Volume {
     /// Quotas of the token that writes, with the counts of all tokens. `None` for a reader, or without quotas.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
+    /// Path of the server's state directory in the volume, if the state directory is in the volume.
+    state: Option<RelPath>,
     /// State that the stores of the server share.
     pub(crate) context: StoreContext,
 }
@@ -78,8 +80,19 @@ impl Volume {
             keeps_versions: config.versions.is_some(),
             quotas: None,
             facts,
+            state: None,
             context,
         }
+    }
+
+    /// Returns this volume, which contains the server's state directory at the path `state`.
+    pub(super) fn with_state(self, state: Option<RelPath>) -> Self {
+        Self { state, ..self }
+    }
+
+    /// True if the server's state directory is the directory `path` or below it.
+    pub(crate) fn has_state_below(&self, path: &RelPath) -> bool {
+        self.state.as_ref().is_some_and(|state| state.starts_with(path))
     }
 
     /// Returns the facts for a session of a token. Bases are those of this token only, so a client without the right

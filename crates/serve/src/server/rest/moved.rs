@@ -29,6 +29,10 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     let tag = on_disk(&server, move || {
         let store = volume.store()?;
         if store.look(&from)?.is_some_and(|there| there.is_dir()) {
+            if volume.has_state_below(&from) {
+                let why = format!("{from}: the server keeps its state in this directory");
+                return Err(Problem::new(StatusCode::CONFLICT, why));
+            }
             return dir(&store, &at.headers, [&from, &to]).map(|()| None);
         }
         let missing = || Problem::new(StatusCode::NOT_FOUND, format!("{from}: no such file"));
