@@ -8,6 +8,7 @@ use deltic_protocol::receiver::{GapPatch, GapSurvey, Mended, PayloadChunk};
 use deltic_protocol::sender::Gap;
 
 use crate::check::proven;
+use crate::pack::fast_packed_len;
 use crate::task::{ContentMismatch, FileShrank, Task};
 
 /// Returns the length in bytes of the largest gap.
@@ -143,6 +144,7 @@ impl Task for GapRebuild<'_> {
         let start = self.new.len();
         let applied = apply(read, &delta, lens().sum(), &mut self.new);
         applied.map_err(|_| ContentMismatch)?;
+        let packed_copies = packed_copies(&delta, read.len(), &self.new[start..]);
         let fingerprints = proven(self.names, pieces, &self.new[start..]);
         if fingerprints.contains(&None) {
             // Short block sums may collide, so a wrong chunk is expected. Without block sums, a wrong chunk is the
@@ -155,13 +157,26 @@ impl Task for GapRebuild<'_> {
         }
         let literals = delta.literal_lens(lens()).zip(&fingerprints);
         let literal = literals.filter(|(_, of)| of.is_some()).map(|(len, _)| len).sum();
-        self.patched.push(Mended { fingerprints, literal });
+        self.patched.push(Mended { fingerprints, literal, packed_copies });
         Ok(())
     }
 
     fn finish(self) -> Self::Output {
         (self.patched, self.new)
     }
+}
+
+/// Returns the bytes that the copies of a delta saved, if both the gap and the delta are compressed. Copies are often
+/// of bytes that compress well. `None` for a delta without copies, for a delta that copies most of the `old_len` old
+/// bytes, and without zstd.
+fn packed_copies(delta: &GapDelta<'_>, old_len: usize, new: &[u8]) -> Option<u64> {
+    let copied = new.len() - delta.literal_len();
+    if copied == 0 || copied > old_len / 2 {
+        return None;
+    }
+    let mut encoded = Vec::new();
+    delta.encode(&mut encoded);
+    Some(fast_packed_len(new)?.saturating_sub(fast_packed_len(&encoded)?) as u64)
 }
 
 /// Removes the bytes of the pieces marked `false` from `new`. The bytes of the pieces begin at `start`.

@@ -11,6 +11,8 @@ use deltic_protocol::message::{Payload, Sparse};
 
 /// The default level of zstd: higher levels cost more time than a fast network saves.
 const ZSTD_LEVEL: i32 = 3;
+/// The fastest level of zstd that finds repetitions of short strings.
+const FASTEST_LEVEL: i32 = 1;
 /// Payloads between two measurements of the compression ratio, because content changes within a file.
 const TRIED_EVERY: u32 = 32;
 
@@ -120,6 +122,11 @@ fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
         Some(frame) if frame.len() < bytes.len() => (true, frame),
         _ => (false, bytes),
     }
+}
+
+/// Returns the length in bytes of `bytes` as a zstd frame of the fastest level. `None` without zstd.
+pub(crate) fn fast_packed_len(bytes: &[u8]) -> Option<usize> {
+    codec::compress(bytes, FASTEST_LEVEL).map(|frame| frame.len())
 }
 
 /// Measures zstd on these bytes: ratio, compression speed and decompression speed. `clock` returns the time since a

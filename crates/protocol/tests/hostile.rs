@@ -3004,7 +3004,8 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
                 let wrong = luck & 2 == 0 && !patch.old.is_empty();
                 let fingerprint = (!wrong).then_some(Chunk::of(&[luck]).fingerprint);
                 let fingerprints = vec![fingerprint; patch.pieces.len()];
-                receiver::Mended { fingerprints, literal: if wrong { 0 } else { len / 2 } }
+                let literal = if wrong { 0 } else { len / 2 };
+                receiver::Mended { fingerprints, literal, packed_copies: None }
             };
             ReceiverAnswer::New(NewVersionAnswer::Mended(Ok(gaps.iter().map(mend).collect())))
         }

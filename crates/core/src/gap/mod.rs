@@ -138,6 +138,12 @@ impl BlockLen {
     pub const fn sum_bytes(self) -> usize {
         if self.0 == Self::MIN { SHORT_SUM_BYTES } else { SUM_BYTES }
     }
+
+    /// Length of the sums of all blocks of an old gap of `old_len` bytes, as sent, in bytes.
+    #[must_use]
+    pub const fn sums_bytes(self, old_len: u64) -> u64 {
+        old_len.div_ceil(self.0 as u64) * self.sum_bytes() as u64
+    }
 }
 
 /// `len` as a `usize`, or an error if it exceeds [`MAX_GAP_BYTES`].

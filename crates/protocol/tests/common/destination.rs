@@ -745,7 +745,7 @@ impl Destination {
             fingerprints.push(fingerprint);
         }
         self.written += literal;
-        Ok(Mended { fingerprints, literal })
+        Ok(Mended { fingerprints, literal, packed_copies: None })
     }
 
     fn end(&mut self, handle: Handle) {

@@ -282,6 +282,8 @@ pub struct Mended {
     pub fingerprints: Vec<Option<Fingerprint>>,
     /// Literal bytes among the written bytes; the other bytes came from the old versions.
     pub literal: u64,
+    /// Bytes that the copies saved on the wire if literals are compressed; `None` if this was not measured.
+    pub packed_copies: Option<u64>,
 }
 
 /// The matches of a search through an old version.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use deltic_core::gap::{BlockLen, SHORT_SUM_BYTES};
+use deltic_core::gap::BlockLen;
 
 use crate::message::Payload;
 use crate::receiver::ask::{GapSurvey, OldGap};
@@ -31,9 +31,10 @@ impl ChunkGap {
         GapSurvey { old: self.old.clone(), edits: self.edits }
     }
 
-    /// True if `copied` bytes saved more than the block sums of the old bytes cost.
-    pub(super) fn was_worth(&self, copied: u64) -> bool {
-        copied * u64::from(BlockLen::MIN) > bytes_of(&self.old) * SHORT_SUM_BYTES as u64
+    /// Returns the length in bytes of the sums of the old bytes.
+    pub(super) fn sums_bytes(&self) -> u64 {
+        let old = bytes_of(&self.old);
+        BlockLen::for_gap(old, self.edits).sums_bytes(old)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::error::PeerError;
 use crate::message::GapLine;
 use crate::receiver::ask::{GapPatch, Mended, OldGap};
 
-use super::gap::{ChunkGap, bytes_of};
+use super::gap::{ChunkGap, GapPayload, bytes_of};
 use super::keeping::KeptChunks;
 use super::old::OldVersions;
 use super::probing::{GapTreatment, WaitingGaps};
@@ -36,6 +36,7 @@ pub(super) struct TransferGaps {
     /// Requested gaps, by their first chunks. `surveyed` counts the gaps that are being surveyed.
     asked: HashMap<u32, ChunkGap>,
     surveyed: u64,
+    worth: SumsWorth,
 }
 
 /// The beginning of a run that was cut before the end was known.
@@ -163,11 +164,17 @@ impl TransferGaps {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.found.front() {
             let old = bytes_of(&gap.old);
-            if taken.len() as u64 == most || bytes > 0 && bytes + old > most_bytes {
+            let is_full = taken.len() as u64 == most || bytes > 0 && bytes + old > most_bytes;
+            if is_full || !self.worth.has_room() {
                 break;
             }
             bytes += old;
-            taken.extend(self.found.pop_front());
+            let Some(mut gap) = self.found.pop_front() else { break };
+            if gap.probes.is_none() && !gap.old.is_empty() && self.worth.skips() {
+                gap.old.clear();
+            }
+            self.worth.out += gap.sums_bytes();
+            taken.push(gap);
         }
         self.surveyed += taken.len() as u64;
         taken
@@ -188,7 +195,10 @@ impl TransferGaps {
         &mut self,
         table: &mut GroupTable,
         ranges: &[Range<u32>],
+        deltas: &GapPayload,
     ) -> Result<(Vec<ChunkGap>, Vec<GapPatch>, usize), PeerError> {
+        self.worth.unpacked += u64::from(deltas.bytes);
+        self.worth.packed += deltas.payload.packed_bytes() as u64;
         let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
@@ -213,7 +223,7 @@ impl TransferGaps {
         gap: &ChunkGap,
         mended: Mended,
     ) -> FilledGap {
-        let Mended { fingerprints, literal } = mended;
+        let Mended { fingerprints, literal, packed_copies } = mended;
         let named: Vec<_> = gap.chunks.clone().zip(fingerprints).collect();
         let mut filled = FilledGap { literal, ..FilledGap::default() };
         for run in named.chunk_by(|one, next| one.1.is_some() == next.1.is_some()) {
@@ -230,8 +240,10 @@ impl TransferGaps {
             filled.written.push(bytes);
         }
         filled.copied -= literal;
+        let saved = self.worth.saved_by(filled.copied, packed_copies);
+        self.worth.note(saved, gap.sums_bytes());
         if let Some(run) = gap.probes {
-            let released = self.waiting.release(run, gap.was_worth(filled.copied));
+            let released = self.waiting.release(run, pays(saved, gap.sums_bytes()));
             self.found.extend(released);
         }
         filled
@@ -242,6 +254,66 @@ impl TransferGaps {
         chunks.clone().for_each(|chunk| table.needs_gap(chunk));
         self.found.push_back(ChunkGap { chunks, len, old: Vec::new(), edits: 0, probes: None });
     }
+}
+
+/// Counts what sums of old bytes cost and saved, and decides which gaps are requested with sums.
+#[derive(Clone, Copy, Debug, Default)]
+struct SumsWorth {
+    /// Bytes that copies of old bytes saved on the wire, and bytes of sums, both over the last gaps.
+    saved: u64,
+    cost: u64,
+    /// Bytes of sums for which no delta has arrived.
+    out: u64,
+    /// Bytes that all copies saved on the wire.
+    saved_in_all: u64,
+    /// Gaps without sums since the last gap with sums.
+    skipped: u32,
+    /// Bytes of all deltas, and their length on the wire.
+    unpacked: u64,
+    packed: u64,
+}
+
+impl SumsWorth {
+    /// Returns the bytes on the wire that `copied` bytes would have taken as literals. `measured` is the answer for
+    /// these bytes if literals are compressed.
+    fn saved_by(&self, copied: u64, measured: Option<u64>) -> u64 {
+        match measured {
+            _ if self.packed == self.unpacked => copied,
+            Some(measured) => measured,
+            None => copied * self.packed / self.unpacked,
+        }
+    }
+
+    /// Counts a gap. Earlier gaps count less and less.
+    const fn note(&mut self, saved: u64, cost: u64) {
+        if cost > 0 {
+            self.out -= cost;
+            self.saved_in_all += saved;
+            self.saved = self.saved - self.saved / KEPT_GAPS + saved;
+            self.cost = self.cost - self.cost / KEPT_GAPS + cost;
+        }
+    }
+
+    /// True if sums of another gap may be sent. Before sums have saved bytes, few sums are on their way.
+    const fn has_room(&self) -> bool {
+        self.out < FIRST_SUMS + self.saved_in_all
+    }
+
+    /// True if the next gap is requested without sums, because the sums of the last gaps did not pay. Every few gaps
+    /// have sums all the same, to show whether sums pay again.
+    const fn skips(&mut self) -> bool {
+        if self.cost < LEAST_COST || pays(self.saved, self.cost) || self.skipped == SKIPPED_GAPS {
+            self.skipped = 0;
+            return false;
+        }
+        self.skipped += 1;
+        true
+    }
+}
+
+/// True if sums of `cost` bytes that saved `saved` bytes are worth a delta.
+const fn pays(saved: u64, cost: u64) -> bool {
+    saved > cost + cost / 2
 }
 
 /// The part of the new version that was written for a rebuilt gap.
@@ -366,8 +438,53 @@ fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
 /// Largest distance in bytes between a gap and the neighbour after it at which the old bytes before that neighbour
 /// are used.
 const GUESSED_BYTES: u64 = 1 << 20;
+/// Number of gaps after which a gap counts little for [`SumsWorth`].
+const KEPT_GAPS: u64 = 16;
+/// Gaps without sums between two gaps with sums, while sums do not pay.
+const SKIPPED_GAPS: u32 = 7;
+/// Bytes of sums that are sent before an answer shows whether sums pay.
+const FIRST_SUMS: u64 = 64 << 10;
+/// Bytes of sums that must have been sent before gaps are requested without sums.
+const LEAST_COST: u64 = 2 << 10;
 /// Divisor of a run's length: old bytes between its neighbours are few up to this share.
 const FEW: u64 = 16;
 /// Most bytes inserted between adjacent neighbours that are still sent as a delta against the bytes beyond the
 /// neighbours.
 const REPEATED_BYTES: u64 = 128 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn while_sums_do_not_pay_one_gap_of_eight_has_sums() {
+        let mut worth = SumsWorth { out: 1 << 20, ..SumsWorth::default() };
+        assert!(!worth.skips(), "nothing is known");
+        (0..4).for_each(|_| worth.note(1000, 1000));
+        let skipped = |worth: &mut SumsWorth| (0..16).filter(|_| worth.skips()).count();
+        assert_eq!(skipped(&mut worth), 14);
+        (0..4).for_each(|_| worth.note(20_000, 1000));
+        assert_eq!(skipped(&mut worth), 0, "sums pay again");
+    }
+
+    #[test]
+    fn sums_wait_until_the_first_sums_have_saved_bytes() {
+        let mut worth = SumsWorth { out: FIRST_SUMS, ..SumsWorth::default() };
+        assert!(!worth.has_room());
+        worth.note(0, 1000);
+        assert!(worth.has_room(), "an answer makes room");
+        worth.out = FIRST_SUMS + 5000;
+        worth.note(9000, 1000);
+        assert!(worth.has_room());
+    }
+
+    #[test]
+    fn saved_bytes_count_as_they_would_have_been_sent() {
+        let mut worth = SumsWorth::default();
+        assert_eq!(worth.saved_by(900, None), 900);
+        (worth.unpacked, worth.packed) = (1000, 1000);
+        assert_eq!(worth.saved_by(900, Some(10)), 900, "literals are not compressed");
+        worth.packed = 500;
+        assert_eq!((worth.saved_by(900, None), worth.saved_by(900, Some(10))), (450, 10));
+    }
+}

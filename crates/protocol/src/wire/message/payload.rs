@@ -36,6 +36,14 @@ impl Payload {
         bytes.len().max(1) as u64
     }
 
+    /// Returns the length in bytes of the content as sent.
+    pub(crate) const fn packed_bytes(&self) -> usize {
+        match self {
+            Self::Plain(bytes) | Self::Zstd(bytes) => bytes.len(),
+            Self::Sparse(sparse) => sparse.rest.len(),
+        }
+    }
+
     /// True if the payload can hold `bytes` literal bytes. An empty literal is never valid, and compressed bytes are
     /// never longer than plain bytes.
     pub(crate) fn may_hold(&self, bytes: usize) -> bool {
