@@ -141,9 +141,11 @@ shape:
 deny: toolchain ## check licences, sources and bans of dependencies, and advisories where their database is reached
 	if tools/ensure.sh python3 python3; then tools/deny.sh; else echo "SKIPPED: dependencies are not checked without python3"; fi
 
+# The second check is without labs. With one test among its targets, dependencies have the features of the first check
+# and are not compiled again.
 clippy: toolchain
 	cargo clippy --locked --workspace --all-targets $(labs) -- -D warnings
-	cargo clippy --locked -p deltic-cli -- -D warnings
+	cargo clippy --locked --workspace --lib --bins --test document -- -D warnings
 
 unit: toolchain
 	tools/ensure.sh fakeroot fakeroot || echo "SKIPPED: no test runs under fakeroot"
