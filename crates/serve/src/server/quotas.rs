@@ -35,9 +35,15 @@ pub(crate) struct TokenQuota {
     pub(crate) limits: QuotaLimits,
 }
 
-/// Counts of quotas, by token and volume.
+/// Counts of quotas.
 #[derive(Debug, Default)]
-pub(crate) struct TokenQuotas(Mutex<HashMap<(TokenHash, String), Slot>>);
+pub(crate) struct TokenQuotas {
+    /// Counts by token and volume.
+    slots: Mutex<HashMap<(TokenHash, String), Slot>>,
+    /// Locked while files are counted for the first time. One count at a time: a client with many tokens must not
+    /// occupy all disk threads.
+    counting: Mutex<()>,
+}
 
 /// The count of a quota, or `None` until the first request counts the files.
 type Slot = Arc<Mutex<Option<Arc<SpaceQuota>>>>;
@@ -63,6 +69,7 @@ impl TokenQuotas {
                 quota.recount_after(RECOUNT_AFTER);
                 return Ok(quota);
             }
+            let _counting = in_time(&self.counting).ok_or_else(|| being_counted(part))?;
             let quota = context.token_quota(volume, part, *limits)?;
             *slot = Some(Arc::clone(&quota));
             Ok(quota)
@@ -72,7 +79,7 @@ impl TokenQuotas {
 
     fn slot(&self, token: TokenHash, volume: &Name) -> Slot {
         let key = (token, volume.to_string());
-        let mut all = lock(&self.0);
+        let mut all = lock(&self.slots);
         if all.len() >= SWEEP && !all.contains_key(&key) {
             // No other thread has the slot, so locking the slot does not block.
             all.retain(|_, slot| {
@@ -84,10 +91,10 @@ impl TokenQuotas {
     }
 }
 
-/// Locks a slot. `None` if the slot stays locked longer than `PATIENCE`.
-fn in_time<T>(slot: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+/// Locks a mutex. `None` if the mutex stays locked longer than `PATIENCE`.
+fn in_time<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..PATIENCE.0 {
-        match slot.try_lock() {
+        match mutex.try_lock() {
             Ok(locked) => return Some(locked),
             Err(TryLockError::Poisoned(locked)) => return Some(locked.into_inner()),
             Err(TryLockError::WouldBlock) => thread::sleep(PATIENCE.1),
