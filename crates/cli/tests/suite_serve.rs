@@ -26,5 +26,6 @@ mod serve_socket;
 mod serve_state;
 mod serve_token_quota;
 mod serve_updates;
+mod serve_uploads;
 mod serve_walls;
 mod serve_ways;

@@ -68,7 +68,7 @@ impl Here {
         let runtime =
             runtime.worker_threads(1).enable_all().build().expect("the system has threads");
         let server = Arc::new(prepared.server);
-        let router = router(Arc::clone(&server));
+        let router = router(Arc::clone(&server), Arc::default());
         let door = Door::new(Arc::clone(&server), router, 8, Wire::AsConfigured);
         Self { runtime, door, server, token }
     }

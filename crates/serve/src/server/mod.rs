@@ -53,10 +53,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
 use deltic_carrier::SOCKET_PATH;
+use axum::{Extension, Router};
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
@@ -78,6 +78,7 @@ use self::kept_clock::KeptClock;
 use self::lock::Locks;
 use self::metrics::Metrics;
 use self::shared::{Keys, Room, Server};
+use self::rest::Uploads;
 pub use self::signals::Operator;
 use self::signals::Signals;
 use self::state_dir::{BASES, tag_key};
@@ -344,7 +345,8 @@ impl Prepared {
             let door = Door::new(Arc::clone(&server), shown, METRICS_CONNECTIONS, wire);
             tokio::spawn(door.open(metrics));
         }
-        let all = router(Arc::clone(&server));
+        let uploads = Arc::new(Uploads::default());
+        let all = router(Arc::clone(&server), Arc::clone(&uploads));
         let door = Door::new(Arc::clone(&server), all, connections, Wire::AsConfigured);
         let notify = Notify::from_env();
         let reload = || {
@@ -369,6 +371,7 @@ impl Prepared {
         }
         tokio::select! {
             () = server.tracker.wait() => {}
+            never = rest::keep_uploads(&server, &uploads) => match never {},
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
             () = signals.told_to_end(|| true) => {}
         }
@@ -384,7 +387,8 @@ fn table() -> impl Iterator<Item = (&'static str, MethodRouter<Arc<Server>>)> {
     own.into_iter().chain(tunnel::table()).chain(rest::table())
 }
 
-fn router(server: Arc<Server>) -> Router {
+        uploads.clear();
+fn router(server: Arc<Server>, uploads: Arc<Uploads>) -> Router {
     let add = |router: Router<_>, (path, methods)| router.route(path, methods);
     table()
         .fold(Router::new(), add)
@@ -394,3 +398,4 @@ fn router(server: Arc<Server>) -> Router {
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)
 }
+        .layer(Extension(uploads))

@@ -308,7 +308,7 @@ pub(crate) struct WatchPermit {
 pub(crate) struct Known {
     pub(crate) token: TokenHash,
     /// The first token in the chain of makers. Rates and sessions of all tokens of the chain count toward this token.
-    first: TokenHash,
+    pub(crate) first: TokenHash,
     pub(crate) grant: Grant,
     /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,

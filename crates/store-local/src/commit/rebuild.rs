@@ -128,6 +128,15 @@ impl LocalRebuild {
         Ok(changing.filter(|changing| store.may_change(changing.version())))
     }
 
+    /// Keeps space reserved for the first `bytes` of the file only. A new file has space reserved for its whole length:
+    /// a writer that may take hours reserves space piece by piece.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has no room for more bytes.
+    pub fn reserve_only(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.reserved.resize(&self.path, bytes)
+    }
+
     /// Resumes the staged file that an earlier attempt left for `path`.
     pub(crate) fn resume(
         store: Arc<StoreState>,
@@ -448,6 +457,9 @@ impl Rebuild for LocalRebuild {
     }
 
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
+        if *lock(&self.fate) == Fate::Spoiled {
+            return Err(store_error(COMMIT, &self.path, Errno::IO));
+        }
         let place = Place::of(&self.store.root, COMMIT, &self.path)?;
         let expected = Expected::of(&commit.replaces);
         self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;

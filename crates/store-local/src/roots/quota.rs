@@ -354,6 +354,13 @@ impl SpaceQuota {
         names: u64,
     ) -> Result<QuotaShare, StoreError> {
         let FileSize { len: bytes, data } = size;
+        self.take(path, size, names)?;
+        Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
+    }
+
+    /// Counts a file of `size` and `names` further names as pending, if the limits have room for both.
+    fn take(&self, path: &RelPath, size: FileSize, names: u64) -> Result<(), StoreError> {
+        let FileSize { len: bytes, data } = size;
         let whose = self.whose;
         let mut used = lock(&self.used);
         self.check_names(*used, path, names)?;
@@ -375,7 +382,7 @@ impl SpaceQuota {
         }
         *unwritten = unwritten.saturating_add(data);
         used.pending.add(SpaceUsage { bytes, files: names });
-        Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
+        Ok(())
     }
 
     /// Subtracts a removed entry.
@@ -478,6 +485,29 @@ impl Reserved {
             share.unwritten.store(left.saturating_sub(bytes), Ordering::Relaxed);
             *unwritten = unwritten.saturating_sub(left.min(bytes));
         }
+    }
+
+    /// Reserves `bytes` in each quota, after fewer or more bytes were reserved. Bytes given back must not have been
+    /// written yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has no room.
+    pub(crate) fn resize(&mut self, path: &RelPath, bytes: u64) -> Result<(), StoreError> {
+        for share in &mut self.0 {
+            if let Some(more) = bytes.checked_sub(share.bytes) {
+                share.quota.take(path, FileSize::full(more), 0)?;
+                *share.unwritten.get_mut() += more;
+            } else {
+                let less = share.bytes - bytes;
+                lock(&share.quota.used).pending.remove(SpaceUsage { bytes: less, files: 0 });
+                let left = share.unwritten.get_mut();
+                let mut unwritten = lock(&share.quota.disk);
+                *unwritten = unwritten.saturating_sub(less.min(*left));
+                *left = left.saturating_sub(less);
+            }
+            share.bytes = bytes;
+        }
+        Ok(())
     }
 
     /// Counts the allocated blocks of a new file as written.

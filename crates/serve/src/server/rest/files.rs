@@ -12,7 +12,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use deltic_store::{Rebuild, Snapshot, Store, StoreError};
+use deltic_store::{Snapshot, Store, StoreError};
 use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use sha2::{Digest, Sha256};
@@ -216,10 +216,7 @@ pub(super) async fn write(
     let wanted = wanted_digest(&at.headers)?;
     let replacement = on_disk(&server, move || target.begin(len)).await?;
     let (replacement, digest) = fill(&server, replacement, body, len).await?;
-    if wanted.is_some_and(|wanted| wanted != digest) {
-        let why = "the body is not what Repr-Digest says; nothing was changed";
-        return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-    }
+    check_digest(wanted, digest)?;
     on_disk(&server, move || replacement.commit(NewAttributes::usual(len))?.answer()).await
 }
 
@@ -249,7 +246,7 @@ async fn fill(
         let whole = std::mem::replace(&mut piece, Vec::with_capacity(PIECE));
         (replacement, hash) = on_disk(server, move || {
             hash.update(&whole);
-            replacement.new.write(start, &whole)?;
+            replacement.add(start, &whole)?;
             Ok((replacement, hash))
         })
         .await?;
@@ -257,8 +254,17 @@ async fn fill(
     if at < len { Err(broken()) } else { Ok((replacement, hash.finalize().into())) }
 }
 
-/// Returns the SHA-256 that the request announces for its body (`Repr-Digest`), if there is one.
-fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
+/// Refuses a new version whose SHA-256 is not the announced one.
+pub(super) fn check_digest(wanted: Option<[u8; 32]>, digest: [u8; 32]) -> Result<(), Problem> {
+    if wanted.is_none_or(|wanted| wanted == digest) {
+        return Ok(());
+    }
+    let why = "the bytes are not what Repr-Digest says; nothing was changed";
+    Err(Problem::new(StatusCode::BAD_REQUEST, why))
+}
+
+/// Returns the SHA-256 that the request announces for the new version (`Repr-Digest`), if there is one.
+pub(super) fn wanted_digest(headers: &HeaderMap) -> Result<Option<[u8; 32]>, Problem> {
     let Some(value) = headers.get(REPR_DIGEST) else { return Ok(None) };
     let bad = || Problem::new(StatusCode::BAD_REQUEST, "Repr-Digest: not sha-256=:BASE64:");
     let text = value.to_str().map_err(|_| bad())?;

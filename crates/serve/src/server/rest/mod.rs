@@ -23,11 +23,11 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use axum::routing::{MethodRouter, delete, get, head, post};
-use axum::{Extension, Json};
 use deltic_store_local::{QuotaLimits, SpaceUsage};
 use serde_json::json;
 
@@ -35,14 +35,13 @@ pub(super) use self::conditions::names_tag;
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::replacement::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};
-use self::uploads::Uploads;
+pub(super) use self::uploads::{Uploads, keep_uploads};
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
 pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 13] {
-    let kept = Arc::new(Uploads::default());
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     let parts = head(uploads::look).patch(uploads::append).delete(uploads::cancel);
     [
@@ -57,8 +56,8 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 13] {
         ("/v1/volumes/{volume}/tree", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
-        ("/v1/volumes/{volume}/uploads/{id}", parts.layer(Extension(Arc::clone(&kept)))),
-        ("/v1/volumes/{volume}/files/{*path}", files.layer(Extension(kept))),
+        ("/v1/volumes/{volume}/uploads/{id}", parts),
+        ("/v1/volumes/{volume}/files/{*path}", files),
     ]
 }
 

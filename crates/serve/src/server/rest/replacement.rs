@@ -158,11 +158,26 @@ impl NewAttributes {
 }
 
 impl Replacement {
+    /// Writes bytes of the new version, unless the token was revoked or lost the right meanwhile. Blocks on the disk.
+    pub(super) fn add(&self, start: u64, bytes: &[u8]) -> Result<(), Problem> {
+        self.target.check_again()?;
+        Ok(self.new.write(start, bytes)?)
+    }
+
+    /// Prepares to write at most `bytes` of the new version in all: checks the right to write again, and keeps space
+    /// reserved for these bytes only. Blocks on the disk.
+    pub(super) fn reserve_only(&mut self, bytes: u64) -> Result<(), Problem> {
+        self.target.check_again()?;
+        Ok(self.new.reserve_only(bytes)?)
+    }
+
     /// Puts the new version in place in one step, and flushes, unless the token was revoked or lost the right meanwhile,
     /// or another version is there by now. Blocks on the disk.
     pub(crate) fn commit(self, attributes: NewAttributes) -> Result<CommittedFile, ReplaceError> {
-        let Self { target, store, above, new, replaced } = self;
+        let Self { target, store, mut above, new, replaced } = self;
         target.check_again()?;
+        // Another client may have removed the empty directory.
+        above.make_for(&target.file)?;
         let NewAttributes { meta, keep, dir_modified } = attributes;
         let replaces = match &replaced {
             ReplacedEntry::Nothing => Replaces::Nothing,

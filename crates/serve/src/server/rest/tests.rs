@@ -67,7 +67,7 @@ impl Here {
         let token = new_token();
         let prepared = prepare(&config, Some(&token), None).unwrap();
         let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).into();
-        let service = TowerToHyperService::new(router(prepared.server.into()));
+        let service = TowerToHyperService::new(router(prepared.server.into(), Arc::default()));
         Self { service, token, peer }
     }
 

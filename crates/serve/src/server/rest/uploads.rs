@@ -4,24 +4,30 @@
 //! `PUT` with `Upload-Complete: ?0` begins an upload, under the conditions of the request. `PATCH` adds bytes at an
 //! offset, and the last one commits. Uploads are kept by the process, and end with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use axum::Extension;
-use axum::body::Body;
+use axum::body::{Body, BodyDataStream};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use deltic_store::Rebuild;
-use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+use sha2::{Digest, Sha256};
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
+use tokio::time::{sleep, timeout};
 
+use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
 use super::pieces::PIECE;
 use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{Address, At, no_store, on_disk};
 use crate::lock;
+use crate::server::access::Access;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
 use crate::token::{Token, TokenHash, new_token};
@@ -32,23 +38,34 @@ const UPLOAD_COMPLETE: &str = "upload-complete";
 const UPLOAD_LENGTH: &str = "upload-length";
 /// Header with the offset of a request's first byte, or of the next byte that the server expects.
 const UPLOAD_OFFSET: &str = "upload-offset";
-/// Time after the last request for which an unfinished upload is kept.
+/// Time after the last byte for which an unfinished upload is kept.
 const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
-/// Most unfinished uploads at once, of all tokens and of one.
+/// Longest pause between two looks for uploads that have ended.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
+/// Longest wait for an older request to end.
+const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Most unfinished uploads at once, of all tokens and of one chain of tokens.
 const MAX_UPLOADS: usize = 1_000;
 const MAX_OF_TOKEN: usize = 50;
 
 /// The unfinished uploads, by the hashes of their names.
 #[derive(Default)]
-pub(super) struct Uploads(Mutex<HashMap<TokenHash, Arc<Upload>>>);
+pub(crate) struct Uploads(Mutex<HashMap<TokenHash, Arc<Upload>>>);
 
 /// An upload in several requests.
 struct Upload {
     token: TokenHash,
+    /// The first token in the chain of makers.
+    first: TokenHash,
     volume: String,
     /// Length of the whole file in bytes.
     len: u64,
+    /// SHA-256 of the whole file that the first request announced.
+    wanted: Option<[u8; 32]>,
+    /// Time of the last byte.
     touched: Mutex<Instant>,
+    /// Number of the newest request, which ends all older ones.
+    newest: watch::Sender<u64>,
     /// The arrived bytes; `None` after the end of the upload.
     staged: Arc<Turns<Option<StagedUpload>>>,
 }
@@ -56,6 +73,7 @@ struct Upload {
 /// The bytes of an upload that have arrived.
 struct StagedUpload {
     replacement: Replacement,
+    hash: Sha256,
     /// Offset of the next byte.
     at: u64,
 }
@@ -64,14 +82,30 @@ struct StagedUpload {
 struct Addition {
     body: Body,
     is_last: bool,
+    /// SHA-256 of the whole file that this request announces.
+    wanted: Option<[u8; 32]>,
+}
+
+/// A kept upload whose name the client does not know yet. Dropping the value ends the upload.
+struct Unnamed {
+    uploads: Arc<Uploads>,
+    name: Token,
+    is_told: bool,
+}
+
+impl Drop for Unnamed {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.uploads.forget(&self.name);
+        }
+    }
 }
 
 impl Uploads {
     /// Keeps a new upload. Returns the secret name.
     fn keep(&self, upload: Arc<Upload>) -> Result<Token, Problem> {
         let mut all = lock(&self.0);
-        all.retain(|_, upload| lock(&upload.touched).elapsed() < KEPT_FOR);
-        let its = all.values().filter(|other| other.token == upload.token).count();
+        let its = all.values().filter(|other| other.first == upload.first).count();
         if all.len() >= MAX_UPLOADS || its >= MAX_OF_TOKEN {
             return Err(Problem::busy("too many unfinished uploads; finish or delete some"));
         }
@@ -85,25 +119,88 @@ impl Uploads {
         let name = name.parse::<Token>().ok().map(|name| name.hash());
         let found = name.and_then(|name| lock(&self.0).get(&name).cloned());
         let is_its = |upload: &Arc<Upload>| upload.token == known.token && upload.volume == volume;
-        let found = found.filter(is_its).ok_or_else(unknown)?;
-        *lock(&found.touched) = Instant::now();
-        Ok(found)
+        found.filter(is_its).ok_or_else(unknown)
     }
 
-    fn forget(&self, name: &str) {
-        if let Ok(name) = name.parse::<Token>() {
-            lock(&self.0).remove(&name.hash());
-        }
+    fn forget(&self, name: &Token) {
+        let ended = lock(&self.0).remove(&name.hash());
+        // Dropped without the lock, since this removes the staged file.
+        drop(ended);
+    }
+
+    /// Ends uploads without a byte for an hour, and uploads of revoked tokens. Blocks on the disk.
+    pub(crate) fn sweep(&self, access: &Access) {
+        let tokens: HashSet<_> = lock(&self.0).values().map(|upload| upload.token).collect();
+        let revoked: HashSet<_> =
+            tokens.into_iter().filter(|token| !access.stands(token)).collect();
+        let is_over = |_: &TokenHash, upload: &mut Arc<Upload>| {
+            revoked.contains(&upload.token) || lock(&upload.touched).elapsed() >= KEPT_FOR
+        };
+        let ended: Vec<_> = lock(&self.0).extract_if(is_over).collect();
+        drop(ended);
+    }
+
+    /// Ends all uploads.
+    pub(crate) fn clear(&self) {
+        let all = std::mem::take(&mut *lock(&self.0));
+        drop(all);
     }
 }
 
 impl Upload {
-    /// Takes the upload for one request. Errors: 503 while another request has it, 404 once it has ended.
-    fn take(&self) -> Result<OwnedMutexGuard<Option<StagedUpload>>, Problem> {
-        let turn = Arc::clone(&self.staged).try_lock_owned();
+    /// Takes the upload for one request. An older request ends: its connection may be lost. Errors: 503 while the disk
+    /// is slow, 404 once the upload has ended.
+    async fn take(&self) -> Result<UploadTurn, Problem> {
+        let mut number = 0;
+        self.newest.send_modify(|newest| {
+            *newest += 1;
+            number = *newest;
+        });
+        let turn = timeout(TURN_TIMEOUT, Arc::clone(&self.staged).lock_owned()).await;
         let busy = |_| Problem::busy("another request adds to this upload; try again in a moment");
-        let turn = turn.map_err(busy)?;
-        if turn.is_some() { Ok(turn) } else { Err(unknown()) }
+        let staged = turn.map_err(busy)?;
+        if staged.is_none() {
+            return Err(unknown());
+        }
+        Ok(UploadTurn { staged, number, newest: self.newest.subscribe() })
+    }
+}
+
+/// The turn of a request to read or change an upload.
+struct UploadTurn {
+    staged: OwnedMutexGuard<Option<StagedUpload>>,
+    number: u64,
+    newest: watch::Receiver<u64>,
+}
+
+impl UploadTurn {
+    /// Returns the next bytes of the body, or `None` at its end. Errors: a newer request wants the upload.
+    async fn next(&mut self, body: &mut BodyDataStream) -> Result<Option<Bytes>, Problem> {
+        let why = "a newer request goes on with this upload";
+        let number = self.number;
+        tokio::select! {
+            _ = self.newest.wait_for(|newest| *newest != number) => {
+                Err(Problem::new(StatusCode::CONFLICT, why))
+            }
+            bytes = next(body) => bytes,
+        }
+    }
+}
+
+/// Ends uploads that have expired, or whose tokens were revoked, for ever.
+pub(crate) async fn keep_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) -> Infallible {
+    let (_, mut tokens) = server.access.tokens();
+    loop {
+        let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
+        let swept = on_disk(server, move || {
+            uploads.sweep(&again.access);
+            Ok(())
+        });
+        swept.await.ok();
+        tokio::select! {
+            _ = tokens.changed() => {}
+            () = sleep(SWEEP_EVERY) => {}
+        }
     }
 }
 
@@ -123,23 +220,37 @@ pub(super) async fn begin(
     at: At,
     body: Body,
 ) -> Result<Response, Problem> {
-    let is_last = is_complete(&at.headers)?;
+    let (is_last, wanted) = (is_complete(&at.headers)?, wanted_digest(&at.headers)?);
     let target = ReplaceTarget::of(&server, &at, false)?;
     let len = number(&at.headers, UPLOAD_LENGTH)?;
     target.check_len(len)?;
-    let (token, volume) = (at.known.token, at.volume.clone());
-    let replacement = on_disk(&server, move || target.begin(len)).await?;
-    let staged = Arc::new(Turns::new(Some(StagedUpload { replacement, at: 0 })));
-    let upload = Upload { token, volume, len, touched: Mutex::new(Instant::now()), staged };
-    let upload = Arc::new(upload);
-    let name = uploads.keep(Arc::clone(&upload))?;
-    let added = add(server, upload, 0, Addition { body, is_last }).await;
+    let replacement = on_disk(&server, move || {
+        let mut replacement = target.begin(len)?;
+        // An announced length takes no space from others before its bytes arrive.
+        replacement.reserve_only(0)?;
+        Ok(replacement)
+    })
+    .await?;
+    let staged = StagedUpload { replacement, hash: Sha256::new(), at: 0 };
+    let upload = Arc::new(Upload {
+        token: at.known.token,
+        first: at.known.first,
+        volume: at.volume.clone(),
+        len,
+        wanted,
+        touched: Mutex::new(Instant::now()),
+        newest: watch::Sender::new(0),
+        staged: Arc::new(Turns::new(Some(staged))),
+    });
+    let addition = Addition { body, is_last, wanted: None };
     if is_last {
-        uploads.forget(&name.reveal());
-        return added;
+        return add(server, upload, 0, addition).await;
     }
-    let mut answer = added?;
-    let place = format!("/v1/volumes/{}/uploads/{}", at.volume, name.reveal());
+    let name = uploads.keep(Arc::clone(&upload))?;
+    let mut kept = Unnamed { uploads, name, is_told: false };
+    let mut answer = add(server, upload, 0, addition).await?;
+    kept.is_told = true;
+    let place = format!("/v1/volumes/{}/uploads/{}", at.volume, kept.name.reveal());
     *answer.status_mut() = StatusCode::CREATED;
     if let Ok(place) = HeaderValue::from_str(&place) {
         answer.headers_mut().insert("location", place);
@@ -154,7 +265,7 @@ pub(super) async fn look(
     known: Known,
 ) -> Result<Response, Problem> {
     let upload = uploads.find(&known, &volume, &name)?;
-    let at = upload.take()?.as_ref().map_or(0, |staged| staged.at);
+    let at = upload.take().await?.staged.as_ref().map_or(0, |staged| staged.at);
     Ok(told(at, upload.len))
 }
 
@@ -170,11 +281,13 @@ pub(super) async fn append(
     let (Parts { headers, .. }, body) = request.into_parts();
     let (from, is_last) = (number(&headers, UPLOAD_OFFSET)?, is_complete(&headers)?);
     let staged = Arc::clone(&upload.staged);
+    let addition = Addition { body, is_last, wanted: wanted_digest(&headers)? };
     // Bytes that have arrived stay, also if the client leaves in the middle of its request.
-    let adding = tokio::spawn(add(server, upload, from, Addition { body, is_last }));
+    let adding = tokio::spawn(add(server, upload, from, addition));
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
     let added = adding.await.map_err(failed)?;
-    if staged.try_lock().is_ok_and(|staged| staged.is_none()) {
+    if let (Ok(name), true) = (name.parse(), staged.try_lock().is_ok_and(|staged| staged.is_none()))
+    {
         uploads.forget(&name);
     }
     added
@@ -188,8 +301,8 @@ pub(super) async fn cancel(
     known: Known,
 ) -> Result<StatusCode, Problem> {
     let upload = uploads.find(&known, &volume, &name)?;
-    uploads.forget(&name);
-    let staged = upload.take()?.take();
+    let staged = upload.take().await?.staged.take();
+    uploads.forget(&name.parse().map_err(|_| unknown())?);
     on_disk(&server, move || {
         drop(staged);
         Ok(StatusCode::NO_CONTENT)
@@ -202,10 +315,10 @@ async fn add(
     server: Arc<Server>,
     upload: Arc<Upload>,
     from: u64,
-    Addition { body, is_last }: Addition,
+    Addition { body, is_last, wanted }: Addition,
 ) -> Result<Response, Problem> {
-    let mut turn = upload.take()?;
-    let mut at = turn.as_ref().map_or(0, |staged| staged.at);
+    let mut turn = upload.take().await?;
+    let mut at = turn.staged.as_ref().map_or(0, |staged| staged.at);
     if from != at {
         let why = format!("the next byte is {at}: ask where the upload is");
         let refused = Problem::new(StatusCode::CONFLICT, why);
@@ -213,7 +326,7 @@ async fn add(
     }
     let (mut body, mut piece, mut ended) = (body.into_data_stream(), Vec::new(), None);
     while ended.is_none() {
-        match next(&mut body).await {
+        match turn.next(&mut body).await {
             Ok(Some(bytes)) => piece.extend_from_slice(&bytes),
             Ok(None) => ended = Some(Ok(())),
             // What has arrived stays.
@@ -225,19 +338,27 @@ async fn add(
         if at + piece.len() as u64 > upload.len {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "more bytes than Upload-Length"));
         }
-        let (bytes, mut staged) = (std::mem::take(&mut piece), turn.take().ok_or_else(unknown)?);
+        let (bytes, mut staged) =
+            (std::mem::take(&mut piece), turn.staged.take().ok_or_else(unknown)?);
         let (written, staged) = on_disk(&server, move || {
-            let written = staged.replacement.new.write(staged.at, &bytes);
-            staged.at += if written.is_ok() { bytes.len() as u64 } else { 0 };
-            Ok((written, staged))
+            let end = staged.at + bytes.len() as u64;
+            if let Err(refused) = staged.replacement.reserve_only(end) {
+                return Ok((Err(refused), Some(staged)));
+            }
+            // After a failed write, the content of the staged file is unknown.
+            if let Err(failed) = staged.replacement.new.write(staged.at, &bytes) {
+                return Ok((Err(failed.into()), None));
+            }
+            staged.hash.update(&bytes);
+            staged.at = end;
+            Ok((Ok(end), Some(staged)))
         })
         .await?;
-        at = staged.at;
-        *turn = Some(staged);
-        written?;
+        *turn.staged = staged;
+        at = written?;
+        *lock(&upload.touched) = Instant::now();
     }
     ended.unwrap_or(Ok(()))?;
-    *lock(&upload.touched) = Instant::now();
     if !is_last {
         return Ok(told(at, upload.len));
     }
@@ -245,8 +366,9 @@ async fn add(
         let why = format!("{at} of {} bytes have come, so this is not the end", upload.len);
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
-    let StagedUpload { replacement, .. } = turn.take().ok_or_else(unknown)?;
-    let len = upload.len;
+    let StagedUpload { replacement, hash, .. } = turn.staged.take().ok_or_else(unknown)?;
+    let (len, digest) = (upload.len, hash.finalize().into());
+    [upload.wanted, wanted].into_iter().try_for_each(|wanted| check_digest(wanted, digest))?;
     let answer =
         on_disk(&server, move || replacement.commit(NewAttributes::usual(len))?.answer()).await?;
     Ok(with(answer, &[(UPLOAD_COMPLETE, "?1".into()), (UPLOAD_OFFSET, len.to_string())]))
