@@ -13,6 +13,7 @@ mod serve_client;
 mod serve_clock;
 mod serve_events;
 mod serve_folded_names;
+mod serve_guests;
 mod serve_invitations;
 mod serve_journal;
 mod serve_limits;

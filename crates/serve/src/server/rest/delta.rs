@@ -21,7 +21,7 @@ use deltic_tree::RelPath;
 
 use super::conditions::{need_condition, tag};
 use super::incoming::Incoming;
-use super::pieces::{PIECE, Pieces, Step, body_of, steps};
+use super::pieces::{PIECE, Pieces, Reader, Step, body_of, steps};
 use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
 use super::versions;
@@ -43,34 +43,35 @@ const STEP_BYTES: usize = 8 << 20;
 /// Answers with the signature of a file.
 pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
+    let reader = Reader::of(&server, &at)?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let spec = ChunkerSpec::for_len(snapshot.meta().len);
     let mut out = Vec::new();
     let writer = recipe::RecipeWriter::new(&spec, &mut out);
     let made = Making { pieces: Pieces::whole(snapshot), writer: Some(writer), out };
-    Ok(answer(&server, &tag, made))
+    Ok(answer(reader, &tag, made))
 }
 
 /// Answers with the delta from the client's version to the server's version of a file. The body is the signature of
 /// the client's version.
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    at.file()?;
+    let reader = Reader::of(&server, &at)?;
     let (known, incoming) = known(&at, body, INDEX_COST).await?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
     let writer = DeltaWriter::new(known, &mut out);
     let made = Making { pieces: Pieces::whole(snapshot), writer: Some((writer, incoming)), out };
-    Ok(answer(&server, &tag, made))
+    Ok(answer(reader, &tag, made))
 }
 
 /// Answers with the spans of the file that match chunks of a new version. The body is the signature of the new
 /// version.
 pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    at.file()?;
+    let reader = Reader::of(&server, &at)?;
     let (known, incoming) = known(&at, body, FOUND_COST).await?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
@@ -79,7 +80,7 @@ pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<R
         writer: Some((MatchFinder::new(known), incoming)),
         out: Vec::new(),
     };
-    Ok(answer(&server, &tag, made))
+    Ok(answer(reader, &tag, made))
 }
 
 /// Reads a signature from a body, and reserves `cost` bytes of memory for each byte of the signature.
@@ -156,8 +157,8 @@ impl<W: Write> Making<W> {
     }
 }
 
-fn answer(server: &Server, tag: &str, mut made: Making<impl Write>) -> Response {
-    let body = body_of(server, move || made.next());
+fn answer(reader: Reader, tag: &str, mut made: Making<impl Write>) -> Response {
+    let body = body_of(reader, move || made.next());
     let response = Response::builder()
         .header(header::ETAG, tag)
         .header(header::CONTENT_TYPE, "application/octet-stream")

@@ -24,7 +24,7 @@ use super::conditions::{
 use super::delta;
 use super::incoming::{broken, content_length, next};
 use super::moved;
-use super::pieces::{PIECE, Pieces, Step, body_of, steps};
+use super::pieces::{PIECE, Pieces, Reader, Step, body_of, steps};
 use super::preview;
 use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
@@ -119,7 +119,7 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
         true => Body::empty(),
         false => {
             let mut pieces = Pieces::part(snapshot, span);
-            body_of(&server, move || pieces.next())
+            body_of(Reader::of(&server, &at)?, move || pieces.next())
         }
     };
     build(response, body)

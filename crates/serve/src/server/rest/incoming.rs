@@ -21,9 +21,29 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const LEAST_RATE: u64 = 4 << 10;
 /// Bytes of memory reserved at once.
 const UNIT: u64 = 64 << 10;
-/// Memory of this process for request bodies and for the indexes built from them, in units of `UNIT` bytes.
+/// Memory of this process for request bodies, for the indexes built from them, and for archives, in units of `UNIT` bytes.
 static MEMORY: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new((512 << 20) / UNIT as usize)));
+
+/// Memory reserved from the memory of all requests.
+#[derive(Default)]
+pub(super) struct Memory(Vec<OwnedSemaphorePermit>);
+
+impl Memory {
+    /// Reserves memory for `bytes` in all. Errors: 503 if other requests have taken too much.
+    pub(super) fn hold(&mut self, bytes: u64) -> Result<(), Problem> {
+        let wanted = bytes.div_ceil(UNIT) as usize;
+        self.0.truncate(wanted);
+        for _ in self.0.len()..wanted {
+            let unit = Arc::clone(&MEMORY).try_acquire_owned().map_err(|_| {
+                let why = "too many requests at once need memory; try again in a moment";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
+            })?;
+            self.0.push(unit);
+        }
+        Ok(())
+    }
+}
 
 /// A request body, with the memory reserved for it.
 pub(super) struct Incoming {
@@ -32,7 +52,7 @@ pub(super) struct Incoming {
     cost: u64,
     come: u64,
     began: Instant,
-    taken: Vec<OwnedSemaphorePermit>,
+    taken: Memory,
 }
 
 impl Incoming {
@@ -47,7 +67,7 @@ impl Incoming {
             return Err(too_long(most));
         }
         let body = body.into_data_stream();
-        Ok(Self { body, most, cost, come: 0, began: Instant::now(), taken: Vec::new() })
+        Ok(Self { body, most, cost, come: 0, began: Instant::now(), taken: Memory::default() })
     }
 
     /// Returns the next bytes, or `None` at the end of the body.
@@ -62,14 +82,7 @@ impl Incoming {
         if self.come > self.most {
             return Err(too_long(self.most));
         }
-        let wanted = (self.come * self.cost).div_ceil(UNIT) as usize;
-        for _ in self.taken.len()..wanted {
-            let unit = Arc::clone(&MEMORY).try_acquire_owned().map_err(|_| {
-                let why = "too many requests at once need memory; try again in a moment";
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, why)
-            })?;
-            self.taken.push(unit);
-        }
+        self.taken.hold(self.come * self.cost)?;
         Ok(Some(piece))
     }
 }

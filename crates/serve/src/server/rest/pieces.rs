@@ -2,6 +2,7 @@
 //! thread.
 
 use std::error::Error;
+use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,11 +11,15 @@ use axum::http::StatusCode;
 use bytes::Bytes;
 use deltic_store::{Snapshot, StoreError};
 use deltic_store_local::LocalSnapshot;
+use deltic_tree::RelPath;
 use futures_util::stream;
 use tokio::sync::mpsc;
 
+use super::request::At;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
+use crate::server::volume::{Right, Volume};
+use crate::token::TokenHash;
 
 /// Bytes read or written at once.
 pub(super) const PIECE: usize = 256 << 10;
@@ -51,33 +56,64 @@ impl Pieces {
             snapshot.check_unchanged()?;
         }
         if got == 0 {
-            return Err(StoreError::Changed { path: deltic_tree::RelPath::root() });
+            return Err(StoreError::Changed { path: RelPath::root() });
         }
         piece.truncate(got);
         Ok(Some(piece))
     }
 }
 
-/// Streams the pieces that `step` makes, until `step` returns `None` or fails; an error breaks off the body.
+/// A client that reads a file or a directory. Settings and tokens may change while the answer is sent.
+pub(super) struct Reader {
+    server: Arc<Server>,
+    token: TokenHash,
+    /// Name of the volume.
+    volume: String,
+    path: RelPath,
+}
+
+impl Reader {
+    pub(super) fn of(server: &Arc<Server>, at: &At) -> Result<Self, Problem> {
+        let (token, volume) = (at.known.token, at.volume.clone());
+        Ok(Self { server: Arc::clone(server), token, volume, path: at.file()? })
+    }
+
+    /// Returns the volume, if the client still has the right to read at the path.
+    pub(super) fn volume(&self) -> Result<Volume, Problem> {
+        let known = self.server.still(self.token)?;
+        self.server.volume_for(Right::Read, &known, &self.volume, &self.path)
+    }
+}
+
+/// Streams the pieces that `step` makes, until `step` returns `None` or fails. An error, and the loss of the right to
+/// read, break off the body.
 pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
-    server: &Server,
+    reader: Reader,
     mut step: impl FnMut() -> Result<Option<Vec<u8>>, E> + Send + 'static,
 ) -> Body {
     type Piece = Result<Bytes, Box<dyn Error + Send + Sync>>;
     let (send, pieces) = mpsc::channel::<Piece>(2);
-    let disk = Arc::clone(&server.disk);
+    let reader = Arc::new(reader);
     tokio::spawn(async move {
+        // Lets the server look for revoked tokens while a slow client takes no bytes.
+        let _here = reader.server.somebody();
+        let revoked = reader.server.access.revoked(&reader.token);
+        tokio::pin!(revoked);
         while !send.is_closed() {
-            let turn = Arc::clone(&disk).acquire_owned().await;
+            let turn = Arc::clone(&reader.server.disk).acquire_owned().await;
+            let again = Arc::clone(&reader);
             let made = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
-                let piece = step();
+                let piece = match again.volume() {
+                    Ok(_) => step().map_err(Into::into),
+                    Err(_) => Err(io::Error::other("the client may not read any more").into()),
+                };
                 (step, piece)
             });
             let piece = match made.await {
                 Ok((again, piece)) => {
                     step = again;
-                    piece.map_err(Into::into)
+                    piece
                 }
                 Err(panicked) => {
                     send.send(Err(panicked.into())).await.ok();
@@ -91,8 +127,11 @@ pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
                 Err(error) => Err(error),
             };
             let ends = piece.is_err();
-            if send.send(piece).await.is_err() || ends {
-                return;
+            tokio::select! {
+                sent = send.send(piece) => if sent.is_err() || ends {
+                    return;
+                },
+                () = &mut revoked => return,
             }
         }
     });

@@ -3,6 +3,7 @@
 //! Sums follow the content of each file, so the archive needs no second read and no room on the disk. Files that cannot
 //! be opened are listed in a text at the end of the archive. A file that changes while it is read breaks the archive off.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -14,7 +15,8 @@ use deltic_store_local::LocalStore;
 use deltic_tree::path::printable;
 use deltic_tree::{Kind, RelPath, Timestamp};
 
-use super::pieces::{Pieces, body_of};
+use super::incoming::Memory;
+use super::pieces::{Pieces, Reader, body_of};
 use super::request::{At, no_store, on_disk};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -22,12 +24,15 @@ use crate::server::volume::Right;
 
 /// Most bytes of the archive's directory, which is kept in memory until the end.
 const MAX_DIRECTORY: usize = 64 << 20;
+/// Memory of a member that is still to come, in bytes: longer paths are rare.
+const MEMBER_BYTES: usize = 256;
 /// Name of the text about files that are missing.
 const MISSING: &str = "files that could not be read.txt";
 
 /// Streams a directory as a ZIP archive.
 pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
+    let reader = Reader::of(&server, &at)?;
     let dir = at.file()?;
     let mut archive = on_disk(&server, move || {
         let store = volume.store()?;
@@ -43,7 +48,7 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
         .header(header::CONTENT_DISPOSITION, "attachment")
         .header(header::CONTENT_SECURITY_POLICY, "sandbox")
         .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    let body: Body = body_of(&server, move || archive.next());
+    let body: Body = body_of(reader, move || archive.next());
     Ok(no_store(response.body(body).expect("headers are plain text")))
 }
 
@@ -60,6 +65,8 @@ struct Archive {
     written: u64,
     missing: String,
     state: ArchiveState,
+    /// Memory for `left`, `directory` and `missing`.
+    memory: Memory,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +114,7 @@ impl Archive {
             written: 0,
             missing: String::new(),
             state: ArchiveState::Members,
+            memory: Memory::default(),
         }
     }
 
@@ -144,25 +152,37 @@ impl Archive {
         if self.directory.len() > MAX_DIRECTORY {
             return Err(StoreError::Changed { path: member.path });
         }
-        match member.is_dir {
-            true => Ok(self.begin_dir(&member)),
-            false => Ok(self.begin_file(&member)),
-        }
+        let head = match member.is_dir {
+            true => self.begin_dir(&member),
+            false => self.begin_file(&member),
+        };
+        let held = self.left.len() * MEMBER_BYTES + self.directory.len() + self.missing.len();
+        let full = |_| StoreError::Changed { path: member.path };
+        self.memory.hold(held as u64).map_err(full)?;
+        Ok(head)
     }
 
     fn begin_dir(&mut self, member: &Member) -> Vec<u8> {
         match self.store.list(&member.path) {
             Ok(listing) => {
+                listing.errors.iter().for_each(|error| self.miss(format_args!("{error}")));
                 for entry in listing.entries.iter().rev() {
                     let is_dir = entry.meta.is_dir();
                     if !is_dir && entry.meta.kind != Kind::File {
                         continue;
                     }
-                    let Ok(path) = member.path.join(&entry.name) else { continue };
+                    let path = match member.path.join(&entry.name) {
+                        Ok(path) => path,
+                        Err(why) => {
+                            let name = printable(entry.name.as_bytes());
+                            self.miss(format_args!("{}/{name}: {why}", member.path));
+                            continue;
+                        }
+                    };
                     self.left.push(Member { path, is_dir, modified: entry.meta.modified });
                 }
             }
-            Err(error) => self.miss(&member.path, &error),
+            Err(error) => self.miss(format_args!("{}: {error}", member.path)),
         }
         let name = format!("{}/", self.name(&member.path));
         let entry = self.entry(name, member.modified, 0);
@@ -175,7 +195,7 @@ impl Archive {
         let snapshot = match self.store.open(&member.path) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                self.miss(&member.path, &error);
+                self.miss(format_args!("{}: {error}", member.path));
                 return Vec::new();
             }
         };
@@ -205,14 +225,17 @@ impl Archive {
         [entry.head(true), text, entry.descriptor()].concat()
     }
 
-    fn miss(&mut self, path: &RelPath, error: &StoreError) {
+    /// Notes the reason why a file is missing.
+    fn miss(&mut self, why: fmt::Arguments<'_>) {
         if self.missing.len() < MAX_DIRECTORY {
-            self.missing += &format!("{path}: {error}\n");
+            self.missing += &format!("{why}\n");
         }
     }
 
+    /// Returns the name of a member. On Windows, `\` separates directories, and `:` ends a drive or begins a stream:
+    /// these are written as in the address of a file.
     fn name(&self, path: &RelPath) -> String {
-        printable(&path.as_bytes()[self.prefix..])
+        printable(&path.as_bytes()[self.prefix..]).replace('\\', "%5C").replace(':', "%3A")
     }
 
     const fn entry(&self, name: String, modified: Timestamp, len: u64) -> ArchiveEntry {
