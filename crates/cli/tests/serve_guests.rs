@@ -3,10 +3,22 @@
 use std::io::{Read, Write};
 
 use crate::common::World;
-use crate::common::http::ask;
+use crate::common::http::{Answer, ask, ask_as};
 use crate::common::server::Server;
+use serde_json::{Value, json};
 
 const FILES: &str = "/v1/volumes/photos/files";
+const FAST: &str = "[limits]\nrequests_per_second = 10000\nrequest_burst = 10000\n";
+
+/// Asks for a token with these fields.
+fn mint(server: &Server<'_>, token: &str, wanted: Value) -> (u16, Value) {
+    let made = ask_as(server, token, ("POST /v1/tokens", ""), wanted.to_string().as_bytes());
+    (made.status, serde_json::from_slice(&made.body).unwrap_or_default())
+}
+
+fn json_of(answer: &Answer) -> Value {
+    serde_json::from_slice(&answer.body).expect("it is JSON")
+}
 
 #[test]
 fn a_download_ends_with_its_token() {
@@ -33,6 +45,44 @@ fn a_download_ends_with_its_token() {
         }
         assert!(got < 1 << 29, "{what}: {got} bytes came after the token was revoked");
     }
+}
+
+#[test]
+fn an_expired_link_is_listed_and_revoked_and_names_no_volume_that_is_not_there() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    let (status, made) = mint(&server, server.token(), json!({ "name": "link", "expires_in": 0 }));
+    assert_eq!(status, 201);
+    let listed = ask(&server, "GET /v1/tokens", "", b"");
+    assert_eq!(json_of(&listed)["tokens"][0]["id"], made["id"]);
+    let revoke = format!("DELETE /v1/tokens/{}", made["id"].as_str().unwrap());
+    assert_eq!(ask(&server, &revoke, "", b"").status, 204);
+    assert_eq!(ask(&server, &revoke, "", b"").status, 404);
+    let of = |volumes: Value| {
+        mint(&server, server.token(), json!({ "name": "link", "volumes": volumes }))
+    };
+    assert_eq!(of(json!([""])).0, 404);
+    assert_eq!(of(json!(["photos", "\u{1b}]0;x\u{7}"])).0, 404);
+    assert_eq!(of(json!(["photos", "photos"])).1["volumes"], json!(["photos"]));
+    for name in ["a\u{202e}b", "a\nb", ""] {
+        assert_eq!(mint(&server, server.token(), json!({ "name": name })).0, 400, "{name:?}");
+    }
+}
+
+#[test]
+fn tickets_of_all_tokens_of_a_chain_count_together() {
+    let world = World::new();
+    world.write("photos/a", "text");
+    let server = Server::set(&world, FAST);
+    let guest = server.add_token("guest");
+    let (_, more) = mint(&server, &guest, json!({ "name": "more" }));
+    let ticket = |token: &str| {
+        let file = br#"{"volume": "photos", "path": "a", "preview": true}"#;
+        ask_as(&server, token, ("POST /v1/tickets", ""), file).status
+    };
+    assert!((0..200).all(|_| ticket(&guest) == 201));
+    assert_eq!(ticket(more["token"].as_str().unwrap()), 503);
+    assert_eq!(ticket(server.token()), 201);
 }
 
 #[test]

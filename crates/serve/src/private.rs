@@ -39,16 +39,23 @@ pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
 pub(crate) fn bytes(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     if file.take(MAX_BYTES + 1).read_to_end(&mut bytes)? as u64 > MAX_BYTES {
-        return Err(io::Error::other("it is longer than 64 MiB"));
+        return Err(too_long());
     }
     Ok(bytes)
+}
+
+fn too_long() -> io::Error {
+    io::Error::other("it is longer than 64 MiB")
 }
 
 /// Replaces the file at `path` in one step by a file with mode 0600, and flushes the content and the name.
 ///
 /// # Errors
-/// The system's errors; the file at `path` is then unchanged.
+/// The system's errors, or more bytes than [`read`] accepts; the file at `path` is then unchanged.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(too_long());
+    }
     let place = NamedFile::of_operator(path)?;
     let new: OsString = Path::new(place.name()).with_extension("new").into();
     // A leftover of an earlier attempt, or a file of another program, may be readable by others.

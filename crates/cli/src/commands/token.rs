@@ -10,6 +10,7 @@ use deltic_serve::server::grant::Grant;
 use deltic_serve::server::state_dir::{has_state, may_have_volume};
 use deltic_serve::server::token_file::TokenFile;
 use deltic_serve::token::{Token, TokenHash, new_token};
+use deltic_tree::path::printable;
 
 use super::invitation::Invitation;
 use super::serve::{make_own, state_dir};
@@ -140,13 +141,15 @@ fn line(hash: &TokenHash, grant: Grant) -> String {
     let rights = [(grant.read, "read"), (grant.write, "write"), (grant.delete, "delete")];
     let rights: Vec<_> = rights.iter().filter(|(has, _)| *has).map(|(_, right)| *right).collect();
     let path = grant.path_text().map(|path| format!(", below {path}")).unwrap_or_default();
-    let volumes = grant.volumes.map_or_else(|| "all volumes".into(), |names| names.join(" "));
+    let volumes = grant
+        .volumes
+        .map_or_else(|| "all volumes".into(), |names| printable(names.join(" ").as_bytes()));
     let bytes = grant.quota_bytes.map(|bytes| format!("  at most {}", counted(bytes, "byte")));
     let files = grant.quota_files.map(|files| format!("  at most {}", counted(files, "name")));
     let quotas = [bytes, files].map(Option::unwrap_or_default).concat();
     let made = if grant.parent.is_some() { "  made by a token" } else { "" };
     let ends = grant.expires.map(expiry).unwrap_or_default();
-    let (name, rights) = (grant.name, rights.join("+"));
+    let (name, rights) = (printable(grant.name.as_bytes()), rights.join("+"));
     format!("{hash:.12}  {name}  {rights}  {volumes}{path}{quotas}{ends}{made}")
 }
 

@@ -8,19 +8,23 @@ mod sessions;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 
 use super::grant::{Grant, Grants};
 use super::quotas::{TokenQuota, TokenQuotas};
-use super::token_file::{TokenFile, valid_grants};
+use super::token_file::{GrantRecords, TokenFile, valid_grants};
 use crate::lock;
 use crate::pass::{Pass, Passes};
 use crate::token::{Token, TokenHash, new_token};
 
 /// Most tokens made with one token.
 const MAX_MADE: usize = 100;
+/// Most tokens made with one token, and with tokens made with that token.
+const MAX_BELOW: usize = 1_000;
+/// Time after which an expired token may be removed: the clock may be set back.
+const EXPIRED_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Longest chain of tokens, each made with the one before.
 const MAX_GENERATIONS: usize = 8;
 
@@ -174,51 +178,51 @@ impl Access {
     /// Makes a token for a client with the token `parent`.
     pub(crate) fn mint(&self, parent: &TokenHash, grant: Grant) -> Result<Token, Refusal> {
         let _held = self.file.hold().map_err(Refusal::Io)?;
-        let known = lock(&self.known);
+        // Requests do not wait while the file is read and written.
+        let fixed = lock(&self.known).fixed.clone();
         let mut records = self.file.records().map_err(Refusal::Io)?;
         let grants = valid_grants(records.clone());
-        let tables = [&known.fixed, &grants];
+        let tables = [&fixed, &grants];
         let line = line(tables, *parent, Some(SystemTime::now())).ok_or(Refusal::Ended)?;
-        if line.len() >= MAX_GENERATIONS {
+        let first = line.last().map(|(first, _)| *first);
+        let mut below = 0;
+        for (hash, _) in grants.iter().filter(|(_, grant)| grant.parent.is_some()) {
+            match self::line(tables, *hash, None) {
+                Some(line) => below += usize::from(line.last().map(|(first, _)| *first) == first),
+                // Tokens made with the starter's token of an earlier start are useless.
+                None => drop(records.remove(&hash.to_string())),
+            }
+        }
+        if line.len() >= MAX_GENERATIONS || below >= MAX_BELOW {
             return Err(Refusal::TooMany);
         }
-        // Tokens made with the starter's token of an earlier start are useless. Expired tokens stay, because the
-        // clock may be set back.
-        let has_ended = |hash: &TokenHash| self::line(tables, *hash, None).is_none();
-        let made = grants.iter().filter(|(_, grant)| grant.parent.is_some());
-        for (hash, _) in made.filter(|(hash, _)| has_ended(hash)) {
-            records.remove(&hash.to_string());
-        }
-        let maker = Some(parent.to_string());
-        if records.values().filter(|record| record.parent == maker).count() >= MAX_MADE {
-            return Err(Refusal::TooMany);
-        }
+        make_room(&mut records, parent)?;
         let token = new_token();
         let grant = Grant { parent: Some(*parent), ..grant };
         records.insert(token.hash().to_string(), grant.into());
         self.file.write(&records).map_err(Refusal::Io)?;
-        drop(known);
         self.look();
         Ok(token)
     }
 
-    /// Returns the tokens made with this token, directly or through other tokens, by their hashes.
+    /// Returns the tokens made with this token, directly or through other tokens, by their hashes. Expired tokens are
+    /// among them.
     pub(crate) fn made_by(&self, token: &TokenHash) -> Grants {
         self.look();
-        let (known, now) = (lock(&self.known), SystemTime::now());
+        let known = lock(&self.known);
         let is_its = |hash: &TokenHash| {
-            let line = known.line(*hash, Some(now)).unwrap_or_default();
+            let line = known.line(*hash, None).unwrap_or_default();
             line.iter().skip(1).any(|(parent, _)| parent == token)
         };
         let its = known.grants.iter().filter(|(hash, _)| is_its(hash));
         its.map(|(hash, grant)| (*hash, grant.clone())).collect()
     }
 
-    /// Returns all tokens of the token file and of the settings that are valid at the moment, by their hashes.
+    /// Returns all tokens of the token file and of the settings by their hashes: valid tokens and expired tokens.
     pub(crate) fn all(&self) -> Grants {
         self.look();
-        let (known, now) = (lock(&self.known), SystemTime::now());
-        let is_valid = |hash: &TokenHash| known.line(*hash, Some(now)).is_some();
+        let known = lock(&self.known);
+        let is_valid = |hash: &TokenHash| known.line(*hash, None).is_some();
         let grants = known.fixed.iter().chain(&known.grants).filter(|(hash, _)| is_valid(hash));
         grants.map(|(hash, grant)| (*hash, grant.clone())).collect()
     }
@@ -275,11 +279,53 @@ impl Access {
     }
 }
 
+/// Makes room for one more token made with `parent`: at the limit, removes those that expired long ago.
+fn make_room(records: &mut GrantRecords, parent: &TokenHash) -> Result<(), Refusal> {
+    let maker = Some(parent.to_string());
+    let made =
+        |records: &GrantRecords| records.values().filter(|record| record.parent == maker).count();
+    if made(records) >= MAX_MADE {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let is_old = |end: u64| Duration::from_secs(end).saturating_add(EXPIRED_FOR) <= now;
+        records.retain(|_, it| !(it.parent == maker && it.expires.is_some_and(is_old)));
+    }
+    if made(records) >= MAX_MADE { Err(Refusal::TooMany) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
-
     use super::*;
+
+    #[test]
+    fn the_tokens_below_a_token_have_a_bound_and_make_room_once_they_expired_long_ago() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = TokenFile::of(dir.path());
+        let first = file.add(Grant::all("first")).unwrap().hash();
+        let access = Access::new(file, None, Grants::new(), String::new()).unwrap();
+        let mint = |parent: &TokenHash, expires: Option<u64>| {
+            access.mint(parent, Grant { expires, ..Grant::all("made") }).map(|made| made.hash())
+        };
+        let second = mint(&first, None).unwrap();
+        let file = TokenFile::of(dir.path());
+        let add = |parent: TokenHash, number: usize, expires: Option<u64>| {
+            let mut records = file.records().unwrap();
+            for _ in 0..number {
+                let grant = Grant { parent: Some(parent), expires, ..Grant::all("made") };
+                records.insert(new_token().hash().to_string(), grant.into());
+            }
+            file.write(&records).unwrap();
+        };
+        add(second, MAX_MADE, Some(7));
+        assert!(access.made_by(&first).len() == MAX_MADE + 1, "expired tokens are listed");
+        assert!(mint(&second, None).is_ok());
+        assert_eq!(access.made_by(&first).len(), 2);
+        add(second, MAX_MADE - 1, None);
+        assert!(matches!(mint(&second, None), Err(Refusal::TooMany)));
+        assert!(mint(&first, None).is_ok());
+        // More than tokens can make by themselves.
+        add(second, MAX_BELOW, None);
+        assert!(matches!(mint(&first, None), Err(Refusal::TooMany)));
+    }
 
     #[test]
     fn a_clock_that_jumps_ends_tokens_for_as_long_as_it_says_so_and_revokes_none() {

@@ -35,14 +35,15 @@ pub(crate) struct TokenQuota {
     pub(crate) limits: QuotaLimits,
 }
 
-/// Counts of quotas.
+/// Most counts at once: each count occupies a disk thread until all files are counted.
+const MAX_COUNTS: usize = 4;
+
+/// Counts of quotas, by token and volume.
 #[derive(Debug, Default)]
 pub(crate) struct TokenQuotas {
-    /// Counts by token and volume.
     slots: Mutex<HashMap<(TokenHash, String), Slot>>,
-    /// Locked while files are counted for the first time. One count at a time: a client with many tokens must not
-    /// occupy all disk threads.
-    counting: Mutex<()>,
+    /// Locked during a count.
+    counting: [Mutex<()>; MAX_COUNTS],
 }
 
 /// The count of a quota, or `None` until the first request counts the files.
@@ -66,15 +67,22 @@ impl TokenQuotas {
                 |quota: &&Arc<SpaceQuota>| quota.limits() == *limits && quota.is_of(volume, part);
             if let Some(quota) = slot.as_ref().filter(is_it).cloned() {
                 drop(slot);
-                quota.recount_after(RECOUNT_AFTER);
+                // Otherwise a later request counts again.
+                if let Ok(_turn) = self.counting(token).try_lock() {
+                    quota.recount_after(RECOUNT_AFTER);
+                }
                 return Ok(quota);
             }
-            let _counting = in_time(&self.counting).ok_or_else(|| being_counted(part))?;
+            let _turn = in_time(self.counting(token)).ok_or_else(|| being_counted(part))?;
             let quota = context.token_quota(volume, part, *limits)?;
             *slot = Some(Arc::clone(&quota));
             Ok(quota)
         };
         quotas.iter().map(hold).collect()
+    }
+
+    fn counting(&self, token: &TokenHash) -> &Mutex<()> {
+        &self.counting[usize::from(token.as_bytes()[0]) % MAX_COUNTS]
     }
 
     fn slot(&self, token: TokenHash, volume: &Name) -> Slot {
@@ -91,10 +99,10 @@ impl TokenQuotas {
     }
 }
 
-/// Locks a mutex. `None` if the mutex stays locked longer than `PATIENCE`.
-fn in_time<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+/// Locks a slot. `None` if the slot stays locked longer than `PATIENCE`.
+fn in_time<T>(slot: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     for _ in 0..PATIENCE.0 {
-        match mutex.try_lock() {
+        match slot.try_lock() {
             Ok(locked) => return Some(locked),
             Err(TryLockError::Poisoned(locked)) => return Some(locked.into_inner()),
             Err(TryLockError::WouldBlock) => thread::sleep(PATIENCE.1),

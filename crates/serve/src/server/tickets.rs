@@ -17,7 +17,7 @@ const ONCE_LIFE: Duration = Duration::from_secs(60);
 const PREVIEW_LIFE: Duration = Duration::from_secs(60 * 60);
 /// Most valid tickets at once.
 const MAX_TICKETS: usize = 10_000;
-/// Most valid tickets of a token at once.
+/// Most valid tickets of a chain of tokens at once.
 const MAX_OF_TOKEN: usize = 200;
 
 /// The valid tickets, by hash.
@@ -49,16 +49,18 @@ struct Ticket {
     good_for: TicketUse,
     /// The token that asked for the ticket.
     token: TokenHash,
+    /// The first token in the chain of makers.
+    first: TokenHash,
     volume: String,
     path: RelPath,
     ends: Instant,
 }
 
 impl Tickets {
-    /// Makes a ticket for a file of a volume.
+    /// Makes a ticket for a file of a volume, for a token and the first token in its chain of makers.
     pub(crate) fn issue(
         &self,
-        token: TokenHash,
+        [token, first]: [TokenHash; 2],
         volume: String,
         path: RelPath,
         good_for: TicketUse,
@@ -66,13 +68,13 @@ impl Tickets {
         let now = Instant::now();
         let mut all = lock(&self.0);
         all.retain(|_, ticket| ticket.ends > now);
-        let its = all.values().filter(|ticket| ticket.token == token).count();
+        let its = all.values().filter(|ticket| ticket.first == first).count();
         if all.len() >= MAX_TICKETS || its >= MAX_OF_TOKEN {
             return Err(Problem::busy("too many tickets at once; try again in a moment"));
         }
         let ticket = new_token();
         let ends = now + good_for.life();
-        all.insert(ticket.hash(), Ticket { good_for, token, volume, path, ends });
+        all.insert(ticket.hash(), Ticket { good_for, token, first, volume, path, ends });
         Ok(ticket)
     }
 
@@ -104,12 +106,13 @@ mod tests {
     fn a_ticket_is_for_one_file_and_one_time() {
         let (tickets, token) = (Tickets::default(), new_token().hash());
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let ticket = tickets.issue(token, "v".into(), path("a"), TicketUse::Once).unwrap().hash();
+        let ticket =
+            tickets.issue([token; 2], "v".into(), path("a"), TicketUse::Once).unwrap().hash();
         assert_eq!(tickets.take(&ticket, "v", &path("b")), None);
         assert_eq!(tickets.take(&ticket, "w", &path("a")), None);
         assert_eq!(tickets.take(&ticket, "v", &path("a")), Some((token, TicketUse::Once)));
         assert_eq!(tickets.take(&ticket, "v", &path("a")), None);
-        let issue = || tickets.issue(token, "v".into(), path("a"), TicketUse::Preview);
+        let issue = || tickets.issue([token; 2], "v".into(), path("a"), TicketUse::Preview);
         let preview = issue().unwrap().hash();
         for _ in 0..3 {
             let used = tickets.take(&preview, "v", &path("a"));

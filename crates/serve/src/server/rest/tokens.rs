@@ -1,5 +1,6 @@
 //! Tokens and tickets that clients make for others, with no more rights than the client has.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,6 +11,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use deltic_tree::RelPath;
+use deltic_tree::path::printable;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -55,13 +57,13 @@ struct Wanted {
 impl Wanted {
     /// Returns the grant of the new token, which expires no later than the client's own. Refuses rights, volumes and
     /// paths beyond the client's own.
-    fn grant(self, known: &Known, now: u64) -> Result<Grant, Problem> {
+    fn grant(self, server: &Server, known: &Known, now: u64) -> Result<Grant, Problem> {
         let own = &known.grant;
         if self.name.is_empty()
             || self.name.len() > MAX_NAME
-            || self.name.contains(char::is_control)
+            || printable(self.name.as_bytes()) != self.name
         {
-            let why = format!("name: 1 to {MAX_NAME} bytes, without control characters");
+            let why = format!("name: 1 to {MAX_NAME} bytes, without control and format characters");
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
         let (read, share) = (self.read.unwrap_or(own.read), self.share.unwrap_or(own.share));
@@ -75,10 +77,12 @@ impl Wanted {
                 return Err(Problem::forbidden(what));
             }
         }
-        let volumes = self.volumes.or_else(|| own.volumes.clone());
-        if !volumes.iter().flatten().all(|volume| own.is_for(volume)) {
+        let is_its = |name: &String| own.is_for(name) && server.volumes.contains_key(name);
+        if !self.volumes.iter().flatten().all(is_its) {
             return Err(Problem::unknown());
         }
+        let wanted = self.volumes.map(|names| Vec::from_iter(BTreeSet::from_iter(names)));
+        let volumes = wanted.or_else(|| own.volumes.clone());
         let path = match &self.path {
             None => own.path.clone(),
             Some(text) => {
@@ -106,7 +110,7 @@ pub(super) async fn mint(
 ) -> Result<Response, Problem> {
     let wanted: Wanted = parse(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let grant = wanted.grant(&known, now)?;
+    let grant = wanted.grant(&server, &known, now)?;
     let (again, made) = (Arc::clone(&server), grant.clone());
     let many = "this token has reached its limit of tokens";
     let token = on_disk(&server, move || {
@@ -234,7 +238,7 @@ pub(super) async fn issue_ticket(
     let path: RelPath = path(&text)?;
     server.volume_for(Right::Read, &known, &volume, &path)?;
     let fields = json!({ "token": name(&known.token), "volume": volume, "path": path.to_string() });
-    let ticket = server.tickets.issue(known.token, volume, path, good_for)?;
+    let ticket = server.tickets.issue([known.token, known.first], volume, path, good_for)?;
     server.journal.note("ticket", fields);
     let answer = json!({ "ticket": ticket.reveal(), "expires_in": good_for.life().as_secs() });
     Ok(no_store((StatusCode::CREATED, Json(answer))))
