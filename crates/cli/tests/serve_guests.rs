@@ -1,6 +1,7 @@
 //! What the holder of a token for guests may not do by plain HTTP.
 
 use std::io::{Read, Write};
+use std::thread;
 
 use crate::common::World;
 use crate::common::http::{Answer, ask, ask_as};
@@ -83,6 +84,57 @@ fn tickets_of_all_tokens_of_a_chain_count_together() {
     assert!((0..200).all(|_| ticket(&guest) == 201));
     assert_eq!(ticket(more["token"].as_str().unwrap()), 503);
     assert_eq!(ticket(server.token()), 201);
+}
+
+#[test]
+fn a_moved_file_is_not_replaced_by_an_upload_to_its_new_name() {
+    let world = World::new();
+    world.mkdir("photos");
+    let server = Server::set(&world, FAST);
+    for turn in 0..400 {
+        world.write("photos/from", "the only copy");
+        let to = format!("to{turn}");
+        let (moved, put) = thread::scope(|scope| {
+            let moved = scope.spawn(|| {
+                ask(&server, &format!("POST {FILES}/from?as=move&to={to}"), "", b"").status
+            });
+            let put = ask(&server, &format!("PUT {FILES}/{to}"), "If-None-Match: *\r\n", b"new");
+            (moved.join().unwrap(), put.status)
+        });
+        assert!(moved != put || moved != 201, "both succeeded in turn {turn}");
+        let kept = if moved == 201 { to } else { "from".into() };
+        assert_eq!(world.read(format!("photos/{kept}")), b"the only copy");
+    }
+}
+
+#[test]
+fn a_move_needs_the_right_to_read_and_takes_no_state_directory_with_it() {
+    let world = World::new();
+    world.write("photos/private/a", "secret");
+    world.mkdir("photos/home");
+    let server = Server::of(
+        &world,
+        "serve photos --state photos/home/.deltic-serve --listen 127.0.0.1:0".into(),
+    );
+    let (_, guest) = mint(
+        &server,
+        server.token(),
+        json!({ "name": "box", "read": false, "write": true, "delete": true }),
+    );
+    let guest = guest["token"].as_str().unwrap();
+    let moved = |token: &str, from: &str, to: &str, more: &str| {
+        let what = format!("POST {FILES}/{from}?as=move&to={to}");
+        ask_as(&server, token, (&what, more), b"").status
+    };
+    assert_eq!(moved(guest, "private/a", "shared/a", ""), 403);
+    assert_eq!(moved(server.token(), "home", "away", ""), 409);
+    assert!(world.exists("photos/home/.deltic-serve/tokens.json"));
+    // A directory has no version, so no list of versions names it.
+    for none in ["\"x\",", "", "W/"] {
+        let condition = format!("If-Match: {none}\r\n");
+        assert_eq!(moved(server.token(), "private", "public", &condition), 412, "{none}");
+    }
+    assert_eq!(moved(server.token(), "private", "public", "If-Match: *\r\n"), 201);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use deltic_store::PrivateDir;
 use deltic_store_local::{NamedDir, QuotaLimits};
-use deltic_tree::Name;
+use deltic_tree::{Name, RelPath};
 use http::Uri;
 use instant_acme::LetsEncrypt;
 use rustls::pki_types::DnsName;
@@ -419,18 +419,18 @@ impl Config {
     /// True if clients of a volume with the directory `volume` would reach the state directory. A directory named
     /// `.deltic-serve` is left out of volumes.
     fn shows_state(&self, volume: &Path) -> bool {
-        let is_left_out =
-            |name: &OsStr| PrivateDir::found_by(name.as_bytes()) == Some(PrivateDir::ServerState);
-        self.state_in(volume).is_some_and(|state| !state.iter().any(is_left_out))
+        let is_left_out = |name| PrivateDir::found_by(name) == Some(PrivateDir::ServerState);
+        self.state_in(volume).is_some_and(|state| !state.components().any(is_left_out))
     }
 
     /// Returns the path of the state directory in the directory `volume`, with all symlinks resolved. `None` if the
     /// state directory is elsewhere.
-    pub(crate) fn state_in(&self, volume: &Path) -> Option<PathBuf> {
+    pub(crate) fn state_in(&self, volume: &Path) -> Option<RelPath> {
         let state = std::path::absolute(&self.state).ok()?;
         let made = |dir: &Path| Some(dir.canonicalize().ok()?.join(state.strip_prefix(dir).ok()?));
         let state = state.ancestors().find_map(made)?;
-        Some(state.strip_prefix(volume.canonicalize().ok()?).ok()?.to_owned())
+        let below = state.strip_prefix(volume.canonicalize().ok()?).ok()?;
+        RelPath::parse(below.as_os_str().as_bytes()).ok()
     }
 
     /// Returns the names of settings that differ from those at the start, `began`, and that only a new start applies.

@@ -48,21 +48,20 @@ mod volume;
 mod watching;
 
 use std::net::{SocketAddr, TcpListener};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::routing::{MethodRouter, get};
-use deltic_carrier::SOCKET_PATH;
 use axum::{Extension, Router};
+use deltic_carrier::SOCKET_PATH;
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
 use deltic_net::walls::{hide_memory, refuse_calls};
 use deltic_store_local::{StoreContext, VolumeDir};
-use deltic_tree::{Name, RelPath};
+use deltic_tree::Name;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio_util::task::TaskTracker;
@@ -77,8 +76,8 @@ use self::journal::Journal;
 use self::kept_clock::KeptClock;
 use self::lock::Locks;
 use self::metrics::Metrics;
-use self::shared::{Keys, Room, Server};
 use self::rest::Uploads;
+use self::shared::{Keys, Room, Server};
 pub use self::signals::Operator;
 use self::signals::Signals;
 use self::state_dir::{BASES, tag_key};
@@ -155,17 +154,18 @@ pub fn prepare(
     // Opened before the process is confined: later, this path cannot be reached.
     let bases = |name| Bases::open(&config.state.join(BASES).join(name));
     let bases: Vec<_> = config.volumes.keys().map(bases).collect();
+    let states: Vec<_> =
+        config.volumes.values().map(|volume| config.state_in(&volume.path)).collect();
     let (context, wall) = keep_to(&named, config, settings)?;
     let limits = config.limits;
     let recipes = RecipeCache::new(bytes(limits.recipe_bytes));
-    let volumes = config.volumes.iter().zip(&named).zip(bases);
+    let volumes = config.volumes.iter().zip(&named).zip(bases.into_iter().zip(states));
     let volumes = volumes
-        .map(|(((text, volume), VolumeDir { name, .. }), bases)| {
+        .map(|(((text, volume), VolumeDir { name, .. }), (bases, state))| {
             let facts = VolumeFacts { recipes: recipes.clone(), bases };
-            let state = config.state_in(&volume.path);
-            let state = state.and_then(|state| RelPath::parse(state.as_os_str().as_bytes()).ok());
-            let served = Volume::new(name.clone(), volume, facts, context.clone());
-            (text.clone(), served.with_state(state))
+            let mut volume = Volume::new(name.clone(), volume, facts, context.clone());
+            volume.state = state;
+            (text.clone(), volume)
         })
         .collect();
     let tag_key = tag_key(&config.state)
@@ -360,6 +360,7 @@ impl Prepared {
             never = door.open(listener) => match never {},
             never = server.keep_certificate(operator.report) => match never {},
             never = server.keep_house(&clock, operator.report) => match never {},
+            never = rest::keep_uploads(&server, &uploads) => match never {},
             () = signals.told_to_end(reload) => {}
             () = notify.stay_alive() => {}
         }
@@ -371,11 +372,11 @@ impl Prepared {
         }
         tokio::select! {
             () = server.tracker.wait() => {}
-            never = rest::keep_uploads(&server, &uploads) => match never {},
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
             () = signals.told_to_end(|| true) => {}
         }
         server.volumes.values().for_each(|volume| volume.updates.close());
+        uploads.clear();
         let _ = clock.keep();
         Ok(())
     }
@@ -387,15 +388,14 @@ fn table() -> impl Iterator<Item = (&'static str, MethodRouter<Arc<Server>>)> {
     own.into_iter().chain(tunnel::table()).chain(rest::table())
 }
 
-        uploads.clear();
 fn router(server: Arc<Server>, uploads: Arc<Uploads>) -> Router {
     let add = |router: Router<_>, (path, methods)| router.route(path, methods);
     table()
         .fold(Router::new(), add)
         .fallback(page::answer)
+        .layer(Extension(uploads))
         .layer(from_fn(rest::refuse_coded))
         .layer(map_response(problem::in_form))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)
 }
-        .layer(Extension(uploads))

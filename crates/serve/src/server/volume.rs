@@ -29,11 +29,11 @@ pub(crate) struct Volume {
     access: AccessConfig,
     delete: bool,
     keeps_versions: bool,
+    /// The state directory of the server, if that is in the volume.
+    pub(crate) state: Option<RelPath>,
     /// Quotas of the token that writes, with the counts of all tokens. `None` for a reader, or without quotas.
     quotas: Option<(Vec<TokenQuota>, Arc<TokenQuotas>)>,
     facts: VolumeFacts,
-    /// Path of the server's state directory in the volume, if the state directory is in the volume.
-    state: Option<RelPath>,
     /// State that the stores of the server share.
     pub(crate) context: StoreContext,
 }
@@ -78,21 +78,11 @@ impl Volume {
             access,
             delete,
             keeps_versions: config.versions.is_some(),
+            state: None,
             quotas: None,
             facts,
-            state: None,
             context,
         }
-    }
-
-    /// Returns this volume, which contains the server's state directory at the path `state`.
-    pub(super) fn with_state(self, state: Option<RelPath>) -> Self {
-        Self { state, ..self }
-    }
-
-    /// True if the server's state directory is the directory `path` or below it.
-    pub(crate) fn has_state_below(&self, path: &RelPath) -> bool {
-        self.state.as_ref().is_some_and(|state| state.starts_with(path))
     }
 
     /// Returns the facts for a session of a token. Bases are those of this token only, so a client without the right

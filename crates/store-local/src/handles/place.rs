@@ -1,5 +1,6 @@
 //! Place of an entry: the held handle of its directory, and its name.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use deltic_tree::meta::Inode;
@@ -66,23 +67,17 @@ impl Place {
 
     /// Waits until no other thread is changing the entry at this place.
     pub(crate) fn turn(&self) -> Result<Turn<'_>, Errno> {
-        let guard = lock(&TURNS[self.turn_number()?]);
-        Ok(Turn { place: self, _guard: guard })
+        Ok(Turn { place: self, _guard: lock(&TURNS[self.turn_number()?]) })
     }
 
-    /// Waits until no other thread is changing the entry at this place, or at `other`. Threads that wait for the same
-    /// two places take the turns in the same order.
-    pub(crate) fn turn_with(
-        &self,
-        other: &Self,
-    ) -> Result<[Option<MutexGuard<'static, ()>>; 2], Errno> {
-        let (one, two) = (self.turn_number()?, other.turn_number()?);
-        let first = lock(&TURNS[one.min(two)]);
-        let second = (one != two).then(|| lock(&TURNS[one.max(two)]));
-        Ok([Some(first), second])
+    /// Waits until no other thread is changing the entry at this place or the entry at `other`.
+    pub(crate) fn turns(&self, other: &Self) -> Result<Vec<MutexGuard<'static, ()>>, Errno> {
+        // In the order of numbers, so that two threads never wait for each other.
+        let numbers = BTreeSet::from([self.turn_number()?, other.turn_number()?]);
+        Ok(numbers.into_iter().map(|number| lock(&TURNS[number])).collect())
     }
 
-    /// Returns the index in [`TURNS`] of this place: places with the same directory and name have the same index.
+    /// Returns the index in `TURNS` of the entry at this place.
     fn turn_number(&self) -> Result<usize, Errno> {
         let number = inode_of(&fs::fstat(&self.dir)?).number;
         let hash = (self.name.as_bytes().iter())
@@ -145,7 +140,7 @@ impl Place {
     }
 }
 
-/// Locks for changing an entry. Several places share a lock.
+/// Locks of entries, by a hash of directory and name.
 static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
 
 /// The right to change the entry at a place. No other thread of this process changes the entry until this value is

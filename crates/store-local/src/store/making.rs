@@ -164,9 +164,9 @@ impl LocalStore {
         version: Option<&LocalSnapshot>,
     ) -> Result<(), StoreError> {
         let (old, new) = (self.place(MOVE, from)?, self.place(MOVE, to)?);
-        // With these turns, no commit of this process replaces the file between the check and the rename. And no commit
-        // to `to` that expects no file there replaces the moved file.
-        let _turns = old.turn_with(&new).at(MOVE, from)?;
+        // With these turns, no commit of this process replaces the file between the check and the rename, or the moved
+        // file after its own check that nothing is at `to`.
+        let _turns = old.turns(&new).at(MOVE, from)?;
         if let Some(version) = version {
             Expected::Version(version.stamp()).check_alone(&old, self.0.see)?;
         }

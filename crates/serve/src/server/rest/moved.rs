@@ -11,7 +11,7 @@ use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
-use super::conditions::{check_conditions, names_tag, names_version, not_committed, tag};
+use super::conditions::{check_conditions, names_tag, names_version, not_committed, tag, tag_of};
 use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -21,6 +21,8 @@ use crate::server::volume::Right;
 pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Write)?;
     at.volume(&server, Right::Delete)?;
+    // The new path may be readable for others.
+    at.volume(&server, Right::Read)?;
     let from = at.file()?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the new path: &to=PATH");
     let to = path(at.to.as_deref().ok_or_else(which)?)?;
@@ -29,9 +31,15 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     let tag = on_disk(&server, move || {
         let store = volume.store()?;
         if store.look(&from)?.is_some_and(|there| there.is_dir()) {
-            if volume.has_state_below(&from) {
-                let why = format!("{from}: the server keeps its state in this directory");
+            if volume.state.as_ref().is_some_and(|state| state.starts_with(&from)) {
+                let why = format!("{from}: holds the state directory of the server");
                 return Err(Problem::new(StatusCode::CONFLICT, why));
+            }
+            // No client knows this tag.
+            let is_any = names_tag(&at.headers, &header::IF_MATCH, &tag_of(&again, b""));
+            if at.headers.contains_key(header::IF_MATCH) && !is_any {
+                let why = format!("{from}: a directory, which has no version");
+                return Err(Problem::new(StatusCode::PRECONDITION_FAILED, why));
             }
             return dir(&store, &at.headers, [&from, &to]).map(|()| None);
         }
@@ -51,13 +59,8 @@ pub(super) async fn file(server: Arc<Server>, at: At) -> Result<Response, Proble
     Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
 }
 
-/// Moves a directory with its entries. A directory has no version, so no condition but `*` holds.
+/// Moves a directory with its entries.
 fn dir(store: &LocalStore, headers: &HeaderMap, [from, to]: [&RelPath; 2]) -> Result<(), Problem> {
-    let is_any = names_tag(headers, &header::IF_MATCH, "");
-    if headers.contains_key(header::IF_MATCH) && !is_any {
-        let why = format!("{from}: a directory, which has no version");
-        return Err(Problem::new(StatusCode::PRECONDITION_FAILED, why));
-    }
     if to.starts_with(from) {
         let why = format!("{to}: in the directory that is to be moved");
         return Err(Problem::new(StatusCode::CONFLICT, why));
