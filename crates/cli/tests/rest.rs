@@ -255,6 +255,45 @@ fn a_file_that_a_program_has_open_for_writing_comes_without_a_tag() {
 }
 
 #[test]
+fn a_list_in_pages_has_each_entry_once_and_the_tags_of_files() {
+    let world = World::new();
+    let mut names: Vec<_> = (0..25).map(|nth| format!("{nth}")).collect();
+    names.extend(["a\\b", "z\u{202e}z"].map(Into::into));
+    for name in &names {
+        world.write(format!("photos/dir/{name}"), name);
+    }
+    world.mkdir("photos/dir/sub");
+    world.mkdir("photos/dir/.deltic");
+    names.push("sub".into());
+    names.sort();
+    let server = Server::start(&world, "");
+    for limit in [1, 2, 7, 28, 1000] {
+        let (mut after, mut got) = (String::new(), Vec::new());
+        loop {
+            let page = format!("GET /v1/volumes/photos/tree/dir?limit={limit}&after={after}");
+            let page = ask(&server, &page, "", b"");
+            let page: serde_json::Value = serde_json::from_slice(&page.body).expect("it is JSON");
+            let entries = page["entries"].as_array().expect("it has entries");
+            assert!(entries.len() <= limit && (!entries.is_empty() || got.is_empty()));
+            got.extend(entries.iter().cloned());
+            if page["more"] != true {
+                break;
+            }
+            let last = entries.last().expect("more follow")["name"].as_str().expect("a name");
+            after = last.replace('\\', "%5C").replace('{', "%7B").replace('}', "%7D");
+        }
+        let shown: Vec<_> = got.iter().map(|entry| entry["name"].as_str().unwrap()).collect();
+        let printed = names.iter().map(|name| name.replace('\u{202e}', "\\u{202e}"));
+        assert!(printed.eq(shown.iter().copied()), "{limit}: {shown:?}");
+        let tag = ask(&server, "GET /v1/volumes/photos/files/dir/7", "", b"").tag().to_owned();
+        let is_it = |entry: &&serde_json::Value| entry["name"] == "7";
+        assert_eq!(got.iter().find(is_it).expect("it is listed")["etag"], *tag);
+        let dir = got.iter().find(|entry| entry["name"] == "sub").expect("it is listed");
+        assert!(dir.get("etag").is_none());
+    }
+}
+
+#[test]
 fn an_address_that_makes_no_sense_is_answered_in_plain_words() {
     let world = World::new();
     world.write("photos/a", "a");

@@ -86,28 +86,46 @@ impl Look<'_> {
     /// Lists the entries that `judge` admits.
     pub(crate) fn list(self, judge: &mut Judge, part: Part) -> Listing {
         let mut listing = Listing::default();
-        // With followed links or `--fake-super`, a name may stand for another file.
-        let is_plain = self.follow == Follow::Never && !self.see.fake_super;
-        let tells_versions = is_plain && matches!(part, Part::FirstVersions);
-        let device = tells_versions.then(|| System::of(self.dir).lasting_device());
+        let look = self.looking(matches!(part, Part::FirstVersions));
         let (most, mut portion) = (part.most(), Portion::of(&part));
         let names = names_for(&[self.dir], self.path, &|_| false, part, &mut listing);
         let Some(mut rest) = names else { return listing };
-        let look = |name: &Name| match device {
+        listing.entries.reserve_exact(rest.len().min(most));
+        while portion.next() > 0 && rest.len() > 0 {
+            let (some, before) = (portion.next(), listing.entries.len());
+            self.add(judge, &look, (&mut rest).take(some), &mut listing);
+            portion.add(some, listing.entries[before..].iter());
+        }
+        listing.rest = left_of(&[self.dir], rest);
+        listing
+    }
+
+    /// Lists the first `most` entries that `judge` admits and whose names are after `last` in byte order, with the
+    /// versions of files. Other names are not examined.
+    pub(crate) fn list_after(self, judge: &mut Judge, last: &[u8], most: usize) -> Listing {
+        let mut listing = Listing::default();
+        let is_seen = |name: &Name| name.as_bytes() <= last;
+        let names = names_for(&[self.dir], self.path, &is_seen, Part::First, &mut listing);
+        let (Some(mut rest), look) = (names, self.looking(true)) else { return listing };
+        while listing.entries.len() < most && rest.len() > 0 {
+            let some = most - listing.entries.len();
+            self.add(judge, &look, (&mut rest).take(some), &mut listing);
+        }
+        listing
+    }
+
+    /// Returns a function that looks at a name; with `versions` also at the version of a file.
+    fn looking(self, versions: bool) -> impl Fn(&Name) -> Result<Looked, Errno> {
+        // With followed links or `--fake-super`, a name may stand for another file.
+        let is_plain = self.follow == Follow::Never && !self.see.fake_super;
+        let device = (is_plain && versions).then(|| System::of(self.dir).lasting_device());
+        move |name| match device {
             Some(device) => look_at_version(self.dir, name, self.see).map(|(meta, stamp)| {
                 let lasts = meta.is_file() && device == Some(stamp.device());
                 (meta, Some(lasts.then(|| stamp.version())))
             }),
             None => self.look(name),
-        };
-        listing.entries.reserve_exact(rest.len().min(most));
-        while portion.next() > 0 && rest.len() > 0 {
-            let (some, before) = (portion.next(), listing.entries.len());
-            self.add(judge, look, (&mut rest).take(some), &mut listing);
-            portion.add(some, listing.entries[before..].iter());
         }
-        listing.rest = left_of(&[self.dir], rest);
-        listing
     }
 
     /// Lists the first entries that `judge` admits, except the names for which `keep` is true. These names are not

@@ -26,6 +26,8 @@ enum Much<'a> {
     Part(Part),
     /// The first entries, except for names that this function admits.
     But(&'a dyn Fn(&Name) -> bool),
+    /// At most so many entries after a name, with the versions of files.
+    After(&'a [u8], usize),
 }
 
 impl Tree for LocalStore {
@@ -89,6 +91,20 @@ impl LocalStore {
         self.list_with(dir, Much::But(keep))
     }
 
+    /// Lists the first `most` entries of `dir` whose names are after `last` in byte order, with the
+    /// [versions](Listing::versions) of files. Other entries are not examined.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    pub fn list_after(
+        &self,
+        dir: &RelPath,
+        last: &[u8],
+        most: usize,
+    ) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::After(last, most))
+    }
+
     fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
         self.0.root.check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
@@ -109,6 +125,7 @@ impl LocalStore {
                 look.list_but(&mut judge, &keep)
             }
             Much::Part(part) => look.list(&mut judge, part),
+            Much::After(last, most) => look.list_after(&mut judge, last, most),
         };
         listing.warnings = self.0.scopes.filter().warnings();
         // Listings with versions are not used for removal.

@@ -5,18 +5,23 @@ use std::time::UNIX_EPOCH;
 use axum::http::{HeaderMap, StatusCode, header};
 use deltic_store::{Snapshot, Store, StoreError, Tree, Version};
 use deltic_store_local::{LocalSnapshot, LocalStore};
-use deltic_tree::{RelPath, Timestamp};
+use deltic_tree::{Meta, RelPath, Timestamp};
 
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 
 /// Returns the entity tag of a version: strong if the store can tell versions apart. The tag reveals nothing else.
 pub(super) fn tag(server: &Server, snapshot: &LocalSnapshot) -> String {
-    match snapshot.identity() {
-        Some(version) => tag_of_version(server, &version),
+    tag_of_file(server, snapshot.meta(), snapshot.identity().as_ref())
+}
+
+/// Returns the entity tag of a file with this metadata and, if the store tells versions apart, this version.
+pub(super) fn tag_of_file(server: &Server, meta: &Meta, version: Option<&Version>) -> String {
+    match version {
+        Some(version) => tag_of_version(server, version),
         None => {
             let mut hash = blake3::Hasher::new_keyed(&server.tag_key);
-            hash_content(&mut hash, snapshot.meta().len, snapshot.meta().modified);
+            hash_content(&mut hash, meta.len, meta.modified);
             format!("W/{}", quoted(hash.finalize()))
         }
     }

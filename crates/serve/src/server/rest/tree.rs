@@ -1,19 +1,20 @@
 //! Lists and creates directories.
 
+use std::iter::repeat;
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use deltic_store::{Store, Tree};
-use deltic_store_local::VersionsPage;
+use deltic_store::{Store, StoreError, Tree, Version};
+use deltic_store_local::{LocalStore, VersionsPage};
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::conditions::{names_tag, tag_of};
+use super::conditions::{names_tag, tag_of, tag_of_file};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
 use super::versions;
 use crate::server::problem::Problem;
@@ -78,23 +79,18 @@ pub(super) async fn list(
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
     }
-    let listing = on_disk(&server, move || Ok(volume.store()?.list(&dir)?)).await?;
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let found =
-        listing.entries.binary_search_by(|entry| entry.name.as_bytes().cmp(after.as_bytes()));
-    let shown_so = |entry: &Entry| printable(entry.name.as_bytes()) == after;
-    let seen = match found {
-        Ok(last) => last + 1,
-        // A name that is not UTF-8 is found by its printed form.
-        Err(next) => {
-            let last = || listing.entries.iter().rposition(shown_so);
-            // Without a match, the entry has been removed meanwhile.
-            after.contains('\\').then(last).flatten().map_or(next, |last| last + 1)
-        }
-    };
-    let mut entries = listing.entries[seen..].iter();
-    let shown: Vec<_> = entries.by_ref().take(limit).map(entry).collect();
+    let listing = on_disk(&server, move || {
+        let store = volume.store()?;
+        let last = name_of(&store, &dir, &after)?;
+        Ok(store.list_after(&dir, &last, limit + 1)?)
+    })
+    .await?;
+    let versions = listing.versions.iter().map(Option::as_ref).chain(repeat(None));
+    let mut entries = listing.entries.iter().zip(versions);
+    let told = |(is, version)| entry(&server, is, version);
+    let shown: Vec<_> = entries.by_ref().take(limit).map(told).collect();
     let more = entries.next().is_some();
     let page = json!({ "entries": shown, "more": more }).to_string();
     let tag = tag_of(&server, page.as_bytes());
@@ -107,7 +103,21 @@ pub(super) async fn list(
     Ok(no_store(response.expect("headers are plain text")))
 }
 
-fn entry(entry: &Entry) -> Value {
+/// Returns the bytes of a name in `dir` that a page printed.
+fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, StoreError> {
+    if !shown.contains('\\') {
+        return Ok(shown.into());
+    }
+    // A name that is not UTF-8 is found by its printed form.
+    let entries = store.list(dir)?.entries;
+    let names = || entries.iter().map(|entry| entry.name.as_bytes());
+    let is_it = |name: &&[u8]| printable(name) == shown;
+    let found = names().find(|name| *name == shown.as_bytes()).or_else(|| names().rfind(is_it));
+    // Without a match, the entry has been removed meanwhile.
+    Ok(found.unwrap_or(shown.as_bytes()).to_vec())
+}
+
+fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
     let meta = &entry.meta;
     let kind = match &meta.kind {
         Kind::File => "file",
@@ -115,12 +125,16 @@ fn entry(entry: &Entry) -> Value {
         Kind::Symlink(_) => "symlink",
         Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
     };
-    json!({
+    let mut told = json!({
         "name": printable(entry.name.as_bytes()),
         "type": kind,
         "bytes": meta.len,
         "modified": meta.modified.secs,
-    })
+    });
+    if meta.is_file() {
+        told["etag"] = tag_of_file(server, meta, version).into();
+    }
+    told
 }
 
 /// Creates a directory and its missing parents.
