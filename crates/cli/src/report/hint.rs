@@ -183,7 +183,9 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
             "a server with its own key has a pin; use `deltic login` or --pin"
         }
-        SyncError::Dial { .. } => "is `deltic serve` running there?",
+        SyncError::Dial { .. } => {
+            "is `deltic serve` running there, and reachable from here? `deltic serve --show` there tells address and pin"
+        }
         SyncError::Incompatible(_) => {
             "is the same deltic on both machines? --deltic-path names another program there"
         }

@@ -11,6 +11,7 @@ use super::findings::Findings;
 use crate::args::far::DoctorArgs;
 use crate::plan::server::{address_of, credentials};
 use crate::report::exit::Exit;
+use crate::report::hint::{self, NextRun, RemoteMachine};
 use crate::report::output;
 use crate::report::summary::duration;
 
@@ -87,17 +88,16 @@ fn examine_volume(volume: &VolumeRights, findings: &mut Findings) {
 
 /// Prints the reason why the server did not answer as it should.
 fn refused(error: &SyncError, server: &str, findings: &mut Findings) {
-    let (name, mend) = match error {
-        SyncError::Dial { .. } => (
-            "server",
-            "is `deltic serve` running there, and reachable from here? `deltic serve --show` there tells address and pin",
-        ),
-        SyncError::Refused(_) => (
+    let is_token = matches!(error, SyncError::Refused(_));
+    let (name, otherwise) = match is_token {
+        true => (
             "token",
             "`deltic token add NAME` on the server makes a token; `deltic login` keeps it",
         ),
-        _ => ("server", "try again"),
+        false => ("server", "try again"),
     };
+    let mend = hint::of(error, &RemoteMachine::default(), NextRun::Same);
+    let mend = mend.as_deref().unwrap_or(otherwise);
     let what = error.to_string();
     let what = if what.contains(server) { what } else { format!("{server}: {what}") };
     findings.fail(Exit::from(error), name, &what, Some(mend));
