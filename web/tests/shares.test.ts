@@ -209,7 +209,7 @@ describe.skipIf(why)("beside the list of files", () => {
     await signIn(s);
     await row(s.page, "plans").waitFor();
     const reading = await makeLink("Anna", "read");
-    const adding = await makeLink("Post", "add files, and see none");
+    const adding = await makeLink("Post", "add and replace files, and see none");
     expect(reading).toMatch(/\/files\/plans\/#t=dlt_/);
     await visit(reading, async (page) => {
       await row(page, "a.txt").waitFor();
