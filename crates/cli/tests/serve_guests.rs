@@ -3,9 +3,9 @@
 use std::io::{Read, Write};
 use std::thread;
 
-use crate::common::World;
 use crate::common::http::{Answer, ask, ask_as};
 use crate::common::server::Server;
+use crate::common::{World, wait_until};
 use serde_json::{Value, json};
 
 const FILES: &str = "/v1/volumes/photos/files";
@@ -147,4 +147,33 @@ fn names_in_an_archive_have_no_separators_of_other_systems() {
     let has = |wanted: &[u8]| zip.windows(wanted.len()).any(|part| part == wanted);
     assert!(has(b"dir/..%5C..%5Crun.bat") && has(b"dir/C%3Ay"));
     assert!(!has(b"\\") && !has(b"C:"));
+}
+
+#[test]
+fn the_audit_log_has_moves_with_both_names_and_nothing_of_made_up_tokens() {
+    let world = World::new();
+    world.write("photos/a", "text");
+    let settings = format!("audit = \"{}\"\n", world.path("audit.jsonl").display());
+    let server = Server::set(&world, &settings);
+    let made_up = server.token().replace(&server.token()[8..20], "AAAAAAAAAAAA");
+    let path = "b".repeat(10_000);
+    for _ in 0..3 {
+        let refused = ask_as(&server, &made_up, (&format!("PUT {FILES}/{path}"), ""), b"");
+        assert_eq!(refused.status, 401);
+    }
+    // The path is too long for a file.
+    assert_eq!(ask(&server, &format!("DELETE {FILES}/{path}"), "", b"").status, 400);
+    let more = "Upload-Complete: ?0\r\nUpload-Length: 9\r\n";
+    let begun = ask(&server, &format!("PUT {FILES}/c"), more, b"");
+    let place = begun.header("location").unwrap();
+    assert_eq!(ask(&server, &format!("DELETE {place}"), "", b"").status, 204);
+    assert_eq!(ask(&server, &format!("POST {FILES}/a?as=move&to=b"), "", b"").status, 201);
+    let log = || String::from_utf8(world.read("audit.jsonl")).unwrap();
+    wait_until("the move is in the log", || log().contains("\"to\":\"b\""));
+    let log = log();
+    assert!(log.contains("\"as\":\"move\""), "{log}");
+    let told = log.lines().filter(|line| line.contains(&path[..100])).count();
+    assert_eq!(told, 1, "{log}");
+    assert!(log.lines().all(|line| line.len() < 5_000), "{log}");
+    assert!(!log.contains(place.rsplit('/').next().unwrap()), "{log}");
 }

@@ -1,11 +1,12 @@
 //! The journal of a server: metrics and the audit log.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{Query, Request, State};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -20,6 +21,9 @@ use super::audit::{Audit, name};
 use super::metrics::Metrics;
 use super::shared::{Server, bearer};
 use crate::token::TokenHash;
+
+/// Longest value of a request in the audit log, in bytes: enough for a path.
+const MAX_VALUE: usize = 4 << 10;
 
 /// Metrics, and the audit log if the settings name one.
 #[derive(Debug, Default)]
@@ -85,12 +89,20 @@ pub(super) async fn watch(
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let noted = (changes && server.journal.audit.is_some()).then(|| {
         let peer = request.extensions().get::<Arc<Peer>>().expect("each connection has one");
-        let token = bearer(request.headers()).flatten().map(|token| name(&token.hash()));
+        // A made-up token is no token.
+        let token = bearer(request.headers()).flatten().map(|token| token.hash());
+        let token = token.filter(|token| server.access.find(token).is_some());
+        let asked = Query::<BTreeMap<String, String>>::try_from_uri(request.uri());
+        let asked = asked.map(|Query(asked)| asked).unwrap_or_default();
+        let asked = |what: &str| asked.get(what).map(|value| cut(value));
         json!({
             "from": server.admission.client(peer, request.headers()).ip,
-            "token": token,
+            "token": token.as_ref().map(name),
             "method": request.method().as_str(),
-            "path": request.uri().path(),
+            "path": path(request.uri().path()),
+            "as": asked("as"),
+            "to": asked("to"),
+            "version": asked("version"),
             "bytes": request.headers().get(header::CONTENT_LENGTH).and_then(|len| len.to_str().ok()),
         })
     });
@@ -103,6 +115,19 @@ pub(super) async fn watch(
         server.journal.note("request", fields);
     }
     response
+}
+
+/// Returns the path of a request for the log, without the secret name of an upload.
+fn path(path: &str) -> &str {
+    match path.match_indices('/').map(|(at, _)| at).nth(4) {
+        Some(at) if path[..at].ends_with("/uploads") => &path[..at],
+        _ => cut(path),
+    }
+}
+
+/// Returns the beginning of a value that a client chose.
+fn cut(value: &str) -> &str {
+    &value[..value.floor_char_boundary(MAX_VALUE)]
 }
 
 /// Logs tokens that are made or revoked, as soon as the server applies the change.
