@@ -133,7 +133,12 @@ impl KillStage {
 
     fn start(&self, peer: PeerProgram) -> Result<RunningSync> {
         let source = self.rig.path("new/");
-        let task = SyncTask { flags: &["-a", "--no-whole-file"], ..SyncTask::default() };
+        // A killed agent ends the run: the second run is the one that is measured.
+        let flags: &[_] = match peer.is_deltic() {
+            true => &["-a", "--no-whole-file", "--no-retry"],
+            false => &["-a", "--no-whole-file"],
+        };
+        let task = SyncTask { flags, ..SyncTask::default() };
         let line = self.rig.line(peer, task, &source, &self.dest());
         fs::remove_file(self.rig.path("passed")).ok();
         let child = Command::new(&line[0])

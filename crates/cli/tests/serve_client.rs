@@ -59,8 +59,8 @@ fn a_sync_waits_for_room_as_long_as_the_server_says() {
     assert!(socket.hear().contains("welcome"));
     socket.open(1);
     let words = format!("sync -a --token @token src/ {}/photos/", server.url);
-    let json = server.deltic(&format!("{words} --json"));
-    assert_eq!(json.code, Some(3), "whoever reads events decides: {json:#?}");
+    let json = server.deltic(&format!("{words} --json --no-retry"));
+    assert_eq!(json.code, Some(3), "{json:#?}");
     assert!(json.stderr.contains("(try again in 5 s)"), "{json:#?}");
     let mut client = start(&world, &words);
     wait_for_word(&world, "trying again in 5.0 s");
@@ -291,11 +291,10 @@ fn a_first_connection_waits_for_a_server_whose_login_is_kept() {
     assert_eq!(ended.code(), Some(0), "{}", said(&world));
     assert_eq!(world.read("photos/a"), b"a");
     drop(again);
-    // A program that reads events asks again itself; an address that nobody kept may be a slip of the hand, as may a
-    // host without an address.
+    // An address that nobody kept may be a slip of the hand, as may a host without an address.
     let other = url.replace("127.0.0.1", "localhost");
     for words in [
-        format!("sync -a --json src/ {url}/photos/"),
+        format!("sync -a --no-retry src/ {url}/photos/"),
         format!("sync -a --token @token src/ {other}/photos/"),
         "sync -a --token @token src/ https://no-such-host.invalid/photos/".into(),
     ] {

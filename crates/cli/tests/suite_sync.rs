@@ -33,6 +33,7 @@ mod sync_power;
 mod sync_remove;
 mod sync_repeats;
 mod sync_resume;
+mod sync_retry;
 mod sync_scripts;
 mod sync_select;
 mod sync_ssh;

@@ -59,7 +59,17 @@ fn killed_with_old(end: Killed, words: &'static str) -> Push {
 
 fn killed_after(log_bytes: u64, world: World, (end, words): (Killed, &'static str)) -> Push {
     let mut push = Command::new(DELTIC)
-        .args(["sync", "-a", "--bwlimit", "8M", "-e", COUNTING, "--deltic-path", DELTIC])
+        .args([
+            "sync",
+            "-a",
+            "--no-retry",
+            "--bwlimit",
+            "8M",
+            "-e",
+            COUNTING,
+            "--deltic-path",
+            DELTIC,
+        ])
         .args(words.split_whitespace())
         .args(["src/large", "h:dst/"])
         .current_dir(world.path(""))

@@ -134,7 +134,7 @@ fn a_stream_that_breaks_breaks_the_session_and_tears_nothing() {
         let world = world();
         let shell = shell_for_streams(&world, "echo $$ >pid.new; mv pid.new pid; exec \"$@\"");
         let [src, dst] = operands(way);
-        let fixed = ["sync", "-a", "--streams", "2", "--bwlimit", "1M", "--no-fsync"];
+        let fixed = ["sync", "-a", "--no-retry", "--streams", "2", "--bwlimit", "1M", "--no-fsync"];
         let mut command = std::process::Command::new(DELTIC);
         command.args(fixed).args(["-e", &shell, "--deltic-path", DELTIC, &src, &dst]);
         command.current_dir(world.path("")).env("XDG_RUNTIME_DIR", world.path("run"));

@@ -197,7 +197,7 @@ fn silence_ends_a_run_with_30_and_no_answer_with_35() {
     );
     for (words, code) in [("--timeout=1", 30), ("--contimeout=1", 35)] {
         let shell = if code == 30 { &*stuck } else { "sh -c 'exec sleep 60 2>/dev/null' rsh" };
-        let all = ["sync", "-a", words, "-e", shell, "src/", "h:dst/"];
+        let all = ["sync", "-a", "--no-retry", words, "-e", shell, "src/", "h:dst/"];
         let start = Instant::now();
         let run = Run::of(&mut world.command(DELTIC, all));
         assert_eq!(run.code, Some(code), "{run:#?}");
@@ -214,7 +214,7 @@ fn a_remote_shell_that_hangs_does_not_outlive_a_run_that_failed() {
     at_once(tries, |(words, before)| {
         let world = world();
         let shell = format!("sh -c 'echo $$ >pid; {before}exec sleep 60 2>/dev/null' rsh");
-        let all = ["sync", "-a", words, "-e", &shell, "src/", "h:dst/"];
+        let all = ["sync", "-a", "--no-retry", words, "-e", &shell, "src/", "h:dst/"];
         let run = Run::of(&mut world.command(DELTIC, all));
         assert_ne!(run.code, Some(0), "{run:#?}");
         assert_gone(&world, "pid");

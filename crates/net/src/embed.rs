@@ -114,7 +114,8 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
 
 async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
-    let shell = config.shell.clone();
+    let (shell, counters) = (config.shell.clone(), Arc::clone(&config.counters));
+    let failed_traffic = plan.failed_traffic.clone();
     let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
     let before = received.as_ref().map_or(0, |received| received());
     let ended = held(&config.clone(), with, watch, |watch| {
@@ -130,14 +131,15 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
         })
     })
     .await;
+    let mut traffic = counters.traffic();
+    if let Some(received) = received {
+        traffic.received = received().saturating_sub(before);
+    }
     if ended.is_err() {
+        failed_traffic.add(traffic);
         stop(shell).await;
     }
-    let mut outcome = ended?;
-    if let Some(received) = received {
-        outcome.traffic.received = received().saturating_sub(before);
-    }
-    Ok(outcome)
+    Ok(Outcome { traffic, ..ended? })
 }
 
 /// Ends the remote shell of a failed run, since a hanging shell would outlive this process. Waits on a separate thread

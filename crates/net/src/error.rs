@@ -194,7 +194,8 @@ impl SyncError {
     }
 
     /// True if the connection or its remote shell ended, for any reason.
-    pub(crate) const fn is_lost_connection(&self) -> bool {
+    #[must_use]
+    pub const fn is_lost_connection(&self) -> bool {
         matches!(
             self,
             Self::NoAnswer(_)

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,6 +17,7 @@ use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
+use deltic_worker::lock::lock;
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
 use deltic_worker::reasons::Reasons;
@@ -51,6 +52,8 @@ pub struct Plan {
     pub reasons: Option<Reasons>,
     /// Records the sources that this run removed, if a later attempt may list its sources again.
     pub moved: Option<MovedSources>,
+    /// Counts the bytes of attempts of this run that failed.
+    pub failed_traffic: FailedTraffic,
 }
 
 impl Plan {
@@ -71,6 +74,7 @@ impl Plan {
             batch: None,
             reasons: None,
             moved: None,
+            failed_traffic: FailedTraffic::default(),
         }
     }
 
@@ -325,6 +329,25 @@ fn replaced(word: &OsStr, part: &str, by: &OsStr) -> OsString {
 fn split(word: &OsStr) -> impl Iterator<Item = OsString> {
     let words = word.as_bytes().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     words.map(|word| OsStr::from_bytes(word).to_owned())
+}
+
+/// Bytes of attempts that failed. Clones share the counts.
+#[derive(Clone, Debug, Default)]
+pub struct FailedTraffic(Arc<Mutex<Traffic>>);
+
+impl FailedTraffic {
+    /// Adds the bytes of a failed attempt.
+    pub(crate) fn add(&self, traffic: Traffic) {
+        let mut all = lock(&self.0);
+        all.sent = all.sent.saturating_add(traffic.sent);
+        all.received = all.received.saturating_add(traffic.received);
+    }
+
+    /// Returns the bytes so far, and counts from zero.
+    #[must_use]
+    pub fn take(&self) -> Traffic {
+        std::mem::take(&mut lock(&self.0))
+    }
 }
 
 /// Bytes that were sent and received.

@@ -157,7 +157,11 @@ const NOT_YET: &[(&str, &str)] = &[
     ("--include-file", "use --include-from FILE"),
     ("--exclude-dir", "use --exclude 'DIR/'"),
     ("--simulate --pretend --just-print", "use -n"),
-    ("--retries --retry --resume --continue", "run the same command again; the run resumes"),
+    ("--resume --continue", "run the same command again; the run resumes"),
+    (
+        "--retries --retry",
+        "a lost connection is made again by default; --retry-for TIME sets the time",
+    ),
     (
         "--yes --assume-yes --no-confirm",
         "--force-delete allows any number of deletions; no other question is asked",

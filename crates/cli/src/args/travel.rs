@@ -9,6 +9,7 @@ use clap::{ArgAction, ValueEnum, value_parser};
 use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
+use crate::words::age::Age;
 use crate::words::rate::ByteRate;
 use crate::words::refused::Unsupported;
 use crate::words::ways::RSYNCS_CHECKSUMS;
@@ -50,6 +51,16 @@ pub(crate) struct ConnectionArgs {
     #[arg(long, value_name = "SECONDS", help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]
     pub(crate) contimeout: Option<u32>,
+    /// Connect again until TIME passes without progress
+    ///
+    /// A number of seconds, or with a unit: 90s, 10m, 12h; `forever` for no limit. Runs with a batch or with --append
+    /// do not connect again.
+    #[arg(long, value_name = "TIME", default_value = "1m", help_heading = TRAVEL)]
+    #[arg(overrides_with = "no_retry")]
+    pub(crate) retry_for: Age,
+    /// Do not connect again after a lost connection
+    #[arg(long, overrides_with = "retry_for", help_heading = TRAVEL)]
+    pub(crate) no_retry: bool,
     /// Stop after MINUTES; the next run resumes
     #[arg(long, value_name = "MINUTES", visible_alias = "time-limit", help_heading = TRAVEL)]
     #[arg(value_parser = minutes)]
@@ -123,23 +134,64 @@ impl ConnectionArgs {
         })
     }
 
+    /// Returns the limits of further attempts after a lost connection; `can_ask` is true if ssh may ask the user again.
+    pub(crate) fn retry(&self, can_ask: bool) -> RetryLimits {
+        let longest = match self.no_retry {
+            true => Some(Duration::ZERO),
+            false => self.retry_for.0.map(Duration::from_secs),
+        };
+        RetryLimits { longest, can_ask }
+    }
+
     /// Returns the command of the remote shell. Adds `-4` or `-6` for ssh.
     pub(crate) fn shell(&self, words: &[OsString]) -> Vec<OsString> {
         let mut words = words.to_vec();
-        let is_ssh =
-            words.first().is_some_and(|program| program.as_encoded_bytes().ends_with(b"ssh"));
         let version = match (self.ipv4, self.ipv6) {
             (true, _) => Some("-4"),
             (_, true) => Some("-6"),
             _ => None,
         };
         // Directly behind the program: later arguments may be placeholders for the host and the command.
-        if let Some(version) = version.filter(|_| is_ssh) {
+        if let Some(version) = version.filter(|_| is_ssh(&words)) {
             words.insert(1, version.into());
         }
         words
     }
 }
+
+/// True if the remote shell is ssh.
+fn is_ssh(words: &[OsString]) -> bool {
+    words.first().is_some_and(|program| program.as_encoded_bytes().ends_with(b"ssh"))
+}
+
+/// Limits of further attempts after a lost connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetryLimits {
+    /// Longest time without progress; zero for no further attempt, `None` for no limit.
+    pub(crate) longest: Option<Duration>,
+    /// True if ssh may ask the user for a password again.
+    can_ask: bool,
+}
+
+impl Default for RetryLimits {
+    fn default() -> Self {
+        Self { longest: Some(Duration::from_secs(60)), can_ask: false }
+    }
+}
+
+impl RetryLimits {
+    /// Lets ssh fail without a question, if nobody would answer.
+    pub(crate) fn ask_nothing(self, shell: &mut Vec<OsString>) {
+        let is_told = || shell.get(2).is_some_and(|word| *word == *BATCH_MODE);
+        if !self.can_ask && is_ssh(shell) && !is_told() {
+            // Directly behind the program, as `-4`.
+            shell.splice(1..1, ["-o".into(), BATCH_MODE.into()]);
+        }
+    }
+}
+
+/// ssh's setting for no questions.
+const BATCH_MODE: &str = "BatchMode=yes";
 
 /// Parses whole minutes; as in rsync, a fraction is ignored.
 fn minutes(word: &str) -> Result<u32, String> {
@@ -287,6 +339,32 @@ mod tests {
     struct Words {
         #[command(flatten)]
         travel: ConnectionArgs,
+    }
+
+    #[test]
+    fn nobody_is_asked_again_where_nobody_answers() {
+        let limits = |words: &str, can_ask| {
+            let words = ["x"].into_iter().chain(words.split_whitespace());
+            Words::parse_from(words).travel.retry(can_ask)
+        };
+        assert_eq!(limits("", false), RetryLimits::default());
+        for (words, secs) in [
+            ("--retry-for=10m", Some(600)),
+            ("--no-retry", Some(0)),
+            ("--no-retry --retry-for=forever", None),
+            ("--retry-for=2h --no-retry", Some(0)),
+        ] {
+            assert_eq!(limits(words, false).longest, secs.map(Duration::from_secs), "{words}");
+        }
+        for (shell, can_ask, wanted) in [
+            ("ssh -p 2", false, "ssh -o BatchMode=yes -p 2"),
+            ("ssh -p 2", true, "ssh -p 2"),
+            ("docker exec", false, "docker exec"),
+        ] {
+            let mut shell: Vec<_> = shell.split(' ').map(OsString::from).collect();
+            (0..2).for_each(|_| limits("", can_ask).ask_nothing(&mut shell));
+            assert_eq!(shell.join(&OsString::from(" ")), wanted);
+        }
     }
 
     #[test]

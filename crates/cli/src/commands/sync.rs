@@ -15,14 +15,13 @@ use crate::words::refused::Unsupported;
 /// Runs one sync.
 pub(crate) fn run(args: &SyncArgs) -> Exit {
     match build_request(args) {
-        Ok(SyncRequest { batch: Some(batch), plan, view, if_missing, ways }) => {
-            let request = SyncRequest { plan, view, batch: None, if_missing, ways };
-            batch::run(&batch, request).unwrap_or_else(|(exit, error)| {
+        Ok(mut request) => match request.batch.take() {
+            Some(batch) => batch::run(&batch, request).unwrap_or_else(|(exit, error)| {
                 refuse(args, &error);
                 exit
-            })
-        }
-        Ok(request) => sync(request).exit,
+            }),
+            None => sync(request).exit,
+        },
         Err(exit) => exit,
     }
 }

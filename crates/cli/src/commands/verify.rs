@@ -54,8 +54,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
             deltic_net::pull_into(plan, |_| ComparedTree::open(tree), user, watch)
         }
     };
-    let (result, troubles) =
-        run_with_reporter(comparison.plan, &mut run, None, true, &mut reporter);
+    let (result, troubles) = run_with_reporter(comparison.plan, &mut run, &mut reporter);
     let exit = match Exit::of(&result, troubles) {
         Exit::Success if reporter.counts.differences > 0 => Exit::Different,
         exit => exit,

@@ -26,7 +26,7 @@ use deltic_tree::path::printable;
 use crate::args::metadata::{RemoteRole, remote_words};
 use crate::args::server::LoginArgs;
 use crate::args::sync::SyncArgs;
-use crate::args::travel::BatchUse;
+use crate::args::travel::{BatchUse, RetryLimits};
 use crate::report::hint;
 use crate::report::view::OutputView;
 use crate::words::place::{ParsedOperand, SyncOperands};
@@ -49,6 +49,8 @@ pub(crate) struct SyncRequest {
     pub(crate) if_missing: IfMissing,
     /// The program whose way an option takes.
     pub(crate) ways: Ways,
+    /// Limits of further attempts after a lost connection.
+    pub(crate) retry: RetryLimits,
 }
 
 /// Step of a run after the answer that the other machine has no deltic.
@@ -107,11 +109,11 @@ impl SyncRequest {
             (Sources::Local(_), Destination::Remote { .. }) => RemoteRole::Destination,
             (Sources::Remote { .. }, _) => RemoteRole::Sources,
         };
+        let names = args.select.names(&sources, &destination, args.follow.others.trust())?;
+        let select = args.select.select(count, args.is_recursive());
+        let options = options(args, select, far, terminals)?;
         let mut plan = Plan {
-            names: args.select.names(&sources, &destination, args.follow.others.trust())?,
-            sources,
-            destination,
-            options: options(args, args.select.select(count, args.is_recursive()), far, terminals)?,
+            names,
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
@@ -119,12 +121,10 @@ impl SyncRequest {
             },
             bwlimit: args.travel.bwlimit.and_then(ByteRate::limit),
             patience: args.travel.patience(matches!(far, RemoteRole::Nothing) || can_ask())?,
-            dial: None,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
-            batch: None,
             reasons: args.show.explain.then(Reasons::default),
-            moved: None,
+            ..Plan::new(sources, destination, options)
         };
         plan.dial = dial(&mut plan, &args.login)?;
         trust_sums(&mut plan, args.compare.trust_sums)?;
@@ -136,7 +136,8 @@ impl SyncRequest {
         plan.options.tells_owners = view.owners;
         plan.options.tells_digests = view.digests;
         let batch = batch.filter(|_| reads || !is_dry);
-        Ok(Self { plan, view, batch, if_missing: IfMissing::of(args, terminals), ways: args.ways })
+        let (if_missing, ways) = (IfMissing::of(args, terminals), args.ways);
+        Ok(Self { plan, view, batch, if_missing, ways, retry: args.travel.retry(terminals.stdin) })
     }
 }
 

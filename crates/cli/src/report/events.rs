@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::report::exit::Exit;
 use crate::report::meter::RunMeter;
 use crate::report::output;
+use crate::report::reporter::RetryNotice;
 use crate::words::password::without_passwords;
 
 /// Schema number, raised if a field changes meaning, which is not intended.
@@ -65,6 +66,10 @@ pub(crate) enum JsonEvent<'a> {
         side: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<u32>,
+    },
+    Retry {
+        pause_ms: u64,
+        message: &'a str,
     },
     Summary(Box<JsonSummary>),
     Round {
@@ -301,6 +306,11 @@ impl<'a> JsonEvent<'a> {
             }),
             errno: spot.and_then(|spot| spot.errno),
         }
+    }
+
+    /// The event of a lost connection, before another attempt.
+    pub(crate) fn retry(notice: &'a RetryNotice) -> Self {
+        JsonEvent::Retry { pause_ms: millis(notice.pause), message: &notice.why }
     }
 
     /// The last event of a run that completed.

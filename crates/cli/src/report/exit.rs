@@ -67,6 +67,11 @@ impl TroubleKinds {
             TroubleKind::Skipped | TroubleKind::UnsafeLink | TroubleKind::Warned => {}
         }
     }
+
+    /// Begins another attempt of the run, which compares all names again. Names that vanished are not listed again.
+    pub(crate) fn begin_again(&mut self) {
+        *self = Self { vanished: self.vanished, ..Self::default() };
+    }
 }
 
 impl Exit {

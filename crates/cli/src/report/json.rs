@@ -11,7 +11,7 @@ use crate::report::events::JsonEvent;
 use crate::report::output::{self, Output};
 use crate::report::progress::ProgressDisplay;
 use crate::report::question;
-use crate::report::reporter::{Reporter, RunEnding};
+use crate::report::reporter::{Reporter, RetryNotice, RunEnding};
 use crate::report::view::OutputView;
 
 /// Reports a run as events. Troubles and errors also go to standard error, where logs look for them.
@@ -77,6 +77,15 @@ impl Reporter for JsonReporter {
 
     fn answered(&mut self) {
         self.progress.go_on();
+    }
+
+    fn retry(&mut self, notice: &RetryNotice) {
+        self.output.line(JsonEvent::retry(notice).line());
+        let output = &mut self.output;
+        self.progress.begin_again(|| {
+            output.flush();
+            notice.complain();
+        });
     }
 
     fn tick(&mut self, elapsed: Duration) {

@@ -93,6 +93,11 @@ impl RunMeter {
         }
     }
 
+    /// Begins another attempt of the run: files are open again.
+    pub(crate) const fn begin_again(&mut self) {
+        self.closing = false;
+    }
+
     fn list(&mut self, files: u64, bytes: u64, complete: bool) {
         self.files = self.files.max(files);
         self.bytes = self.bytes.max(bytes);

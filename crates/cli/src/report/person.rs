@@ -23,7 +23,7 @@ use crate::report::ordered::PathTexts;
 use crate::report::output::{self, Output};
 use crate::report::progress::ProgressDisplay;
 use crate::report::question;
-use crate::report::reporter::{Reporter, RunEnding};
+use crate::report::reporter::{Reporter, RetryNotice, RunEnding};
 use crate::report::summary::{self, ChangeTally};
 use crate::report::view::{ListLine, OutputView, SummaryForm};
 use crate::report::waiting::LineGroup;
@@ -285,6 +285,15 @@ impl Reporter for PersonReporter {
 
     fn answered(&mut self) {
         self.lines.progress.go_on();
+    }
+
+    fn retry(&mut self, notice: &RetryNotice) {
+        self.lines.flush();
+        self.lines.progress.begin_again(|| notice.complain());
+        if let Some(log) = &mut self.log {
+            log.line(output::complaint(&notice.why));
+            log.line(notice.line());
+        }
     }
 
     fn tick(&mut self, elapsed: Duration) {

@@ -140,6 +140,12 @@ impl ProgressDisplay {
         write();
     }
 
+    /// Begins another attempt of the run. Runs `write` while the bar is cleared.
+    pub(crate) fn begin_again(&mut self, write: impl FnOnce()) {
+        self.meter.begin_again();
+        self.aside(write);
+    }
+
     /// Clears the bar until [`Self::go_on`].
     pub(crate) fn pause(&mut self) {
         self.paused = true;

@@ -8,9 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use deltic_net::{Outcome, SyncError};
-use deltic_protocol::report::{Notice, Question};
+use deltic_protocol::report::{Notice, Question, TroubleKind};
 
 use crate::report::exit::{Exit, TroubleKinds};
+use crate::report::output;
 
 /// Reports a run: as text for a person, or as events for a program.
 pub(crate) trait Reporter: Send {
@@ -20,6 +21,8 @@ pub(crate) trait Reporter: Send {
     fn ask(&mut self, _question: &Question) {}
     /// Continues after the answer.
     fn answered(&mut self) {}
+    /// Reports that the connection was lost, and that another attempt follows. The default does nothing.
+    fn retry(&mut self, _notice: &RetryNotice) {}
     /// Shows the state at `elapsed` after the start; called a few times a second, with or without notices.
     fn tick(&mut self, elapsed: Duration);
     /// Ends the report. Fails if output could not be written.
@@ -34,10 +37,37 @@ pub(crate) struct RunEnding<'a> {
     pub(crate) hint: Option<String>,
 }
 
+/// A failed attempt of a run, before another attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RetryNotice {
+    /// The error of the failed attempt.
+    pub(crate) why: String,
+    /// Time until the next attempt.
+    pub(crate) pause: Duration,
+}
+
+impl RetryNotice {
+    /// Returns the line that announces the next attempt.
+    pub(crate) fn line(&self) -> String {
+        format!("trying again in {:.1} s", self.pause.as_secs_f64())
+    }
+
+    /// Writes the error and that line to standard error.
+    pub(crate) fn complain(&self) {
+        output::complain(&self.why, None);
+        output::note(&format!("{}\n", self.line()));
+    }
+}
+
 /// An event of a run, for its reporter.
+#[derive(Debug)]
 pub(crate) enum UiEvent {
     /// A notice of the library.
     Notice(Notice),
+    /// A trouble that an earlier attempt of the run has reported.
+    Repeated(TroubleKind),
+    /// The run connects again after a pause.
+    Retry(RetryNotice),
     /// A question to the user; the answer is read elsewhere.
     Question(Question),
     /// The user has answered.
@@ -63,6 +93,11 @@ pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) ->
                         troubles.note(trouble.kind);
                     }
                     reporter.report(&notice);
+                }
+                Ok(UiEvent::Repeated(kind)) => troubles.note(kind),
+                Ok(UiEvent::Retry(notice)) => {
+                    troubles.begin_again();
+                    reporter.retry(&notice);
                 }
                 Ok(UiEvent::Question(question)) => reporter.ask(&question),
                 Ok(UiEvent::Answered) => reporter.answered(),

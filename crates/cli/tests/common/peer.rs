@@ -64,9 +64,9 @@ pub fn sync_with(world: &World, said: &[u8], operands: &[&str]) -> Run {
     sync_over(world, "sh -c 'cat said; exec cat >heard' rsh", operands)
 }
 
-/// Syncs over another remote shell.
+/// Syncs over another remote shell, by one attempt.
 pub fn sync_over(world: &World, shell: &str, operands: &[&str]) -> Run {
-    let words = ["sync", "-a", "--no-fsync", "-e", shell, "--deltic-path", DELTIC];
+    let words = ["sync", "-a", "--no-fsync", "--no-retry", "-e", shell, "--deltic-path", DELTIC];
     let words = words.iter().chain(operands);
     Run::of(&mut world.command(DELTIC, words))
 }
