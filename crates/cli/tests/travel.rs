@@ -111,6 +111,17 @@ fn options_for_the_far_end_and_versions_of_ip_are_passed_on() {
     assert!(run.code == Some(12) && run.stderr.contains("--no-such"), "{run:#?}");
 }
 
+/// What is shorter than the buffers on the way would else be sent at once.
+#[test]
+fn a_limit_holds_for_the_first_bytes_of_the_far_end_too() {
+    let world = World::new();
+    world.write("src/a", noise(150_000, 1));
+    let start = std::time::Instant::now();
+    world.ok("-a --bwlimit=100KB h:src/ dst/");
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    world.assert_same("src", "dst");
+}
+
 /// A remote shell that lies far away: the agent hears everything late.
 const FAR_SHELL: &str = r#"sh -c '
     shift

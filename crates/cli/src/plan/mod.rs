@@ -117,7 +117,7 @@ impl SyncRequest {
             remote: Remote {
                 shell: args.travel.shell(&args.rsh.0),
                 program: args.deltic_path.clone(),
-                options: remote_words(&args.travel.remote_option),
+                options: remote_options(args),
             },
             bwlimit: args.travel.bwlimit.and_then(ByteRate::limit),
             patience: args.travel.patience(matches!(far, RemoteRole::Nothing) || can_ask())?,
@@ -295,6 +295,16 @@ fn show(word: &OsStr) -> String {
     printable(word.as_bytes())
 }
 
+/// Returns the options for the command line of the other end. The other end limits what it sends: this end can only
+/// read late what is on the way already.
+fn remote_options(args: &SyncArgs) -> Vec<OsString> {
+    let mut words = remote_words(&args.travel.remote_option);
+    let is_told = words.iter().any(|word| word.as_bytes().starts_with(b"--bwlimit"));
+    let rate = args.travel.bwlimit.and_then(ByteRate::limit).filter(|_| !is_told);
+    words.extend(rate.map(|rate| format!("--bwlimit={rate}B").into()));
+    words
+}
+
 /// Builds the options of a sync.
 ///
 /// Two local paths default to `--whole-file`: reading the old file to save a local write costs more. A strategy that
@@ -417,7 +427,10 @@ mod tests {
             assert!(plan.remote.options.is_empty(), "{words}");
         }
         assert!(request("--fake-super -XX a b").is_err());
-        assert_eq!(request("-M--bwlimit=1 a h:b").unwrap().plan.remote.options, ["--bwlimit=1"]);
+        let options = |words: &str| request(words).unwrap().plan.remote.options;
+        assert_eq!(options("-M--bwlimit=1 a h:b"), ["--bwlimit=1"]);
+        assert_eq!(options("-M--bwlimit=1 --bwlimit=1M a h:b"), ["--bwlimit=1"]);
+        assert_eq!(options("--bwlimit=1.5K a h:b"), ["--bwlimit=1536B"]);
     }
 
     #[test]
