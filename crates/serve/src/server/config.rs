@@ -1,7 +1,6 @@
 //! Settings of a server, from a file or the command line.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
