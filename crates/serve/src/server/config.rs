@@ -418,7 +418,7 @@ impl Config {
     /// True if clients of a volume with the directory `volume` would reach the state directory. A directory named
     /// `.deltic-serve` is left out of volumes.
     fn shows_state(&self, volume: &Path) -> bool {
-        let is_left_out = |name| PrivateDir::found_by(name) == Some(PrivateDir::ServerState);
+        let is_left_out = |name: &[u8]| PrivateDir::found_by(name) == Some(PrivateDir::ServerState);
         self.state_in(volume).is_some_and(|state| !state.components().any(is_left_out))
     }
 
