@@ -30,6 +30,10 @@ NATIVE = re.compile(
 STATICS = {
     "crates/core/src/simd/mod.rs": {"CHOSEN": "the processor's features, or the user's choice at the start"},
     "crates/net/src/executor/mod.rs": {"SHARED": "threads for the processors, which all sessions of the machine share"},
+    "crates/engine/src/pack.rs": {
+        "COMPRESSOR": "zstd context of this thread",
+        "DECOMPRESSOR": "zstd context of this thread",
+    },
     "crates/worker/src/stage.rs": {"METER": "stopwatch of this thread"},
     "crates/net/src/transport/spare.rs": {"SPARE": "buffers of this thread"},
     "crates/worker/src/base_sums.rs": {"TAKEN": "memory of the process that is reserved for tables"},

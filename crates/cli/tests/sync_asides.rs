@@ -262,10 +262,12 @@ fn attribute(change: &str, path: &std::path::Path) -> bool {
 #[test]
 fn the_sums_and_the_compression_of_a_session_are_told() {
     for way in WAYS {
-        let run = ours(way, "-az --debug=nstr");
-        let told: Vec<_> = run.stdout.lines().take(2).collect();
-        let zstd = "Client negotiated compress: zstd (level 3)";
-        assert_eq!(told, ["Client negotiated checksum: blake3", zstd], "{way:?} {run:#?}");
+        for (options, level) in [("-az", "level by the link"), ("-a --zl=5", "level 5")] {
+            let run = ours(way, &format!("{options} --debug=nstr"));
+            let told: Vec<_> = run.stdout.lines().take(2).collect();
+            let zstd = format!("Client negotiated compress: zstd ({level})");
+            assert_eq!(told, ["Client negotiated checksum: blake3", &*zstd], "{way:?} {run:#?}");
+        }
     }
 }
 

@@ -194,10 +194,37 @@ fn compression_sends_fewer_bytes() {
             world.assert_same("src", "dst");
             run.traffic()
         };
-        let (plain, packed) = (wire(""), wire("-z"));
+        let plain = wire("--zc=none");
         assert!(plain as usize > text.len(), "{plain}");
-        assert!(packed < plain / 4, "{way:?}: {packed} of {plain}");
+        for option in ["", "-z"] {
+            let packed = wire(option);
+            assert!(packed > 50_000 && packed < plain / 4, "{way:?} {option}: {packed} of {plain}");
+        }
     }
+}
+
+#[test]
+fn the_chosen_compression_is_told_and_why_the_rest_was_not_compressed() {
+    let world = World::new();
+    let text: String = (0..60_000).map(|n| format!("line {n} of the log\n")).collect();
+    world.write("src/log", &text);
+    world.write("src/noise", noise(50_000, 9));
+    let told = |words: &str| {
+        let run = world.ok(&format!("-a {words}"));
+        run.stdout.lines().find(|line| line.starts_with("Compression: ")).map(str::to_owned)
+    };
+    for (to, words) in [("one", "--stats"), ("two", "--explain"), ("three", "-z --stats")] {
+        let told = told(&format!("{words} src/ h:{to}")).unwrap_or_default();
+        assert!(told.starts_with("Compression: zstd level "), "{words}: {told}");
+        assert!(told.ends_with("; none for 48.83 KiB incompressible"), "{words}: {told}");
+    }
+    assert_eq!(told("--stats --zc=none src/ h:four"), None);
+    assert_eq!(told("--stats --zl=3 src/ h:five"), None, "nothing was chosen");
+    assert_eq!(told("--stats src/ six"), None, "there is no network");
+    let json = world.ok("-a --json src/ h:seven").stdout;
+    let summary = json.lines().find(|line| line.contains("\"summary\"")).unwrap_or_default();
+    assert!(summary.contains("\"incompressible_bytes\":50000"), "{json}");
+    assert!(summary.contains(&format!("\"original_bytes\":{}", text.len())), "{json}");
 }
 
 #[test]

@@ -1,10 +1,8 @@
-//! Payloads of literals: long runs of zeros are removed, and the rest is compressed if the user asked or if compression
-//! makes the transfer shorter (NetSync §4.4).
+//! Payloads of literals: long runs of zeros are removed, and the rest is compressed at a level that the caller chose
+//! (NetSync §4.4).
 
 use std::borrow::Cow;
-use std::time::Duration;
 
-use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
 use deltic_core::zeros::{put_back, rest_len, take_out};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
@@ -13,73 +11,71 @@ use deltic_protocol::message::{Payload, Sparse};
 const ZSTD_LEVEL: i32 = 3;
 /// The fastest level of zstd that finds repetitions of short strings.
 const FASTEST_LEVEL: i32 = 1;
-/// Payloads between two measurements of the compression ratio, because content changes within a file.
-const TRIED_EVERY: u32 = 32;
+/// Bytes of the sample that shows whether a frame is compressible.
+const SAMPLE_BYTES: usize = 4 << 10;
+/// Pieces of the sample, spread over the frame.
+const SAMPLE_PIECES: usize = 4;
+/// A sample that shrinks by less than this part of its length is incompressible.
+const LEAST_SHRINKAGE: usize = 32;
 
 /// Packs the payloads of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct PayloadPacker {
-    /// True if the speed of the link decides about compression.
-    by_cost: bool,
     /// True if runs of zeros are removed.
     zeros: bool,
-}
-
-/// Latest measurement of a codec's ratio and speed.
-#[derive(Debug, Default)]
-pub struct CodecTrial {
-    codec: Option<CodecModel>,
-    ago: u32,
-}
-
-impl CodecTrial {
-    /// Counts a payload. Returns the measured codec, or `None` if a new measurement is due.
-    pub fn codec(&mut self) -> Option<CodecModel> {
-        self.ago += 1;
-        self.codec.filter(|_| self.ago < TRIED_EVERY)
-    }
-
-    /// Stores the result of a measurement.
-    pub const fn note(&mut self, codec: CodecModel) {
-        *self = Self { codec: Some(codec), ago: 0 };
-    }
 }
 
 impl PayloadPacker {
     /// Creates a packer. `zeros` says whether both ends support sparse payloads.
     #[must_use]
-    pub fn new(compression: CompressionChoice, zeros: bool) -> Self {
-        Self { by_cost: compression == CompressionChoice::ByCost, zeros }
-    }
-
-    /// Returns `link`, as measured by now, if its speed decides about compression. Returns `None` if the level `asked`
-    /// for decides, or if no speed is known.
-    #[must_use]
-    pub fn by_cost(&self, asked: Option<i32>, link: Option<LinkModel>) -> Option<LinkModel> {
-        link.filter(|_| self.by_cost && asked.is_none())
+    pub const fn new(zeros: bool) -> Self {
+        Self { zeros }
     }
 
     /// Packs bytes with zstd at the level `asked` for, or uncompressed.
     #[must_use]
     pub fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
-        if !self.zeros {
-            return packed(bytes, asked);
+        self.pack_by(bytes, |bytes| compressed(bytes, asked?))
+    }
+
+    /// Packs bytes. `compress` gets the bytes outside the removed runs, which may be none, and returns a zstd frame
+    /// that is shorter, or `None`.
+    #[must_use]
+    pub fn pack_by(
+        &self,
+        bytes: Vec<u8>,
+        compress: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
+    ) -> Payload {
+        let (runs, rest) = if self.zeros { take_out(bytes) } else { (Vec::new(), bytes) };
+        let frame = compress(&rest);
+        let (zstd, rest) = (frame.is_some(), frame.unwrap_or(rest));
+        match zstd {
+            _ if !runs.is_empty() => Payload::Sparse(Sparse { runs, rest, zstd }),
+            true => Payload::Zstd(rest),
+            false => Payload::Plain(rest),
         }
-        let (runs, rest) = take_out(bytes);
-        if runs.is_empty() {
-            return packed(rest, asked);
-        }
-        let (zstd, rest) = squeezed(rest, asked);
-        Payload::Sparse(Sparse { runs, rest, zstd })
     }
 }
 
-/// Packs bytes, compressed if compression makes the transfer over `link` shorter.
+/// True if a sample of these bytes shrinks. Short frames are not sampled: compressing all of a short frame costs no
+/// more than a sample.
 #[must_use]
-pub fn pack_for(link: LinkModel, bytes: Vec<u8>, codec: CodecModel) -> Payload {
-    let codecs = [CodecModel::NONE, codec];
-    let best = link.fastest(bytes.len() as u64, &codecs);
-    packed(bytes, (best == Some(&codecs[1])).then_some(ZSTD_LEVEL))
+pub fn may_shrink(bytes: &[u8]) -> bool {
+    if bytes.len() < 2 * SAMPLE_BYTES {
+        return true;
+    }
+    let piece = SAMPLE_BYTES / SAMPLE_PIECES;
+    let apart = (bytes.len() - piece) / (SAMPLE_PIECES - 1);
+    let pieces = (0..SAMPLE_PIECES).map(|no| &bytes[no * apart..no * apart + piece]);
+    let sample = pieces.collect::<Vec<_>>().concat();
+    let frame = codec::compress(&sample, 1);
+    frame.is_some_and(|frame| frame.len() + SAMPLE_BYTES / LEAST_SHRINKAGE <= SAMPLE_BYTES)
+}
+
+/// Compresses bytes to a zstd frame. Returns `None` if the frame is not shorter.
+#[must_use]
+pub fn compressed(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
+    codec::compress(bytes, level).filter(|frame| frame.len() < bytes.len())
 }
 
 /// Converts the user's level to a zstd level; 0 is the default level.
@@ -91,10 +87,7 @@ pub const fn level(asked: u32) -> i32 {
 /// Packs bytes, compressed at `level` if the result is shorter.
 #[must_use]
 pub fn packed(bytes: Vec<u8>, level: Option<i32>) -> Payload {
-    match squeezed(bytes, level) {
-        (true, frame) => Payload::Zstd(frame),
-        (false, bytes) => Payload::Plain(bytes),
-    }
+    PayloadPacker::new(false).pack_as_asked(bytes, level)
 }
 
 /// Unpacks a payload of exactly `len` bytes. Returns `None` if the payload is invalid.
@@ -116,49 +109,45 @@ pub fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
     (bytes.len() == len).then_some(bytes)
 }
 
-/// Compresses bytes to a zstd frame if `level` is given and the frame is shorter. The first value is true for a frame.
-fn squeezed(bytes: Vec<u8>, level: Option<i32>) -> (bool, Vec<u8>) {
-    match level.and_then(|level| codec::compress(&bytes, level)) {
-        Some(frame) if frame.len() < bytes.len() => (true, frame),
-        _ => (false, bytes),
-    }
-}
-
 /// Returns the length in bytes of `bytes` as a zstd frame of the fastest level. `None` without zstd.
 pub(crate) fn fast_packed_len(bytes: &[u8]) -> Option<usize> {
     codec::compress(bytes, FASTEST_LEVEL).map(|frame| frame.len())
 }
 
-/// Measures zstd on these bytes: ratio, compression speed and decompression speed. `clock` returns the time since a
-/// fixed moment.
-#[must_use]
-pub fn measured(bytes: &[u8], clock: impl Fn() -> Duration) -> CodecModel {
-    let start = clock();
-    let Some(frame) = codec::compress(bytes, ZSTD_LEVEL) else { return CodecModel::NONE };
-    let compressed = clock();
-    if codec::decompress(&frame, bytes.len()).is_none() {
-        return CodecModel::NONE;
-    }
-    let (len, decompressing) = (bytes.len() as f64, clock().saturating_sub(compressed));
-    CodecModel {
-        ratio: frame.len() as f64 / len,
-        compressed_per_second: len / compressed.saturating_sub(start).as_secs_f64(),
-        decompressed_per_second: len / decompressing.as_secs_f64(),
-    }
-}
-
 /// True if zstd is compiled in.
 pub const HAS_ZSTD: bool = cfg!(feature = "zstd");
 
-/// zstd, if compiled in.
+/// zstd, if compiled in. Each thread keeps its contexts: making one costs more than a short frame.
 #[cfg(feature = "zstd")]
 mod codec {
+    use std::cell::RefCell;
+
+    use zstd::bulk::{Compressor, Decompressor};
+
+    thread_local! {
+        /// Compression context of this thread.
+        static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+        /// Decompression context of this thread.
+        static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+
     pub(super) fn compress(bytes: &[u8], level: i32) -> Option<Vec<u8>> {
-        zstd::bulk::compress(bytes, level).ok()
+        COMPRESSOR.with_borrow_mut(|kept| {
+            let mut compressor = kept.take().or_else(|| Compressor::new(level).ok())?;
+            compressor.set_compression_level(level).ok()?;
+            let frame = compressor.compress(bytes).ok();
+            *kept = Some(compressor);
+            frame
+        })
     }
 
     pub(super) fn decompress(frame: &[u8], len: usize) -> Option<Vec<u8>> {
-        zstd::bulk::decompress(frame, len).ok()
+        DECOMPRESSOR.with_borrow_mut(|kept| {
+            let mut decompressor = kept.take().or_else(|| Decompressor::new().ok())?;
+            let bytes = decompressor.decompress(frame, len).ok();
+            *kept = Some(decompressor);
+            bytes
+        })
     }
 }
 
@@ -180,7 +169,7 @@ mod tests {
 
     #[test]
     fn zeros_are_removed_and_the_rest_is_compressed_if_asked_for() {
-        let packing = PayloadPacker::new(CompressionChoice::AsAsked, true);
+        let packing = PayloadPacker::new(true);
         let bytes = [noise(), vec![0; 70_000], b"new from old, ".repeat(2000)].concat();
         for asked in [None, Some(ZSTD_LEVEL)] {
             let payload = packing.pack_as_asked(bytes.clone(), asked);
@@ -194,6 +183,28 @@ mod tests {
         let Payload::Sparse(sparse) = &payload else { panic!("{payload:?}") };
         assert!(sparse.rest.is_empty() && !sparse.zstd);
         assert!(matches!(packing.pack_as_asked(noise(), None), Payload::Plain(_)));
+    }
+
+    #[test]
+    fn a_sample_tells_noise_from_text() {
+        let text = b"new from old, ".repeat(2000);
+        assert!(may_shrink(&text) && !may_shrink(&noise()));
+        assert!(may_shrink(&noise()[..SAMPLE_BYTES]), "a short frame is not sampled");
+        let mixed = [noise(), text].concat();
+        assert!(may_shrink(&mixed), "the sample is spread over the frame");
+    }
+
+    #[test]
+    fn contexts_serve_every_level_and_survive_bad_frames() {
+        let text = b"new from old, ".repeat(2000);
+        for level in [1, 19, 3, 1] {
+            let frame = compressed(&text, level).unwrap();
+            assert_eq!(codec::decompress(&frame[1..], text.len()), None);
+            assert_eq!(codec::decompress(&frame, text.len() - 1), None);
+            assert_eq!(codec::decompress(&frame, text.len()).as_deref(), Some(&text[..]));
+        }
+        assert_eq!(compressed(&noise(), 1), None);
+        assert_eq!(compressed(b"", 1), None);
     }
 
     fn noise() -> Vec<u8> {

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use deltic_core::strategy::{CodecModel, CompressionChoice, LinkModel};
+use deltic_core::strategy::LinkModel;
 use deltic_core::{ChunkerSpec, Strategy};
 use deltic_engine::machine::Lane;
-use deltic_engine::pack::{PayloadPacker, pack_for};
 use deltic_engine::session::{Session, SessionDriver, SessionStep};
 use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
-use deltic_protocol::message::{How, Payload};
+use deltic_protocol::message::How;
 use deltic_protocol::options::Options;
 use deltic_protocol::sender::{FileWork, Listed, Opened, Sender, SenderAnswer, SenderWork};
 use deltic_protocol::{FileNo, PeerError, ToSender};
@@ -101,20 +100,4 @@ fn a_file_is_cut_for_the_link_as_it_is_when_the_file_is_opened() {
     session.set_link(link(500_000_000));
     assert_eq!(wanted(&mut session, 2), expected(Some(500_000_000)));
     assert_ne!(expected(Some(5_000_000)), expected(Some(500_000_000)));
-}
-
-#[test]
-fn a_payload_is_compressed_for_the_link_as_it_is_when_the_payload_is_packed() {
-    let packing = PayloadPacker::new(CompressionChoice::ByCost, false);
-    let codec = CodecModel { ratio: 0.1, compressed_per_second: 1e8, decompressed_per_second: 1e9 };
-    let text = b"new from old, ".repeat(2000);
-    let packed = [1_000_000, 100_000_000_000, 1_000_000].map(|bits_per_second| {
-        let link = packing.by_cost(None, Some(link(bits_per_second))).unwrap();
-        matches!(pack_for(link, text.clone(), codec), Payload::Zstd(_))
-    });
-    assert_eq!(packed, [true, false, true]);
-    assert_eq!(packing.by_cost(None, None), None, "nothing is known");
-    assert_eq!(packing.by_cost(Some(3), Some(link(1))), None, "a level was asked for");
-    let as_asked = PayloadPacker::new(CompressionChoice::AsAsked, false);
-    assert_eq!(as_asked.by_cost(None, Some(link(1))), None);
 }

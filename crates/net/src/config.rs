@@ -18,6 +18,7 @@ use crate::plan;
 use crate::transport::{Counters, Shell};
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
+use deltic_worker::packing::PackingReport;
 use deltic_worker::reasons::Reasons;
 use deltic_worker::user::User;
 
@@ -62,6 +63,10 @@ pub(crate) struct SessionConfig {
     pub(crate) bwlimit: Option<u64>,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
+    /// True if the other end is in this process, behind a byte stream.
+    pub(crate) is_near: bool,
+    /// Counts what this end compresses.
+    pub(crate) packing: PackingReport,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
     /// Facts that earlier sessions kept.
@@ -95,13 +100,18 @@ pub(crate) struct SessionConfig {
 impl SessionConfig {
     /// Returns the known model of the link to the other end. Its rate does not exceed the limit for this end.
     pub(crate) fn figures(&self) -> Option<Figures> {
-        let limit = self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1));
+        let limit = self.bits_limit();
         let Some(between) = self.between else {
             let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };
             return limit.map(only);
         };
         let bits_per_second = between.bits_per_second.min(limit.unwrap_or(u64::MAX));
         Some(Figures { bits_per_second, ..between })
+    }
+
+    /// Returns the limit of the rate in bits a second, for sending and for receiving each.
+    pub(crate) fn bits_limit(&self) -> Option<u64> {
+        self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1))
     }
 }
 

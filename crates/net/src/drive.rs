@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use deltic_core::strategy::LinkModel as Figures;
 use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{self, Session, SessionDriver, SessionStep};
 use deltic_protocol::frame::HEADER_BYTES;
@@ -46,7 +47,7 @@ pub(crate) struct Drive {
     pub(crate) greeting: Option<(Greeting, Agree)>,
     pub(crate) frames: mpsc::Receiver<Reading>,
     pub(crate) outlets: Outlets,
-    /// Further streams that joined or failed to join, and changes of the link.
+    /// Further streams that joined or failed to join.
     pub(crate) news: mpsc::Receiver<News>,
     /// The session's share of the threads for the machine's work.
     pub(crate) share: Share,
@@ -55,8 +56,33 @@ pub(crate) struct Drive {
     pub(crate) monitor: Monitor,
     /// Records the frames of the list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
+    /// The known link to the other end, and the limit of its rate.
+    pub(crate) link: KnownLink,
     /// Longest wait for credit from the other end while literals wait to be sent.
     pub(crate) credit_patience: Option<Duration>,
+}
+
+/// The link to the other end, as far as this end knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct KnownLink {
+    /// Figures that were told or measured.
+    pub(crate) figures: Option<Figures>,
+    /// Limit of the rate in bits a second (`--bwlimit`).
+    pub(crate) limit: Option<u64>,
+}
+
+impl KnownLink {
+    /// Takes the measured rate in bits a second. Returns the new figures if the rate differs by more than a fifth.
+    fn measured(&mut self, rate: u64) -> Option<Figures> {
+        let bits_per_second = rate.min(self.limit.unwrap_or(u64::MAX));
+        let before = self.figures.map_or(0, |figures| figures.bits_per_second);
+        if bits_per_second.abs_diff(before) <= before / 5 {
+            return None;
+        }
+        let round_trip = self.figures.map_or(Duration::ZERO, |figures| figures.round_trip);
+        self.figures = Some(Figures { bits_per_second, round_trip });
+        self.figures
+    }
 }
 
 /// Runs `machine` to its end.
@@ -80,7 +106,9 @@ async fn turn<M: Machine, W: Worker<M>>(
     by: Drive,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let Drive { greeting, mut frames, outlets, mut news, share, counters, monitor, tap, .. } = by;
+    let Drive {
+        greeting, mut frames, outlets, mut news, share, counters, monitor, tap, link, ..
+    } = by;
     let (watched, doing) = (monitor.clone(), Arc::clone(&worker));
     let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
                         results: &mut Vec<_>| {
@@ -89,7 +117,7 @@ async fn turn<M: Machine, W: Worker<M>>(
     let (pool, mut results) = SessionPool::new(share, perform);
     let session =
         Session::new(machine, greeting.map(|(greeting, agree)| heard_by(greeting, agree)));
-    let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap };
+    let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap, link }.told();
     let (begun, mut answers) = (Instant::now(), Vec::new());
     let mut heard: Heard = Vec::new().into_iter();
     let mut withheld = Withheld { patience: by.credit_patience, until: None };
@@ -174,6 +202,7 @@ struct Runner<M: Machine, W> {
     counters: Arc<Counters>,
     monitor: Monitor,
     tap: Option<Arc<Tap>>,
+    link: KnownLink,
 }
 
 impl<M: Machine, W: Worker<M>> Runner<M, W> {
@@ -181,6 +210,9 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     fn step(&mut self, watch: Watch<'_>) -> Result<bool, SyncError> {
         let Traffic { sent, received } = self.counters.traffic();
         self.session.moved(sent, received);
+        if let Some(figures) = self.counters.rate().and_then(|rate| self.link.measured(rate)) {
+            self.set_link(figures);
+        }
         let is_over = loop {
             let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
             match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
@@ -220,11 +252,21 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         match news {
             News::Outlet(batches) => self.outlets.add(batches),
             News::Fewer(message) => watch(fewer(message)),
-            News::Link(link) => {
-                self.session.set_link(link);
-                self.worker.set_link(link);
-            }
         }
+    }
+
+    /// Returns this runner after the machine and the worker were told the known link.
+    fn told(mut self) -> Self {
+        if let Some(figures) = self.link.figures {
+            self.set_link(figures);
+        }
+        self
+    }
+
+    /// Tells the machine and the worker the present model of the link.
+    fn set_link(&mut self, figures: Figures) {
+        self.session.set_link(figures);
+        self.worker.set_link(figures);
     }
 
     fn rest(&mut self) -> Option<Vec<u8>> {
@@ -458,6 +500,7 @@ mod tests {
             counters,
             monitor,
             tap: None,
+            link: KnownLink::default(),
             credit_patience: None,
         };
         let options = Options::default();

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
+use deltic_core::strategy::PackingTotals;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::{Store, Tree};
@@ -71,6 +72,17 @@ pub struct Outcome {
     pub traffic: Traffic,
     /// Wall time from the first connection to the last flush.
     pub elapsed: Duration,
+    /// The link to the other end, as far as this end sent over it.
+    pub link: LinkReport,
+}
+
+/// What an end measured of the link to the other end, and how it compressed literals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkReport {
+    /// Rate at which the other end took bytes, in bits a second. `None` if the link never limited the rate.
+    pub bits_per_second: Option<u64>,
+    /// Literals that this end sent over a network, by their compression.
+    pub packing: PackingTotals,
 }
 
 /// Ends sessions from another task or thread. Clones end the same sessions.
@@ -399,7 +411,7 @@ pub async fn serve_tree<T: Tree>(
     with: &Embedding,
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
-    let config = SessionConfig { facts, old_sums, reasons, ..with.config() };
+    let config = SessionConfig { facts, old_sums, reasons, is_near: true, ..with.config() };
     held(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
     })
@@ -443,7 +455,9 @@ pub(crate) async fn held(
         let error = cancelled_meanwhile(error, with).await;
         return Err(settle(error, &config.under_way, with, &mut note).await);
     }
-    Ok(Outcome { totals, traffic: config.counters.traffic(), elapsed: start.elapsed() })
+    let (counters, packing) = (&config.counters, config.packing.totals());
+    let link = LinkReport { bits_per_second: counters.limit(), packing };
+    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link })
 }
 
 /// Returns the error to report. Ctrl-C in a terminal also ends the remote shell, and the end of the shell may be

@@ -15,6 +15,7 @@ use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::run::{WORK_PATIENCE, block_on, cancel_on_signals};
 use crate::session::{Session, dial};
+pub use crate::shape::LinkSchedule;
 use crate::shape::carry;
 use crate::task::Task;
 use crate::{Outcome, SyncError, transport};
@@ -22,8 +23,8 @@ use crate::{Outcome, SyncError, transport};
 /// Settings of a rehearsal.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rehearsal {
-    /// The simulated link between the ends; `None` to connect the ends in memory.
-    pub link: Option<LinkModel>,
+    /// The simulated link between the ends; `None` to connect the ends in memory. Both ends know the link at first.
+    pub link: Option<LinkSchedule>,
 }
 
 /// The costs of a rehearsed sync.
@@ -57,7 +58,7 @@ pub fn rehearse(
     let either = Either::default();
     let config = || SessionConfig {
         bwlimit: plan.bwlimit,
-        between: rehearsal.link,
+        between: rehearsal.link.map(|link| link.first),
         monitor: Monitor::on(&either),
         ..SessionConfig::default()
     };
@@ -108,4 +109,41 @@ pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncE
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };
         child.wait().await.map_err(failed)
     })
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "files of the test")]
+mod tests {
+    use super::*;
+    use deltic_protocol::options::Options;
+
+    fn link(mbit: u64) -> LinkModel {
+        LinkModel { bits_per_second: mbit * 1_000_000, round_trip: Duration::ZERO }
+    }
+
+    /// The lines of a log: 24 MB in which nothing repeats.
+    fn text() -> String {
+        let line =
+            |n: u64| format!("{n} opened {:x}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24);
+        (0..1_000_000).map(line).collect()
+    }
+
+    #[test]
+    fn a_link_that_falls_in_mid_run_is_compressed_for_from_then_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (src, dst) = (dir.path().join("src"), dir.path().join("dst"));
+        std::fs::create_dir(&src).unwrap();
+        std::fs::write(src.join("log"), text()).unwrap();
+        let (sources, options) = (Sources::Local(vec![src.join("log")]), Options::default());
+        let plan = Plan::new(sources, Destination::Local(dst.clone()), options);
+        let schedule = LinkSchedule { first: link(20_000), later: Some((4 << 20, link(40))) };
+        let rehearsal = Rehearsal { link: Some(schedule) };
+        let outcome = rehearse(&plan, rehearsal, &mut |_| ()).unwrap().outcome;
+        assert!(std::fs::read(dst).unwrap() == text().as_bytes());
+        let packing = outcome.link.packing;
+        assert!(packing.for_fast_link >= 4 << 20 && packing.original >= 4 << 20, "{packing:?}");
+        assert!(packing.compressed < packing.original / 2, "{packing:?}");
+        let rate = outcome.link.bits_per_second.unwrap_or_default();
+        assert!((20_000_000..60_000_000).contains(&rate), "{rate}");
+    }
 }

@@ -22,7 +22,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use deltic_core::strategy::LinkModel as Figures;
 use deltic_protocol::Terms;
 use deltic_protocol::streams::{JOIN_MAGIC, JOINED, Join, TOKEN_BYTES, Token};
 
@@ -57,8 +56,6 @@ pub(crate) enum News {
     Outlet(mpsc::Sender<Vec<u8>>),
     /// Some streams did not join, for the given reason.
     Fewer(String),
-    /// The present model of the link to the other end.
-    Link(Figures),
 }
 
 /// Ways in which further streams join a session.

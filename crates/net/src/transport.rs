@@ -5,6 +5,7 @@ pub(crate) mod child;
 mod damage;
 mod flow;
 mod hearing;
+mod rate;
 mod saying;
 pub(crate) mod spare;
 
@@ -16,9 +17,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 
-use deltic_core::strategy::LinkModel as Figures;
-
-use crate::shape::carry;
+use crate::shape::{LinkSchedule, carry};
 
 pub(crate) use child::{Heard, Part, Shell, farewell, spawn};
 pub(crate) use flow::{Counters, Flow};
@@ -110,13 +109,13 @@ pub(crate) fn memory() -> (Ends, Ends) {
     (ends(from_other, to_other), ends(from_one, to_one))
 }
 
-/// Returns two ends, connected by a simulated link with these figures.
-pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
+/// Returns two ends, connected by a simulated link.
+pub(crate) fn shaped(link: LinkSchedule) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-    tokio::spawn(carry(near.0, far.1, figures));
-    tokio::spawn(carry(far.0, near.1, figures));
+    tokio::spawn(carry(near.0, far.1, link));
+    tokio::spawn(carry(far.0, near.1, link));
     (Link::within(one).into(), Link::within(other).into())
 }
 

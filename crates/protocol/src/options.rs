@@ -46,9 +46,9 @@ pub struct Options {
     pub tells_digests: bool,
     /// Delete names that the sender does not have (`--delete`).
     pub delete: Delete,
-    /// Compress literals with zstd (`-z`).
+    /// Compress literals with zstd (`-z`); see [`compression`](Self::compression).
     pub compress: bool,
-    /// zstd level (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 means zstd's default.
+    /// zstd level (`--compress-level`), up to [`MAX_LEVEL`](crate::limits::MAX_LEVEL); 0 leaves the level to the sender.
     pub compress_level: u32,
     /// Flush files and directories to the disk before the run counts as done; off with `--no-fsync`.
     pub durable: bool,
@@ -98,6 +98,18 @@ impl Options {
         }
     }
 
+    /// Returns the request for compression. A level without `compress` asks for none: a sender of an earlier version
+    /// then compresses nothing either.
+    #[must_use]
+    pub const fn compression(&self) -> CompressionRequest {
+        match (self.compress, self.compress_level) {
+            (false, 0) => CompressionRequest::ForLink,
+            (true, 0) => CompressionRequest::ForLinkOrUsual,
+            (true, level) => CompressionRequest::Level(level),
+            (false, _) => CompressionRequest::Never,
+        }
+    }
+
     /// True if the user may be asked before many names are deleted.
     #[must_use]
     pub fn asks(&self) -> bool {
@@ -134,6 +146,19 @@ impl Options {
     pub(crate) fn clears(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
     }
+}
+
+/// The user's request for compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionRequest {
+    /// The sender chooses for its link. Without a link, literals stay uncompressed.
+    ForLink,
+    /// The sender chooses for its link. Without a link, the usual level is used (`-z`).
+    ForLinkOrUsual,
+    /// All literals are compressed at this level, from 1 (`--compress-level`).
+    Level(u32),
+    /// Literals stay uncompressed (`--compress-choice=none`).
+    Never,
 }
 
 /// Bounds on the deletion of names that the sender does not have.

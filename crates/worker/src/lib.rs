@@ -19,7 +19,7 @@ pub mod moved_sources;
 mod moves;
 pub mod old_sums;
 pub mod owners;
-mod packing;
+pub mod packing;
 pub mod reasons;
 pub mod receiving;
 mod recipes;

@@ -1,115 +1,212 @@
 //! Compression of the payloads of a session, shared by its threads.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use deltic_core::strategy::{CodecModel, LinkModel};
-use deltic_engine::pack::{CodecTrial, PayloadPacker, measured, pack_for};
+use deltic_core::strategy::{
+    AdaptiveCodec, CompressionChoice, CompressionReason, LinkModel, PackingTotals,
+};
+use deltic_engine::pack::{PayloadPacker, compressed, level, may_shrink};
+use deltic_protocol::Terms;
 use deltic_protocol::message::Payload;
+use deltic_protocol::options::{CompressionRequest, Options};
 
 use crate::Clock;
 use crate::lock::lock;
 use crate::stage::{Stage, within};
 
+/// Means by which a sender adapts compression to its link.
+#[derive(Clone, Debug)]
+pub struct Adapting {
+    /// Clock that measures the processor time of this thread for compression.
+    pub clock: Clock,
+    /// Threads that compress for the session at once.
+    pub threads: u32,
+    /// Counts what was compressed, and how.
+    pub report: PackingReport,
+}
+
+/// Counts of the literals of a session by their compression. Clones share the same counts.
+#[derive(Clone, Debug, Default)]
+pub struct PackingReport(Arc<Mutex<PackingTotals>>);
+
+impl PackingReport {
+    /// Returns the counts so far.
+    #[must_use]
+    pub fn totals(&self) -> PackingTotals {
+        *lock(&self.0)
+    }
+}
+
 /// Compresses payloads. Recent measurements tell if compression pays.
 #[derive(Debug)]
 pub(super) struct Packer {
     packing: PayloadPacker,
-    tried: Mutex<CodecTrial>,
-    /// Clock that measures the speed of compression.
-    clock: Option<Clock>,
+    /// Level that the user asked for, or the usual level for `-z`.
+    asked: Option<i32>,
+    /// True if the link decides about compression, once the link is known.
+    adapts: bool,
+    adapting: Option<Adapting>,
+    codec: Mutex<AdaptiveCodec>,
 }
 
 impl Packer {
-    /// Makes a packer that measures the speed of compression with `clock`. Without a clock, payloads are compressed
-    /// only at a requested level.
-    pub(super) fn new(packing: PayloadPacker, clock: Option<Clock>) -> Self {
-        Self { packing, tried: Mutex::default(), clock }
+    /// Makes a packer for a session with these options and terms. Without `adapting`, payloads are compressed only on
+    /// request.
+    pub(super) fn new(options: &Options, terms: Terms, adapting: Option<Adapting>) -> Self {
+        let request = options.compression();
+        let asked = match request {
+            _ if !terms.zstd => None,
+            CompressionRequest::Level(_) | CompressionRequest::ForLinkOrUsual => {
+                Some(level(options.compress_level))
+            }
+            CompressionRequest::ForLink | CompressionRequest::Never => None,
+        };
+        let may_adapt =
+            matches!(request, CompressionRequest::ForLink | CompressionRequest::ForLinkOrUsual);
+        let by_cost = options.strategy.compression == CompressionChoice::ByCost;
+        Self {
+            packing: PayloadPacker::new(terms.zeros(&options.strategy)),
+            asked,
+            adapts: terms.zstd && may_adapt && by_cost,
+            adapting,
+            codec: Mutex::default(),
+        }
     }
 
-    /// Compresses bytes at the level `asked`, or at a level chosen for the speed of the `link`.
-    pub(super) fn pack(
-        &self,
-        bytes: Vec<u8>,
-        asked: Option<i32>,
-        link: Option<LinkModel>,
-    ) -> Payload {
-        let Some(link) = self.packing.by_cost(asked, link) else {
-            return self.pack_as_asked(bytes, asked);
-        };
+    /// Returns the level for payloads that go by the user's request alone.
+    pub(super) const fn asked(&self) -> Option<i32> {
+        self.asked
+    }
+
+    /// Compresses bytes at the requested level, or at a level chosen for the speed of the `link`.
+    pub(super) fn pack(&self, bytes: Vec<u8>, link: Option<LinkModel>) -> Payload {
         within(Stage::Pack, || {
-            let known = lock(&self.tried).codec();
-            let codec = known.unwrap_or_else(|| self.tried_now(&bytes));
-            pack_for(link, bytes, codec)
+            let adapting = self.adapting.as_ref().filter(|_| self.adapts);
+            match adapting.zip(link) {
+                Some((adapting, link)) => {
+                    self.packing.pack_by(bytes, |rest| self.compressed_for(&link, adapting, rest))
+                }
+                None => self.packing.pack_as_asked(bytes, self.asked),
+            }
         })
     }
 
-    /// Compresses bytes at the level `asked`. Without a level, the bytes stay uncompressed.
-    pub(super) fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
-        within(Stage::Pack, || self.packing.pack_as_asked(bytes, asked))
-    }
-
-    fn tried_now(&self, bytes: &[u8]) -> CodecModel {
-        let codec = self.clock.map_or(CodecModel::NONE, |clock| measured(bytes, clock));
-        lock(&self.tried).note(codec);
-        codec
+    /// Compresses bytes if compression makes the transfer over `link` shorter.
+    fn compressed_for(
+        &self,
+        link: &LinkModel,
+        adapting: &Adapting,
+        bytes: &[u8],
+    ) -> Option<Vec<u8>> {
+        let (len, count) = (bytes.len() as u64, |to: fn(&mut PackingTotals) -> &mut u64| {
+            *to(&mut lock(&adapting.report.0)) += bytes.len() as u64;
+        });
+        let choice = lock(&self.codec).choose(link, adapting.threads);
+        let Some(level) = choice.level else {
+            count(|totals| &mut totals.for_fast_link);
+            return None;
+        };
+        if !may_shrink(bytes) {
+            count(|totals| &mut totals.incompressible);
+            return None;
+        }
+        let begun = (adapting.clock)();
+        let frame = compressed(bytes, level);
+        let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
+        let frame_len = frame.as_ref().map_or(bytes.len(), Vec::len);
+        lock(&self.codec).note(level, bytes.len(), frame_len, took);
+        if frame.is_none() {
+            count(|totals| &mut totals.incompressible);
+            return None;
+        }
+        let mut totals = lock(&adapting.report.0);
+        totals.original += len;
+        totals.compressed += frame_len as u64;
+        if choice.reason != CompressionReason::Trial {
+            totals.level = Some(level);
+        }
+        frame
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
 
-    use deltic_core::strategy::CompressionChoice;
+    use deltic_core::{Key, Strategy};
+    use deltic_protocol::{Hello, negotiate};
 
     use super::*;
 
-    /// A clock on which each reading is a millisecond after the last one.
-    fn clock() -> Duration {
-        static NOW: AtomicU64 = AtomicU64::new(0);
-        Duration::from_millis(NOW.fetch_add(1, Ordering::Relaxed))
+    /// A clock on which no time passes: every level is infinitely fast.
+    const fn clock() -> Duration {
+        Duration::ZERO
     }
 
-    fn packer(compression: CompressionChoice) -> Packer {
-        Packer::new(PayloadPacker::new(compression, false), Some(clock))
+    fn packer(options: Options) -> (Packer, PackingReport) {
+        let hello = Hello::ours(Key::from_bytes([1; 32]));
+        let terms = negotiate(&hello, &hello).unwrap();
+        let report = PackingReport::default();
+        let adapting = Adapting { clock, threads: 1, report: report.clone() };
+        (Packer::new(&options, terms, Some(adapting)), report)
     }
 
-    /// At least one payload of this many is measured.
-    const MANY: usize = 32;
+    fn options(compress: bool, compress_level: u32) -> Options {
+        Options { compress, compress_level, ..Options::default() }
+    }
 
     fn link(bits_per_second: u64) -> Option<LinkModel> {
         Some(LinkModel { bits_per_second, round_trip: Duration::ZERO })
     }
 
-    /// Uses a link that takes a second for a kilobyte and a link that takes no time. So the speed of the machine does
-    /// not matter.
-    #[test]
-    fn text_is_compressed_for_a_slow_link_alone() {
-        let (text, noise) = (b"new from old, ".repeat(2000), noise());
-        let is_packed = |packing: &Packer, bytes: &[u8], link| {
-            matches!(packing.pack(bytes.to_vec(), None, link), Payload::Zstd(_))
-        };
-        let (slow, fast) = (link(8000), link(u64::MAX));
-        let by_cost = || packer(CompressionChoice::ByCost);
-        assert!(is_packed(&by_cost(), &text, slow));
-        assert!(!is_packed(&by_cost(), &text, fast));
-        assert!(!is_packed(&by_cost(), &text, None), "nothing is known");
-        assert!(!is_packed(&by_cost(), &noise, slow));
-        assert!(!is_packed(&packer(CompressionChoice::AsAsked), &text, slow));
-        let asked = by_cost().pack(text.clone(), Some(3), fast);
-        assert!(matches!(asked, Payload::Zstd(_)), "it was asked for");
-        let changing = by_cost();
-        let packed = [slow, fast, slow].map(|link| is_packed(&changing, &text, link));
-        assert_eq!(packed, [true, false, true], "each payload goes by the link of its time");
+    fn is_packed(packer: &Packer, bytes: &[u8], link: Option<LinkModel>) -> bool {
+        match packer.pack(bytes.to_vec(), link) {
+            Payload::Plain(_) => false,
+            Payload::Zstd(_) => true,
+            Payload::Sparse(sparse) => sparse.zstd,
+        }
     }
 
     #[test]
-    fn content_that_changes_is_tried_again() {
-        let packing = packer(CompressionChoice::ByCost);
+    fn text_is_compressed_for_a_slow_link_alone() {
+        let (text, noise) = (b"new from old, ".repeat(2000), noise());
+        let (slow, fast) = (link(8000), link(u64::MAX));
+        let (packer, report) = packer(options(false, 0));
+        let packed = [slow, fast, slow].map(|link| is_packed(&packer, &text, link));
+        assert_eq!(packed, [true, false, true], "each payload goes by the link of its time");
+        assert!(!is_packed(&packer, &noise, slow));
+        assert!(!is_packed(&packer, &text, None), "nothing is known");
+        let totals = report.totals();
+        let bytes = (totals.original, totals.for_fast_link, totals.incompressible);
+        assert_eq!(bytes, (2 * text.len() as u64, text.len() as u64, noise.len() as u64));
+        assert!(totals.compressed < 1000 && totals.level.is_some(), "{totals:?}");
+    }
+
+    #[test]
+    fn a_requested_level_overrules_the_link() {
         let text = b"new from old, ".repeat(2000);
-        assert!(matches!(packing.pack(noise(), None, link(8000)), Payload::Plain(_)));
-        let packed = (0..MANY).map(|_| packing.pack(text.clone(), None, link(8000)));
-        assert!(packed.into_iter().any(|payload| matches!(payload, Payload::Zstd(_))));
+        for (compress, level, on_links) in [
+            (false, 0, [true, false, false]),
+            (true, 0, [true, false, true]),
+            (true, 3, [true, true, true]),
+            (false, 1, [false, false, false]),
+        ] {
+            let (packer, _) = packer(options(compress, level));
+            let packed =
+                [link(8000), link(u64::MAX), None].map(|link| is_packed(&packer, &text, link));
+            assert_eq!(packed, on_links, "{compress} {level}");
+        }
+        let strategy = Strategy::named("rsync").unwrap();
+        let (packer, _) = packer(Options { strategy, ..options(false, 0) });
+        assert!(!is_packed(&packer, &text, link(8000)), "this preset compresses on request");
+    }
+
+    #[test]
+    fn zeros_are_removed_before_the_rest_is_compressed() {
+        let (packer, _) = packer(options(false, 0));
+        let bytes = [b"new from old, ".repeat(2000), vec![0; 70_000]].concat();
+        let Payload::Sparse(sparse) = packer.pack(bytes, link(8000)) else { panic!("no run") };
+        assert!(sparse.zstd && sparse.runs.len() == 1);
     }
 
     fn noise() -> Vec<u8> {

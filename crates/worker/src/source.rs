@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::recipe::{Chunk, digest_of};
-use deltic_core::strategy::{CompressionChoice, LinkModel};
+use deltic_core::strategy::LinkModel;
 use deltic_core::{DataMap, Digest, Fingerprinter, Key, Span, digest_of_changes, digest_of_data};
 use deltic_engine::check::{SameAgain, chunks, small_digest};
-use deltic_engine::pack::{PayloadPacker, level};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::message::{How, NameLine, Payload};
@@ -35,7 +34,7 @@ use super::bases::HeldBase;
 use super::digests::{digest_of_all, list};
 use super::kept::KeptFacts;
 use super::owners::{Accounts, Called};
-use super::packing::Packer;
+use super::packing::{Adapting, Packer};
 use super::rest::{is_restless, rested};
 use super::sparse::{SparseVersion, data_map};
 use super::steps::{cut_segment, keeps, perform, read_one};
@@ -44,7 +43,7 @@ use crate::lock::lock;
 use crate::moved_sources::{ListedAgain, MovedSources};
 use crate::stage::{Stage, within};
 use crate::user::User;
-use crate::{Clock, WorkCost, Worker};
+use crate::{WorkCost, Worker};
 
 /// Reads a tree for a [`Sender`].
 pub struct SourceWorker<T: Tree> {
@@ -57,8 +56,8 @@ pub struct SourceWorker<T: Tree> {
     /// The present model of the link to the other end, if known.
     link: Mutex<Option<LinkModel>>,
     user: User,
-    /// Clock that measures the speed of compression.
-    clock: Option<Clock>,
+    /// Means to adapt compression to the link.
+    adapting: Option<Adapting>,
     /// Set before the first request for a file. Lists and offers may be made earlier, before the other end has
     /// answered.
     agreed: OnceLock<(Agreed, Packer)>,
@@ -145,9 +144,9 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         let (mut paths, mut openings, mut answers) = (Vec::new(), Vec::new(), Vec::new());
         for work in works {
             match work {
-                SenderWork::Open { handle, path, how, zstd, key, bears, base } => {
+                SenderWork::Open { handle, path, how, key, bears, base } => {
                     paths.push(path);
-                    openings.push(Opening { handle, how, zstd, key, bears, base });
+                    openings.push(Opening { handle, how, key, bears, base });
                 }
                 alone => answers.push(self.perform(alone)),
             }
@@ -165,9 +164,9 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             SenderWork::List { dir, tally, rest } => {
                 SenderAnswer::Listed(self.list(&dir, tally, rest))
             }
-            SenderWork::Open { handle, path, how, zstd, key, bears, base } => {
+            SenderWork::Open { handle, path, how, key, bears, base } => {
                 let opened = self.tree.open(&path);
-                self.opened(&Opening { handle, how, zstd, key, bears, base }, &path, opened)
+                self.opened(&Opening { handle, how, key, bears, base }, &path, opened)
             }
             SenderWork::File(work) => SenderAnswer::File(self.read_file(work)),
             SenderWork::Digest { paths } => {
@@ -218,7 +217,7 @@ impl<T: Tree> SourceWorker<T> {
             options: options.clone(),
             link: Mutex::default(),
             user: User::default(),
-            clock: None,
+            adapting: None,
             agreed: OnceLock::new(),
             guessed: ours.names(),
             open: Mutex::default(),
@@ -265,23 +264,16 @@ impl<T: Tree> SourceWorker<T> {
         Self { user, ..self }
     }
 
-    /// Returns this worker with a clock to measure compression. Without a clock, payloads are compressed only at a
-    /// requested level.
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock: Some(clock), ..self }
+    /// Returns this worker with means to adapt compression to the link. Without, payloads are compressed only on request.
+    pub fn with_adapting(self, adapting: Adapting) -> Self {
+        Self { adapting: Some(adapting), ..self }
     }
 
     /// Sets the terms of the session. Later calls have no effect.
     pub fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
-            let strategy = &self.options.strategy;
-            let compression = match terms.zstd {
-                true => strategy.compression,
-                false => CompressionChoice::AsAsked,
-            };
-            let packing = PayloadPacker::new(compression, terms.zeros(strategy));
-            let packer = Packer::new(packing, self.clock);
-            (Agreed::new(terms, strategy), packer)
+            let packer = Packer::new(&self.options, terms, self.adapting.clone());
+            (Agreed::new(terms, &self.options.strategy), packer)
         });
     }
 
@@ -311,26 +303,24 @@ impl<T: Tree> SourceWorker<T> {
                 let sealed = self.seal(handle, &proof, bears);
                 FileAnswer::Sealed(sealed.map_err(|error| trouble(&error)))
             }
-            FileWork::Read { handle, spans, sums, zstd } => {
-                FileAnswer::Read(self.read(handle, &spans, sums, self.packs(zstd)))
+            FileWork::Read { handle, spans, sums } => {
+                FileAnswer::Read(self.read(handle, &spans, sums))
             }
-            FileWork::Mend { handle, gaps, zstd } => {
-                FileAnswer::Mended(self.mend(handle, &gaps, self.packs(zstd)))
-            }
+            FileWork::Mend { handle, gaps } => FileAnswer::Mended(self.mend(handle, &gaps)),
             FileWork::Sum { handle, summing, portion, digest } => {
                 FileAnswer::Summed(self.sum(handle, summing, portion, digest))
             }
             FileWork::Hash { handle, strong, spans } => {
                 FileAnswer::Hashed(self.hash(handle, strong, &spans))
             }
-            FileWork::Search { handle, start, search, digest, zstd } => {
+            FileWork::Search { handle, start, search, digest } => {
                 let searcher = search.searcher(Some(self.agreed().key));
-                let step = SearchStep { start, searcher, region: None, digest, zstd };
+                let step = SearchStep { start, searcher, region: None, digest };
                 let searched = self.search(handle, step);
                 FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
             }
-            FileWork::Join { handle, start, searcher, region, digest, zstd } => {
-                let step = SearchStep { start, searcher, region: Some(region), digest, zstd };
+            FileWork::Join { handle, start, searcher, region, digest } => {
+                let step = SearchStep { start, searcher, region: Some(region), digest };
                 let searched = self.search(handle, step);
                 FileAnswer::Searched(searched.map_err(|error| trouble(&error)))
             }
@@ -341,9 +331,9 @@ impl<T: Tree> SourceWorker<T> {
         }
     }
 
-    /// Returns the compression level for literals that may be compressed.
-    fn packs(&self, zstd: bool) -> Option<i32> {
-        (zstd && self.agreed().terms.zstd).then(|| level(self.options.compress_level))
+    /// Packs literals for the present link.
+    fn packed(&self, bytes: Vec<u8>) -> Payload {
+        self.packer().pack(bytes, *lock(&self.link))
     }
 
     fn list(
@@ -429,10 +419,10 @@ impl<T: Tree> SourceWorker<T> {
         path: &RelPath,
         snapshot: T::Snapshot,
     ) -> Result<Opened, StoreError> {
-        let Opening { handle, how, zstd, bears, base, .. } = *opening;
+        let Opening { handle, how, bears, base, .. } = *opening;
         let meta = snapshot.meta().clone();
         if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits.block_bytes()) {
-            let body = Some(self.read_body(&snapshot, self.packs(zstd), bears)?);
+            let body = Some(self.read_body(&snapshot, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
         let terms = self.terms().filter(|_| how == How::Strategy);
@@ -469,12 +459,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Reads all of a file that is empty or has one block.
-    fn read_body(
-        &self,
-        snapshot: &T::Snapshot,
-        zstd: Option<i32>,
-        bears: Bears,
-    ) -> Result<Body, StoreError> {
+    fn read_body(&self, snapshot: &T::Snapshot, bears: Bears) -> Result<Body, StoreError> {
         let (begun, mut bytes) = (self.kept.now(), vec![0; snapshot.meta().len as usize]);
         // A file that became shorter is not the file that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
@@ -488,7 +473,7 @@ impl<T: Tree> SourceWorker<T> {
             self.kept.digests.note_small(snapshot, begun, &bytes);
         }
         let digest = small_digest(&self.agreed().names, &bytes);
-        let payload = self.packer().pack_as_asked(bytes, zstd);
+        let payload = self.packed(bytes);
         Ok(Body { payload, sealed: FileSeal { digest, restless } })
     }
 
@@ -552,7 +537,6 @@ impl<T: Tree> SourceWorker<T> {
         handle: Handle,
         spans: &[Span],
         sums: Sums,
-        zstd: Option<i32>,
     ) -> Result<(Payload, Vec<Chunk>), Trouble> {
         let snapshot = self.snapshot(handle);
         let mut bytes = vec![0; spans.iter().map(|span| span.len as usize).sum()];
@@ -573,7 +557,7 @@ impl<T: Tree> SourceWorker<T> {
             Sums::Take => within(Stage::Sum, || chunks(&self.names(handle), spans, &bytes)),
             Sums::Known => Vec::new(),
         };
-        Ok((self.packer().pack(bytes, zstd, *lock(&self.link)), chunks))
+        Ok((self.packed(bytes), chunks))
     }
 }
 
@@ -581,7 +565,6 @@ impl<T: Tree> SourceWorker<T> {
 struct Opening {
     handle: Handle,
     how: How,
-    zstd: bool,
     key: Option<Key>,
     bears: Bears,
     base: Option<Digest>,

@@ -21,12 +21,17 @@ use super::headings::TRAVEL;
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionArgs {
     /// Compress data during the transfer (zstd)
+    ///
+    /// Over a network, data is compressed without this option too, wherever that saves time.
     #[arg(short = 'z', long, help_heading = TRAVEL)]
     pub(crate) compress: bool,
+    /// Compress nothing
+    #[arg(long, hide = true, overrides_with = "compress")]
+    no_compress: bool,
     /// Choose zstd or none; other names mean zstd (implies -z)
     #[arg(long, value_name = "NAME", visible_alias = "zc", help_heading = TRAVEL)]
     pub(crate) compress_choice: Option<CompressChoice>,
-    /// Set the compression level, 1 to 22 (implies -z)
+    /// Compress all data at level N, 1 to 22 (implies -z)
     #[arg(long, value_name = "N", visible_alias = "zl")]
     #[arg(help_heading = TRAVEL)]
     pub(crate) compress_level: Option<i32>,
@@ -103,14 +108,17 @@ pub(crate) enum CompressChoice {
 }
 
 impl ConnectionArgs {
-    /// Returns true if data is compressed, and the level.
+    /// Returns the request for compression: the options of the sync with the same names.
     pub(crate) fn compression(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
-        let packs = match self.compress_choice {
-            Some(CompressChoice::None) => false,
-            Some(_) => true,
-            None => self.compress || self.compress_level.is_some_and(|level| level != 0),
+        let is_refused = match self.compress_choice {
+            Some(choice) => choice == CompressChoice::None,
+            None => self.no_compress || self.compress_level == Some(0) && !self.compress,
         };
+        if is_refused {
+            return (false, 1);
+        }
+        let packs = self.compress || self.compress_choice.is_some() || level != 0;
         // The nearest valid level counts, as in rsync.
         let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
         (packs, level)

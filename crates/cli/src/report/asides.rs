@@ -34,8 +34,11 @@ pub(crate) fn negotiated(
     chosen: Option<&str>,
 ) -> impl Iterator<Item = String> + use<> {
     let checksum = chosen.map_or_else(|| "blake3".into(), |name| format!("{name} (by blake3)"));
-    let level = if options.compress_level == 0 { 3 } else { options.compress_level };
-    let compress = options.compress.then(|| format!("compress: zstd (level {level})"));
+    let level = match options.compress_level {
+        0 => "level by the link".into(),
+        level => format!("level {level}"),
+    };
+    let compress = options.compress.then(|| format!("compress: zstd ({level})"));
     let all = [format!("checksum: {checksum}")].into_iter().chain(compress);
     all.map(|choice| format!("Client negotiated {choice}"))
 }

@@ -15,6 +15,7 @@ use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
 use crate::report::exit::Exit;
+use crate::report::link::{JsonCompression, compression};
 use crate::report::meter::RunMeter;
 use crate::report::output;
 use crate::report::reporter::RetryNotice;
@@ -163,6 +164,11 @@ pub(crate) struct JsonSummary {
     pub(crate) resumed_bytes: u64,
     pub(crate) deleted: u64,
     pub(crate) failed: u64,
+    /// Measured rate of the link for sent bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) link_bits_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compression: Option<JsonCompression>,
 }
 
 /// Counts of all rounds of a watch.
@@ -315,7 +321,7 @@ impl<'a> JsonEvent<'a> {
 
     /// The last event of a run that completed.
     pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
-        let Outcome { totals, traffic, elapsed } = *outcome;
+        let Outcome { totals, traffic, elapsed, link } = *outcome;
         JsonEvent::Summary(Box::new(JsonSummary {
             exit_code: exit.code(),
             dry_run,
@@ -336,6 +342,8 @@ impl<'a> JsonEvent<'a> {
             resumed_bytes: totals.resumed,
             deleted: totals.deleted,
             failed: totals.failed,
+            link_bits_per_second: link.bits_per_second,
+            compression: compression(&link),
         }))
     }
 

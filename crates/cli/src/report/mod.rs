@@ -12,6 +12,7 @@ pub(crate) mod itemize;
 mod journal;
 mod json;
 mod lines;
+pub(crate) mod link;
 pub(crate) mod listing;
 pub(crate) mod meter;
 pub(crate) mod numbers;

@@ -18,6 +18,7 @@ use crate::report::explain::SendExplanation;
 use crate::report::format::{self, FormatContext, LineFormat};
 use crate::report::journal::{LogWriter, is_shown, is_up_to_date, line};
 use crate::report::lines::StdoutLines;
+use crate::report::link::link_lines;
 use crate::report::listing::{ListStyle, ListedEntries};
 use crate::report::ordered::PathTexts;
 use crate::report::output::{self, Output};
@@ -338,6 +339,10 @@ impl PersonReporter {
         }
         if let Some(explain) = &self.explain {
             explain.reasons().iter().for_each(|line| self.lines.output.line(line));
+            // The full summary has the same lines.
+            if self.view.summary != SummaryForm::Full {
+                link_lines(&outcome.link).iter().for_each(|line| self.lines.output.line(line));
+            }
         }
         let lines = summary::lines(&self.view, outcome, &self.tally, exit);
         lines.iter().for_each(|line| self.lines.output.line(line));

@@ -7,6 +7,7 @@ use deltic_protocol::report::{Action, Change, EntryType, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
 use crate::report::exit::Exit;
+use crate::report::link::link_lines;
 use crate::report::numbers::{NumberStyle, counted};
 use crate::report::view::{OutputView, SummaryForm};
 
@@ -85,7 +86,7 @@ pub(crate) fn lines(
 
 /// Returns all counts in one line. Sizes are in bytes, regardless of the style of other figures.
 fn line(outcome: &Outcome, exit: Exit) -> String {
-    let Outcome { totals, traffic, elapsed } = outcome;
+    let Outcome { totals, traffic, elapsed, .. } = outcome;
     let counts = [
         ("files", totals.files),
         ("bytes", totals.bytes),
@@ -107,7 +108,7 @@ fn line(outcome: &Outcome, exit: Exit) -> String {
 fn short(outcome: &Outcome, held: u64, dry_run: bool, color: bool, exit: Exit) -> Vec<String> {
     let paint =
         |code, text: String| if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
-    let Outcome { totals, traffic, elapsed } = outcome;
+    let Outcome { totals, traffic, elapsed, .. } = outcome;
     let failed = (totals.failed > 0)
         .then(|| paint("31", format!("{}, see above", counted(totals.failed, "error"))));
     let is_well = exit == Exit::Success && held == 0;
@@ -160,7 +161,7 @@ fn transfer_line(totals: &Totals, held: u64, dry_run: bool) -> String {
 
 /// Returns rsync's last two lines, after an empty line.
 fn totals(outcome: &Outcome, dry_run: bool, numbers: NumberStyle) -> Vec<String> {
-    let Outcome { totals, traffic, elapsed } = outcome;
+    let Outcome { totals, traffic, elapsed, .. } = outcome;
     vec![
         String::new(),
         format!(
@@ -214,6 +215,7 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
         let count = numbers.count(tally.moved);
         lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
     }
+    lines.extend(link_lines(&outcome.link));
     lines
 }
 
@@ -288,6 +290,7 @@ mod tests {
             },
             traffic: Traffic { sent: 1_300_000, received: 512 },
             elapsed: Duration::from_millis(2500),
+            ..Outcome::default()
         }
     }
 

@@ -43,19 +43,17 @@ impl CodecModel {
 }
 
 impl LinkModel {
-    /// Seconds until the last of `bytes` arrives, without overlap of the steps (NetSync, equation 5).
-    #[must_use]
-    pub(crate) fn seconds(&self, bytes: u64, codec: &CodecModel) -> f64 {
-        let bytes = bytes as f64;
-        let on_the_wire = bytes * codec.ratio * 8.0 / self.bits_per_second as f64;
-        let computing = bytes / codec.compressed_per_second + bytes / codec.decompressed_per_second;
-        on_the_wire + computing + self.round_trip.as_secs_f64() / 2.0
-    }
+    /// Assumed link of a session over a network, until the session has measured its link. Text is then compressed at a
+    /// light level, which costs little on a faster link and sends little more on a slower one.
+    pub const PRIOR: Self = Self { bits_per_second: 400_000_000, round_trip: Duration::ZERO };
 
-    /// The codec with the shortest transfer of `bytes`; the earlier of two equal codecs. `None` if `codecs` is empty.
+    /// Seconds per original byte in a long transfer. Compression on `threads` threads, the wire and decompression
+    /// overlap, so the slowest of the three counts. (NetSync's equation 5 adds the three: its steps do not overlap.)
     #[must_use]
-    pub fn fastest<'a>(&self, bytes: u64, codecs: &'a [CodecModel]) -> Option<&'a CodecModel> {
-        codecs.iter().min_by(|a, b| self.seconds(bytes, a).total_cmp(&self.seconds(bytes, b)))
+    pub fn seconds_per_byte(&self, codec: &CodecModel, threads: u32) -> f64 {
+        let on_the_wire = codec.ratio * 8.0 / self.bits_per_second as f64;
+        let compressing = 1.0 / codec.compressed_per_second / f64::from(threads.max(1));
+        on_the_wire.max(compressing).max(1.0 / codec.decompressed_per_second)
     }
 }
 
@@ -81,45 +79,18 @@ mod tests {
     }
 
     #[test]
-    fn transfer_times_follow_equation_5() {
-        let link = LinkModel { bits_per_second: 8_000_000, round_trip: Duration::from_millis(30) };
-        let codec = CodecModel {
-            ratio: 0.5,
-            compressed_per_second: 10_000_000.0,
-            decompressed_per_second: 40_000_000.0,
+    fn the_slowest_of_the_overlapping_steps_counts() {
+        let codec =
+            CodecModel { ratio: 0.5, compressed_per_second: 10e6, decompressed_per_second: 40e6 };
+        let seconds = |mbit: u64, threads| {
+            let link =
+                LinkModel { bits_per_second: mbit * 1_000_000, round_trip: Duration::from_secs(1) };
+            (link.seconds_per_byte(&codec, threads) * 1e9).round()
         };
-        let seconds = link.seconds(2_000_000, &codec);
-        assert!((seconds - (1.0 + 0.2 + 0.05 + 0.015)).abs() < 1e-9, "{seconds}");
-        let plain = link.seconds(2_000_000, &CodecModel::NONE);
-        assert!((plain - 2.015).abs() < 1e-9, "{plain}");
-    }
-
-    /// Figure 15: deflate at 10 Mbit/s, lz4 at 50 Mbit/s, no compression on faster links. The paper gives no
-    /// coefficients; these are rough figures of a browser's deflate and lz4.
-    #[test]
-    fn faster_links_use_lighter_compressors() {
-        let deflate =
-            CodecModel { ratio: 0.35, compressed_per_second: 15e6, decompressed_per_second: 150e6 };
-        let lz4 = CodecModel {
-            ratio: 0.55,
-            compressed_per_second: 150e6,
-            decompressed_per_second: 600e6,
-        };
-        let choose = |mbit: u64| {
-            let link = LinkModel {
-                bits_per_second: mbit * 1_000_000,
-                round_trip: Duration::from_millis(30),
-            };
-            *link.fastest(1 << 20, &[CodecModel::NONE, lz4, deflate]).unwrap()
-        };
-        assert_eq!([10, 50, 1000].map(choose), [deflate, lz4, CodecModel::NONE]);
-    }
-
-    #[test]
-    fn the_first_of_equal_codecs_is_chosen() {
-        let link = LinkModel { bits_per_second: 1, round_trip: Duration::ZERO };
-        assert_eq!(link.fastest(1, &[]), None);
-        let same = [CodecModel::NONE, CodecModel::NONE];
-        assert!(std::ptr::eq(link.fastest(1, &same).unwrap(), &raw const same[0]));
+        assert_eq!(seconds(8, 1), 500.0, "the wire: half of a microsecond");
+        assert_eq!(seconds(800, 1), 100.0, "compression");
+        assert_eq!(seconds(800, 2), 50.0, "compression on two threads");
+        assert_eq!(seconds(800, 8), 25.0, "decompression");
+        assert_eq!(seconds(800, 0), 100.0);
     }
 }

@@ -4,8 +4,10 @@
 //! A strategy combines stages that all strategies share; no preset has code of its own. Safety is not a choice:
 //! no strategy commits a file on the evidence of a weak sum or of a forgeable hash ([`Strategy::proof`]).
 
+mod adapting;
 mod cost;
 
+pub use adapting::{AdaptiveCodec, CompressionReason, FrameCodec, PackingTotals};
 pub use cost::{CodecModel, LinkModel, netsync_avg_bytes};
 
 use std::str::FromStr;
@@ -115,7 +117,8 @@ pub enum Delivery {
 pub enum CompressionChoice {
     /// Compression on the user's request.
     AsAsked,
-    /// Compression if the transfer then takes less time ([`LinkModel::fastest`]; NetSync §4.4).
+    /// Compressor and level of each frame by the measured link, unless the user asked for a level ([`AdaptiveCodec`];
+    /// NetSync §4.4).
     ByCost,
 }
 
@@ -192,7 +195,7 @@ impl Strategy {
         merge: MatchMerging::Never,
         parallel: ParallelMode::Stitch,
         delivery: Delivery::Pipelined,
-        compression: CompressionChoice::AsAsked,
+        compression: CompressionChoice::ByCost,
         stronger: None,
         longest: MAX_CHUNK_BYTES,
     };

@@ -79,6 +79,11 @@ impl Budget {
         }
     }
 
+    /// Returns the number of processors that the computing threads can use at once.
+    pub(crate) fn processors(&self) -> u32 {
+        self.threads().min(processors()) as u32
+    }
+
     /// Returns the number of jobs of this kind that may run at once.
     pub(super) fn most_at_once(&self, cost: Cost) -> usize {
         match cost {

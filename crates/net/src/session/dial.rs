@@ -29,7 +29,6 @@ use crate::host::accounts::SYSTEM;
 use crate::host::place::inode_of;
 use crate::host::sources::{expected, first_name, open};
 use crate::host::user::Watch;
-use crate::monitor::clock;
 use crate::plan::{self, Patience};
 use crate::streams::Joining;
 use deltic_worker::source::SourceWorker;
@@ -311,7 +310,7 @@ impl Session {
         let worker = SourceWorker::new(batch.clone(), batch.own(), &options, &self.ours)
             .with_missing(batch.missing())
             .with_accounts(SYSTEM)
-            .with_clock(clock)
+            .with_adapting(self.adapting(&options))
             .calling(users, groups)
             .with_user(self.config.user.clone());
         self.push_by(Arc::new(worker), PushTarget { path, single, options }, watch).await

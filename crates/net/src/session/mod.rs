@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 use deltic_core::PackedStrings;
+use deltic_core::strategy::LinkModel as Figures;
 use deltic_protocol::Purpose;
 use deltic_protocol::hello::{MAGIC, Names, Reply, Request};
 use deltic_protocol::limits::{MAX_NAMES, MAX_NAMES_BYTES, MAX_STREAMS};
@@ -21,20 +22,22 @@ use deltic_protocol::{Hello, PeerError, Terms};
 use deltic_tree::meta::Inode;
 
 use crate::config::SessionConfig;
-use crate::drive::{Drive, drive};
+use crate::drive::{Drive, KnownLink, drive};
 use crate::error::{SyncError, last_word};
 use crate::executor::Share;
 use crate::greeting::{Agree, Greeting, Role, hear_magic, hello, in_time, is_greeting};
 use crate::host::place::places;
 use crate::host::user::Watch;
+use crate::monitor::thread_cpu;
 use crate::outlets::Outlets;
-use crate::streams::{Joined, Joining, News, beside};
+use crate::streams::{Joined, Joining, beside};
 use crate::task::Task;
 use crate::transport::{
-    Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, start_reader, start_writer,
+    Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, Writer, start_reader, start_writer,
 };
 use deltic_engine::machine::Machine;
 use deltic_worker::Worker;
+use deltic_worker::packing::Adapting;
 
 pub use deltic_worker::receiving::OpenDestination;
 pub use destination::DestinationRequest;
@@ -59,6 +62,8 @@ pub(crate) struct Session {
     /// Reads frames until the connection ends, even after the machine has ended: the other end may still send.
     reading: Option<Task<()>>,
     flow: Flow,
+    /// True if a network may be between the ends.
+    is_far: bool,
     /// Troubles about list lines that are too long to be sent.
     untold: Vec<Trouble>,
     /// This end's hello, while it waits to be sent with the next frames.
@@ -79,6 +84,8 @@ impl Session {
     pub(crate) fn new(ends: Ends, config: SessionConfig) -> Self {
         let flow = Flow::new(&config);
         let Ends { reader, writer, child } = ends;
+        let is_far =
+            matches!(writer, Writer::Stream(_)) && !config.is_near && config.batch.is_none();
         config.shell.keep(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
         Self {
@@ -89,6 +96,7 @@ impl Session {
             writing,
             reading: None,
             flow,
+            is_far,
             untold: Vec::new(),
             owed: Vec::new(),
             config,
@@ -172,6 +180,13 @@ impl Session {
         self.config.executor.admit(self.config.budget.with_threads(options.threads))
     }
 
+    /// Returns the means of a sender to adapt compression to the link.
+    fn adapting(&self, options: &Options) -> Adapting {
+        let threads = self.config.budget.with_threads(options.threads).processors();
+        // Wall time would count a thread that had to wait as a slow compressor.
+        Adapting { clock: thread_cpu, threads, report: self.config.packing.clone() }
+    }
+
     /// Runs a machine over this connection and its further streams.
     async fn run<M: Machine, H: Worker<M>>(
         &mut self,
@@ -197,8 +212,9 @@ impl Session {
         let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
         self.reading = Some(reading);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize + 1);
-        if let Some(link) = self.config.figures() {
-            tell.try_send(News::Link(link)).ok();
+        let link = KnownLink { figures: self.config.figures(), limit: self.config.bits_limit() };
+        if link.figures.is_none() && self.is_far {
+            worker.set_link(Figures::PRIOR);
         }
         let (open, mut closed) = mpsc::channel(1);
         let joined = Joined {
@@ -222,6 +238,7 @@ impl Session {
             counters,
             monitor,
             tap,
+            link,
             credit_patience,
         };
         let session = drive(machine, worker, by, watch);

@@ -24,7 +24,6 @@ use crate::host::accounts::SYSTEM;
 use crate::host::destination::{lacking, local_options, make, open_alternates, root_of};
 use crate::host::place::{Resolved, exists, resolve, shown, unmade, unusable};
 use crate::host::user::Watch;
-use crate::monitor::clock;
 use crate::streams::Joining;
 use deltic_worker::kept::KeptFacts;
 use deltic_worker::receiving::{OpenDestination, ReceiverConfig, ReceiverEnd};
@@ -103,7 +102,7 @@ impl Session {
         SourceWorker::new(sources, own, options, &self.ours)
             .with_missing(missing)
             .with_accounts(SYSTEM)
-            .with_clock(clock)
+            .with_adapting(self.adapting(options))
             .with_kept(self.kept(options))
             .with_user(self.config.user.clone())
             .with_moved(self.config.moved.clone())

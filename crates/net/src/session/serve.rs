@@ -19,7 +19,6 @@ use crate::host::accounts::SYSTEM;
 use crate::host::place::{inode_of, places};
 use crate::host::sources::{ListForm, expand_globs, names_in_file, names_to_tell, open};
 use crate::host::user::Watch;
-use crate::monitor::clock;
 use crate::patience::run_out;
 use crate::plan::Patience;
 use crate::streams::{Door, Joining};
@@ -83,7 +82,7 @@ impl Session {
         let joining = self.agree(terms, single, 1).await;
         let worker = SourceWorker::new(tree, own, &options, &self.ours)
             .with_accounts(SYSTEM)
-            .with_clock(clock)
+            .with_adapting(self.adapting(&options))
             .with_kept(self.kept(&options));
         let agreed = Agreed { terms, joining, user_is_here: false };
         self.send_by(worker, options, agreed, &mut |_| ()).await

@@ -1,5 +1,6 @@
 //! Counters and limits that all streams of a session share.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,12 +11,14 @@ use tokio::time::Instant;
 use deltic_protocol::check::CHECK;
 use deltic_protocol::hello::Alive;
 use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
+use deltic_worker::lock::lock;
 
 use crate::config::SessionConfig;
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, clock};
 use crate::plan::Traffic;
 
 use super::Heard;
+use super::rate::RateMeter;
 
 /// Signs of life for each silence that the other end tolerates.
 const BEATS: u32 = 3;
@@ -31,6 +34,10 @@ pub(crate) struct Counters {
     told: AtomicU64,
     /// True while this end has work under way.
     works: AtomicBool,
+    /// Assumed rate of the link for sent bytes, in bits a second; 0 if unknown.
+    rate: AtomicU64,
+    /// The last rate that was the limit of the link; 0 if unknown.
+    limit: AtomicU64,
 }
 
 impl Counters {
@@ -64,6 +71,17 @@ impl Counters {
         self.told.load(Ordering::Relaxed)
     }
 
+    /// Returns the rate of the link for sent bytes, in bits a second: measured, or a guess until the link limits the
+    /// rate.
+    pub(crate) fn rate(&self) -> Option<u64> {
+        Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
+    }
+
+    /// Returns the last measured rate at which the link, or the reader behind it, took bytes, in bits a second.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        Some(self.limit.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
+    }
+
     /// Counts the arrival of bytes of a frame of type `kind`.
     pub(super) fn note(&self, kind: u8) {
         if kind != Alive::KIND && kind != CHECK {
@@ -91,6 +109,8 @@ pub(crate) struct Flow {
     writing: Option<Arc<Limit>>,
     /// Longest pause between frames on the first stream.
     pause: Arc<watch::Sender<Option<Duration>>>,
+    /// Measures the rate of the link over all streams.
+    meter: Arc<Mutex<RateMeter>>,
 }
 
 impl Flow {
@@ -100,7 +120,8 @@ impl Flow {
         let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
         let pause = Arc::new(watch::Sender::new(None));
         let longest = Arc::new(AtomicUsize::new(MAX_FRAME_BYTES));
-        Self { counters, monitor, longest, reading: limit(), writing: limit(), pause }
+        let meter = Arc::default();
+        Self { counters, monitor, longest, reading: limit(), writing: limit(), pause, meter }
     }
 
     /// Refuses frames longer than `limits` from now on.
@@ -141,6 +162,28 @@ impl Flow {
             limit.wait_for(bytes).await;
         }
         self.counters.count_sent(bytes);
+    }
+
+    /// Runs `writing`, which writes `bytes`, and measures the rate of the link.
+    pub(super) async fn measured<T>(&self, bytes: usize, writing: impl Future<Output = T>) -> T {
+        let (mut writing, mut blocked_since) = (pin!(writing), None);
+        let written = std::future::poll_fn(|context| {
+            let polled = writing.as_mut().poll(context);
+            if polled.is_pending() {
+                blocked_since.get_or_insert_with(clock);
+            }
+            polled
+        })
+        .await;
+        let now = clock();
+        let blocked = blocked_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        if let Some(rate) = lock(&self.meter).wrote(bytes, blocked, now) {
+            self.counters.rate.store(rate.assumed, Ordering::Relaxed);
+            if rate.is_limit {
+                self.counters.limit.store(rate.assumed, Ordering::Relaxed);
+            }
+        }
+        written
     }
 
     /// Returns a receiver of the longest pause, and of changes of the longest pause.

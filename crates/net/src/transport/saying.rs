@@ -115,11 +115,11 @@ async fn write_all(
         batch = open_with(&mut said.opening, batch);
         for piece in batch.chunks(flow.piece_of(&batch)) {
             flow.count_out(piece.len()).await;
-            writer.write_all(piece).await?;
+            flow.measured(piece.len(), writer.write_all(piece)).await?;
         }
         spare::keep(batch);
         if said.taken.is_empty() {
-            writer.flush().await?;
+            flow.measured(0, writer.flush()).await?;
         }
         run = if begun.elapsed() > FAST { CHECKED_RUN_BYTES } else { usize::MAX };
     }

@@ -25,14 +25,13 @@ pub enum SenderWork {
     /// List a directory, or continue a listing with the names in `rest`. Compute a tally if `tally` is set and the
     /// directory fits one part. Answer: [`SenderAnswer::Listed`].
     List { dir: RelPath, tally: bool, rest: Option<Box<SortedNames>> },
-    /// Open a file under `handle`. If the file is to be sent whole and is a single block, also read it (with `zstd`
-    /// as in `Read`) and seal it, as in `Seal`. `key` replaces the session's key for the chunks' fingerprints. `base`
-    /// is the version that the receiver holds. Answer: [`SenderAnswer::Opened`].
+    /// Open a file under `handle`. If the file is to be sent whole and is a single block, also read it, as in `Read`,
+    /// and seal it, as in `Seal`. `key` replaces the session's key for the chunks' fingerprints. `base` is the version
+    /// that the receiver holds. Answer: [`SenderAnswer::Opened`].
     Open {
         handle: Handle,
         path: RelPath,
         how: How,
-        zstd: bool,
         key: Option<Key>,
         bears: Bears,
         base: Option<Digest>,
@@ -63,7 +62,7 @@ pub enum FileWork {
     /// Read these spans and compute the strong sum of each. Answer: [`FileAnswer::Hashed`].
     Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
     /// Read about a segment from `start`, search it, and hash the settled bytes. Answer: [`FileAnswer::Searched`].
-    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest>, zstd: bool },
+    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest> },
     /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`FileAnswer::Found`].
     Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
     /// Continue a search, as `Search` does, through a region that was already searched. Answer:
@@ -74,13 +73,12 @@ pub enum FileWork {
         searcher: Box<Searcher>,
         region: Box<SearchedRegion>,
         digest: Box<FileDigest>,
-        zstd: bool,
     },
-    /// Read these spans into a single payload, compressed if `zstd` is requested and agreed on. Answer:
+    /// Read these spans into a single payload, compressed as the worker chooses. Answer:
     /// [`FileAnswer::Read`].
-    Read { handle: Handle, spans: Vec<Span>, sums: Sums, zstd: bool },
+    Read { handle: Handle, spans: Vec<Span>, sums: Sums },
     /// Read each gap and encode it as a delta against the sums of the old version. Answer: [`FileAnswer::Mended`].
-    Mend { handle: Handle, gaps: Vec<Gap>, zstd: bool },
+    Mend { handle: Handle, gaps: Vec<Gap> },
 }
 
 impl SenderWork {

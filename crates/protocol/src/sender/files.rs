@@ -113,12 +113,12 @@ impl FileTransfers {
             return Ok(());
         }
         self.check_active(cx, file)?;
-        let (zstd, key) = (cx.options.compress, resumed.map(|resumed| resumed.key));
+        let key = resumed.map(|resumed| resumed.key);
         let handle = self.start(cx, file, how, begins);
         let bears = self.transfers[&file].attempt.bears;
         let base = base.filter(|_| how != How::Tail);
         self.transfers.get_mut(&file).expect("it was started").base = base;
-        let work = SenderWork::Open { handle, path, how, zstd, key, bears, base };
+        let work = SenderWork::Open { handle, path, how, key, bears, base };
         cx.jobs.ask(work, SenderPending::Open(handle));
         Ok(())
     }

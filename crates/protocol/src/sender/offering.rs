@@ -30,7 +30,7 @@ impl FileTransfers {
         let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::default());
         let handle = self.start(cx, file, how, AttemptStart::Anew);
         self.offer = OfferState::Sent(file);
-        let work = SenderWork::Open { handle, path, how, zstd: false, key, bears, base: None };
+        let work = SenderWork::Open { handle, path, how, key, bears, base: None };
         cx.jobs.ask(work, SenderPending::Open(handle));
     }
 

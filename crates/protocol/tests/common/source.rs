@@ -220,14 +220,14 @@ impl Source {
             SenderWork::List { dir, tally, rest } => {
                 SenderAnswer::Listed(self.list(&dir, tally, rest))
             }
-            SenderWork::Open { handle, path, how, zstd, base, .. } => {
+            SenderWork::Open { handle, path, how, base, .. } => {
                 assert!(!self.closed.contains(&handle), "opened after its end");
                 self.opens += 1;
                 let opened = self.open(handle, &path);
                 SenderAnswer::Opened(opened.and_then(|meta| {
                     let at_once =
                         how == How::Whole && meta.len <= u64::from(self.limits.block_bytes());
-                    let body = (at_once && self.dice.percent(80)).then(|| self.body(&path, zstd));
+                    let body = (at_once && self.dice.percent(80)).then(|| self.body(&path));
                     let body = body.transpose()?;
                     if body.is_some() {
                         self.open.remove(&handle);
@@ -274,17 +274,17 @@ impl Source {
                     spans.iter().map(sum).collect()
                 })))
             }
-            SenderWork::File(FileWork::Search { handle, start, search, digest, zstd }) => {
+            SenderWork::File(FileWork::Search { handle, start, search, digest }) => {
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (search.searcher(None), None);
-                let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
+                let searched = read.map(|bytes| self.search(&bytes, (start, by), digest));
                 SenderAnswer::File(FileAnswer::Searched(searched))
             }
-            SenderWork::File(FileWork::Join { handle, start, searcher, region, digest, zstd }) => {
+            SenderWork::File(FileWork::Join { handle, start, searcher, region, digest }) => {
                 self.joined += 1;
                 let read = self.bytes(handle, self.faults.scan);
                 let by = (searcher, Some(region));
-                let searched = read.map(|bytes| self.search(&bytes, (start, by), (digest, zstd)));
+                let searched = read.map(|bytes| self.search(&bytes, (start, by), digest));
                 SenderAnswer::File(FileAnswer::Searched(searched))
             }
             SenderWork::File(FileWork::Find { handle, region, blocks }) => {
@@ -316,18 +316,18 @@ impl Source {
                 });
                 SenderAnswer::File(FileAnswer::Sealed(sealed))
             }
-            SenderWork::File(FileWork::Read { handle, spans, sums, zstd }) => {
+            SenderWork::File(FileWork::Read { handle, spans, sums }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
                 SenderAnswer::File(FileAnswer::Read(
-                    read.and_then(|bytes| self.read(&bytes, &spans, (sums, zstd))),
+                    read.and_then(|bytes| self.read(&bytes, &spans, sums)),
                 ))
             }
-            SenderWork::File(FileWork::Mend { handle, gaps, zstd }) => {
+            SenderWork::File(FileWork::Mend { handle, gaps }) => {
                 let read = self.bytes(handle, self.faults.read);
                 self.read += gaps.iter().map(|gap| u64::from(gap.span.len)).sum::<u64>();
                 SenderAnswer::File(FileAnswer::Mended(
-                    read.and_then(|bytes| self.mend(&bytes, &gaps, zstd)),
+                    read.and_then(|bytes| self.mend(&bytes, &gaps)),
                 ))
             }
             SenderWork::Close { handle } => {
@@ -375,7 +375,7 @@ impl Source {
         &mut self,
         bytes: &[u8],
         (start, (mut searcher, region)): (u64, (Box<Searcher>, Option<Box<SearchedRegion>>)),
-        (mut digest, zstd): (Box<FileDigest>, bool),
+        mut digest: Box<FileDigest>,
     ) -> Searched {
         let from = bytes.len().min(start as usize);
         let to = match &region {
@@ -404,7 +404,7 @@ impl Source {
                     let literal = &bytes[new.start as usize..new.end() as usize];
                     for piece in literal.chunks(self.limits.fill_bytes() as usize) {
                         let step = PatchStep::Literal(piece.len() as u32);
-                        patches.push((vec![step], self.packed(piece.to_vec(), zstd)));
+                        patches.push((vec![step], self.packed(piece.to_vec())));
                     }
                 }
             }
@@ -466,7 +466,7 @@ impl Source {
     }
 
     /// All of a short file, as it was when it was opened.
-    fn body(&mut self, path: &RelPath, zstd: bool) -> Result<Body, Trouble> {
+    fn body(&mut self, path: &RelPath) -> Result<Body, Trouble> {
         let bytes = Arc::clone(&self.tree.0[path].bytes);
         let spans = [Span::new(0, bytes.len() as u32)];
         let chunks: Vec<_> = (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
@@ -474,7 +474,7 @@ impl Source {
             let payload = Payload::Plain(Vec::new());
             return Ok(Body { payload, sealed: digest_of([]).into() });
         }
-        let (payload, _) = self.read(&bytes, &spans, (Sums::Known, zstd))?;
+        let (payload, _) = self.read(&bytes, &spans, Sums::Known)?;
         Ok(Body { payload, sealed: digest_of(&chunks).into() })
     }
 
@@ -511,7 +511,7 @@ impl Source {
         &mut self,
         bytes: &[u8],
         spans: &[Span],
-        (sums, zstd): (Sums, bool),
+        sums: Sums,
     ) -> Result<(Payload, Vec<Chunk>), Trouble> {
         let (mut payload, mut chunks) = (Vec::new(), Vec::new());
         for span in spans {
@@ -522,10 +522,10 @@ impl Source {
             }
             payload.extend_from_slice(piece);
         }
-        Ok((self.packed(payload, zstd), chunks))
+        Ok((self.packed(payload), chunks))
     }
 
-    fn mend(&mut self, bytes: &[u8], gaps: &[Gap], zstd: bool) -> Result<Deltas, Trouble> {
+    fn mend(&mut self, bytes: &[u8], gaps: &[Gap]) -> Result<Deltas, Trouble> {
         let (mut deltas, mut compared) = (Vec::new(), 0);
         for Gap { span, sums } in gaps {
             let new = bytes.get(span.start as usize..span.end() as usize);
@@ -535,16 +535,16 @@ impl Source {
             compared += count;
         }
         let bytes = deltas.len() as u32;
-        Ok(Deltas { payload: self.packed(deltas, zstd), bytes, compared })
+        Ok(Deltas { payload: self.packed(deltas), bytes, compared })
     }
 
     /// As it travels; not always what it was.
-    fn packed(&mut self, mut bytes: Vec<u8>, zstd: bool) -> Payload {
+    fn packed(&mut self, mut bytes: Vec<u8>) -> Payload {
         if self.dice.percent(self.faults.corrupt) {
             let at = self.dice.below(bytes.len());
             bytes[at] ^= 1;
         }
-        let sparse = self.dice.percent(50);
+        let (sparse, zstd) = (self.dice.percent(50), self.dice.percent(20));
         let (runs, mut bytes) = if sparse { take_out(bytes) } else { (Vec::new(), bytes) };
         let one = usize::from(zstd).min(bytes.len());
         bytes.rotate_left(one);

@@ -64,7 +64,7 @@ impl Journal {
         }
         let mut fields = json!({ "volume": volume, "token": name(token) });
         match ended {
-            Ok(Outcome { totals, traffic, elapsed }) => {
+            Ok(Outcome { totals, traffic, elapsed, .. }) => {
                 fields["outcome"] = "done".into();
                 fields["seconds"] = elapsed.as_secs().into();
                 fields["received_bytes"] = traffic.received.into();

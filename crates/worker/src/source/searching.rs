@@ -23,14 +23,12 @@ pub(super) struct SearchStep {
     pub(super) region: Option<Box<SearchedRegion>>,
     /// Digest of the bytes before the segment.
     pub(super) digest: Box<FileDigest>,
-    /// True if literals may be compressed.
-    pub(super) zstd: bool,
 }
 
 impl<T: Tree> SourceWorker<T> {
     /// Searches the next segment, or continues with the rest of a region.
     pub(super) fn search(&self, handle: Handle, step: SearchStep) -> Result<Searched, StoreError> {
-        let SearchStep { start, searcher, region, digest, zstd } = step;
+        let SearchStep { start, searcher, region, digest } = step;
         let snapshot = self.snapshot(handle);
         let (blocks, file_len) = (searcher.blocks(), snapshot.meta().len);
         let end = match &region {
@@ -39,7 +37,7 @@ impl<T: Tree> SourceWorker<T> {
         };
         let range = start..end.max(start);
         let kept = searched_sums(&blocks, &**snapshot, &range)?;
-        let (zstd, limits) = (self.packs(zstd), self.agreed().terms.limits);
+        let (zstd, limits) = (self.packer().asked(), self.agreed().terms.limits);
         let search = NewSearch { searcher, digest, start, zstd, limits, kept, region };
         let with = |bytes: &[u8], at_end| search.search(bytes, at_end);
         with_range(&self.buffers, &**snapshot, &range, with)

@@ -51,12 +51,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Returns deltas that make `gaps` from bytes of the old version.
-    pub(super) fn mend(
-        &self,
-        handle: Handle,
-        gaps: &[Gap],
-        zstd: Option<i32>,
-    ) -> Result<Deltas, Trouble> {
+    pub(super) fn mend(&self, handle: Handle, gaps: &[Gap]) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
         let task = gap::GapDeltas::new(gaps, self.agreed().gap_seed);
         let read = read_one(|at, into| snapshot.read_packed(at, into));
@@ -64,7 +59,7 @@ impl<T: Tree> SourceWorker<T> {
         let told = told.map_err(|error| trouble(&error))?;
         let (deltas, compared) = told.map_err(|FileShrank| shrunk(&**snapshot))?;
         let bytes = deltas.len() as u32;
-        let payload = self.packer().pack_as_asked(deltas, zstd);
+        let payload = self.packed(deltas);
         Ok(Deltas { payload, bytes, compared })
     }
 }

@@ -51,7 +51,7 @@ fn is_idle(Outcome { totals, .. }: &Outcome) -> bool {
     totals.created == 0 && totals.transferred == 0 && totals.deleted == 0
 }
 
-fn transfer_counts(Outcome { totals, traffic, elapsed }: &Outcome) -> String {
+fn transfer_counts(Outcome { totals, traffic, elapsed, .. }: &Outcome) -> String {
     format!(
         "{} transferred, {} removed, {} sent in {}",
         counted(totals.transferred, "file"),
@@ -75,6 +75,7 @@ mod tests {
             totals: Totals { transferred, deleted: 2, ..Totals::default() },
             traffic: Traffic { sent: 2048, received: 9 },
             elapsed: Duration::from_millis(310),
+            ..Outcome::default()
         };
         let (zone, at) = (Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
         let shown = |number, result, exit, held| {

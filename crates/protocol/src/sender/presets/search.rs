@@ -102,9 +102,9 @@ impl PresetSender {
     }
 
     fn search(&mut self, attempt: &SendAttempt, cx: &mut Context, search: Search) {
-        let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
+        let (handle, start) = (attempt.handle, self.scanned);
         let digest = self.digest.take().unwrap_or_default();
-        let work = SenderWork::File(FileWork::Search { handle, start, search, digest, zstd });
+        let work = SenderWork::File(FileWork::Search { handle, start, search, digest });
         cx.jobs.ask(work, SenderPending::Search(handle));
     }
 
@@ -168,11 +168,10 @@ impl PresetSender {
     /// Requests the regions that may be searched now, and joins the next region if it was searched.
     fn share(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
-        let (handle, start, zstd) = (attempt.handle, self.scanned, cx.options.compress);
+        let (handle, start) = (attempt.handle, self.scanned);
         if let Some((searcher, region)) = regions.join() {
             let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
-            let work =
-                SenderWork::File(FileWork::Join { handle, start, searcher, region, digest, zstd });
+            let work = SenderWork::File(FileWork::Join { handle, start, searcher, region, digest });
             cx.jobs.ask(work, SenderPending::Search(handle));
         }
         while let Some((no, region)) = regions.next() {

@@ -108,7 +108,7 @@ impl BlockSender {
 
     /// Reads the next blocks, or seals the file after the last block.
     pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
-        let (zstd, handle, sums) = (cx.options.compress, attempt.handle, Sums::Take);
+        let (handle, sums) = (attempt.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
             let start = self.start + u64::from(self.next) * self.len();
             let len = (attempt.len - start).min(self.len()) as u32;
@@ -116,7 +116,6 @@ impl BlockSender {
                 handle,
                 spans: vec![Span::new(start, len)],
                 sums,
-                zstd,
             });
             let chunks = std::iter::once(self.next..self.next + 1).collect();
             cx.jobs.ask(work, SenderPending::Read { handle, chunks, bytes: u64::from(len) });

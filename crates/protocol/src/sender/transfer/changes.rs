@@ -79,7 +79,7 @@ impl ChangeSender {
 
     /// Reads the next blocks, or seals the file after the last block.
     pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
-        let (zstd, handle, sums) = (cx.options.compress, attempt.handle, Sums::Take);
+        let (handle, sums) = (attempt.handle, Sums::Take);
         while self.reading < READS && !self.unread.is_empty() {
             let (chunks, bytes) = self.take(attempt.len, cx);
             let span = |block: u32| {
@@ -87,7 +87,7 @@ impl ChangeSender {
                 Span::new(start, (attempt.len - start).min(BLOCK) as u32)
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
-            let work = SenderWork::File(FileWork::Read { handle, spans, sums, zstd });
+            let work = SenderWork::File(FileWork::Read { handle, spans, sums });
             cx.jobs.ask_as(WorkTurn::Own, work, SenderPending::Read { handle, chunks, bytes });
             self.reading += 1;
         }

@@ -368,16 +368,13 @@ impl RecipeSender {
         cx: &mut Context,
         lines: Vec<GapLine>,
     ) -> Result<(), PeerError> {
-        let (zstd, handle) = (cx.options.compress, attempt.handle);
+        let handle = attempt.handle;
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
             let span = self.gap(attempt, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
-                let work = SenderWork::File(FileWork::Mend {
-                    handle,
-                    gaps: std::mem::take(&mut gaps),
-                    zstd,
-                });
+                let work =
+                    SenderWork::File(FileWork::Mend { handle, gaps: std::mem::take(&mut gaps) });
                 let gaps = std::mem::take(&mut ranges);
                 cx.jobs.ask(work, SenderPending::Mend { handle, gaps });
                 bytes = 0;
@@ -387,7 +384,7 @@ impl RecipeSender {
             ranges.push(chunks);
         }
         cx.jobs.ask(
-            SenderWork::File(FileWork::Mend { handle, gaps, zstd }),
+            SenderWork::File(FileWork::Mend { handle, gaps }),
             SenderPending::Mend { handle, gaps: ranges },
         );
         Ok(())

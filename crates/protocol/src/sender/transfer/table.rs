@@ -139,14 +139,14 @@ impl NeededChunks {
         table: &ChunkTable,
         nothing_follows: bool,
     ) {
-        let (sums, zstd, handle) = (Sums::Known, cx.options.compress, attempt.handle);
+        let (sums, handle) = (Sums::Known, attempt.handle);
         if self.turn == WorkTurn::Own && !self.ranges.iter().is_sorted_by_key(|range| range.start) {
             self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
         }
         while self.bytes >= cx.limits.fill_bytes() || nothing_follows && self.bytes > 0 {
             let (chunks, bytes) = self.take(table, &cx.limits);
             let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
-            let work = SenderWork::File(FileWork::Read { handle, spans, sums, zstd });
+            let work = SenderWork::File(FileWork::Read { handle, spans, sums });
             cx.jobs.ask_as(self.turn, work, SenderPending::Read { handle, chunks, bytes });
         }
     }
