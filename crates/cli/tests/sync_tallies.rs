@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::common::{WAYS, Way, World, rsync};
+use crate::common::{WAYS, Way, World, attrs, rsync};
 
 const DIRS: usize = 90;
 const FILES: usize = 25;
@@ -59,7 +59,20 @@ fn what_did_not_change_costs_less_than_its_names() {
         let world = world();
         sync(&world, way, "");
         world.assert_same("src", "dst");
-        for options in ["", "--delete", "-n", "-O --no-perms", "--numeric-ids"] {
+        for options in [
+            "",
+            "--delete",
+            "-n",
+            "-O --no-perms",
+            "--numeric-ids",
+            "-H",
+            "-A",
+            "-X",
+            "-b",
+            "--size-only",
+            "--modify-window=1",
+            "-HAX -b --delete",
+        ] {
             let run = sync(&world, way, &format!("-i --stats {options}"));
             assert!(run.stdout.starts_with("\nNumber of files: "), "{way:?}: {}", run.stdout);
             assert_eq!(run.stat("Number of files"), (1 + DIRS * (2 + FILES) + DIRS / 3) as u64);
@@ -137,4 +150,72 @@ fn rules_say_what_they_say_without_tallies() {
             assert_eq!(deleted(&run), deleted(&judge), "{rules:?}");
         }
     }
+}
+
+/// A directory that leads to an argument has other entries, which take no part.
+#[test]
+fn changes_below_arguments_that_keep_their_directories_are_found() {
+    let world = world();
+    let at = |dir, name: &str| format!("{}/{name}", dir_name(dir));
+    let args: Vec<_> = [35, 55, 63, 70].map(|dir| format!("src/{}/", dir_name(dir))).into();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let words = [&["-aRi", "--delete", "--no-fsync"][..], &args, &["h:dst/"]].concat();
+    let ours = || world.sync(&words);
+    assert_eq!(ours().code, Some(0));
+    assert_eq!(ours().stdout, "");
+    world.write(format!("src/{}", at(37, "7")), "another content");
+    world.set_time(format!("src/{}", at(57, "9")), 5);
+    fs::remove_file(world.path(format!("src/{}", at(66, "3")))).unwrap();
+    world.chmod(&format!("dst/src/{}", at(72, "4")), 0o600);
+    world.write(format!("dst/src/{}", at(74, "extra")), "extra");
+    world.write(format!("dst/src/{}", at(30, "beside")), "takes no part");
+    let dry = [&["-aRni", "--delete"][..], &args, &["dst/"]].concat();
+    let expected = rsync(&world, &dry);
+    let run = ours();
+    if let Some(judge) = expected {
+        assert_eq!(sorted(changes(&run)), sorted(changes(&judge)));
+        assert_eq!(rsync(&world, &dry).unwrap().stdout, "");
+    }
+    assert!(world.path(format!("dst/src/{}", at(30, "beside"))).exists());
+    assert_eq!(ours().stdout, "");
+}
+
+/// Changes that only these options see, each in a directory that is otherwise as it was.
+#[test]
+fn what_hard_links_attributes_and_acls_change_is_found() {
+    let world = world();
+    let at = |dir, name: &str| format!("{}/{name}", dir_name(dir));
+    let linked = |root: &str, from: &str, to: &str| {
+        let _ = fs::remove_file(world.path(format!("{root}/{to}")));
+        fs::hard_link(world.path(format!("{root}/{from}")), world.path(format!("{root}/{to}")))
+            .unwrap();
+    };
+    let note = |name: &str, value: &[u8]| attrs::note(&world.path(name), "user.test", value);
+    linked("src", &at(51, "1"), &at(52, "1"));
+    note(&format!("src/{}", at(61, "3")), b"one");
+    note(&format!("src/{}", at(62, "empty")), b"one");
+    sync(&world, Way::Push, "-HAX");
+    for options in ["-HAX", "-HAX -b --delete", "-HAX --size-only", "-HAX --modify-window=1"] {
+        assert_eq!(sync(&world, Way::Push, &format!("-i {options}")).stdout, "", "{options}");
+    }
+    // One link more, one less, and one that only the destination lacks; times and contents stay.
+    linked("src", &at(71, "4"), &at(72, "4"));
+    fs::remove_file(world.path(format!("dst/{}", at(52, "1")))).unwrap();
+    fs::copy(
+        world.path(format!("dst/{}", at(51, "1"))),
+        world.path(format!("dst/{}", at(52, "1"))),
+    )
+    .unwrap();
+    world.set_time(format!("dst/{}", at(52, "1")), 1_000_001);
+    note(&format!("src/{}", at(61, "3")), b"two");
+    note(&format!("dst/{}", at(63, "5")), b"only here");
+    let run = sync(&world, Way::Push, "-i -HAX");
+    let said = |name: &str| run.stdout.lines().any(|line| line.contains(name));
+    for name in [at(72, "4"), at(52, "1"), at(61, "3"), at(63, "5")] {
+        assert!(said(&name), "{name}: {run:#?}");
+    }
+    if let Some(judge) = rsync(&world, &["-aniHAX", "src/", "dst/"]) {
+        assert_eq!(judge.stdout, "");
+    }
+    assert_eq!(sync(&world, Way::Push, "-i -HAX").stdout, "");
 }

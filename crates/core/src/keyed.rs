@@ -83,6 +83,13 @@ impl Key {
         Self(blake3::derive_key(SESSION_CONTEXT, &self.0))
     }
 
+    /// Returns the name under this key of the content with this BLAKE3 `digest`. The first half of a name suffices to
+    /// compare contents: without the key, nobody can choose two contents whose names begin alike.
+    #[must_use]
+    pub fn content_name(&self, digest: &[u8; 32]) -> [u8; 32] {
+        blake3::keyed_hash(&blake3::derive_key(CONTENT_CONTEXT, &self.0), digest).into()
+    }
+
     /// A seed derived from the key, for hashes that need a seed only.
     #[must_use]
     pub fn seed(&self) -> u64 {
@@ -93,6 +100,7 @@ impl Key {
 
 const SESSION_CONTEXT: &str = "deltic 2026 session";
 const SEED_CONTEXT: &str = "deltic 2026 seed";
+const CONTENT_CONTEXT: &str = "deltic 2026 content";
 
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -61,7 +61,7 @@ impl ToReceiver {
             Self::Groups { .. } | Self::Chunks { .. } | Self::Recipe { .. } | Self::Sums { .. } => {
                 Purpose::Recipe
             }
-            Self::Deny { .. } | Self::Digests(_) => Purpose::Confirm,
+            Self::Deny { .. } | Self::Digests(_) | Self::ShortDigests(_) => Purpose::Confirm,
             Self::Fill { .. } | Self::Single { .. } | Self::Mended { .. } | Self::Patch { .. } => {
                 Purpose::Literal
             }

@@ -31,11 +31,11 @@ use deltic_protocol::limits::{
 };
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    ShortEntries, Sparse,
+    ShortDigestLine, ShortEntries, Sparse,
 };
 use deltic_protocol::options::{
-    AlternateUse, Alternates, Append, Compare, Delete, Guard, Links, Metadata, Missing, Options,
-    Remove, Select, Writing,
+    AlternateUse, Alternates, Append, Backup, Compare, Delete, Guard, Links, Metadata, Missing,
+    Options, Remove, Select, Window, Writing,
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
@@ -432,6 +432,10 @@ fn digests(file: FileNo) -> ToReceiver {
     ToReceiver::Digests(vec![DigestLine { file, digest }])
 }
 
+fn short_digests(file: FileNo) -> ToReceiver {
+    ToReceiver::ShortDigests(vec![ShortDigestLine { file, digest: Some([1; 16]) }])
+}
+
 fn end() -> ToReceiver {
     ToReceiver::End { file: A, digest: Digest::from_bytes([9; 32]) }
 }
@@ -527,6 +531,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
             let line = DigestLine { file: A, digest: None };
             ToReceiver::Digests(vec![line; 2])
         }),
+        ("ShortDigests", short_digests(A)),
+        ("ShortDigests.foreign", short_digests(foreign)),
         ("Restless", ToReceiver::Restless { file: A }),
         ("Restless.foreign", ToReceiver::Restless { file: foreign }),
         ("End", end()),
@@ -1742,13 +1748,53 @@ fn a_file_in_one_frame_is_a_block_of_its_length_at_most() {
     assert_eq!(victim.refusal(single(None, 5)), PeerError::Unexpected("a file without its mode"));
 }
 
+/// Before, no end sent tallies with these options.
+#[test]
+fn wide_tallies_are_for_a_receiver_that_knows_them() {
+    let backup = Some(Backup { dir: None, suffix: b"~"[..].into() });
+    let metadata = |change: fn(&mut Metadata)| {
+        let mut options = options();
+        change(&mut options.metadata);
+        options
+    };
+    let compared = |compare: Compare| Options { compare, ..options() };
+    let by_size = Compare { size_only: true, ..Compare::default() };
+    let in_window = Compare { window: Window::Secs(1), ..Compare::default() };
+    for (options, is_wide) in [
+        (options(), false),
+        (metadata(|metadata| metadata.hard_links = true), true),
+        (metadata(|metadata| metadata.acls = true), true),
+        (metadata(|metadata| metadata.xattrs = true), true),
+        (Options { remove: Remove { backup, ..Remove::default() }, ..options() }, true),
+        (compared(by_size), true),
+        (compared(in_window), true),
+        (Options { select: Select { relative: true, ..Select::default() }, ..options() }, true),
+    ] {
+        for wide_tallies in [false, true] {
+            let mut hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
+            hands.compared = options.tallied().unwrap();
+            let machine = Sender::new(options.clone()).eager();
+            let mut target = Target { machine, hands, frames: Vec::new() };
+            let sent = |target: &Target| {
+                target.frames.iter().any(|frame| matches!(frame, ToReceiver::Tally { .. }))
+            };
+            if wide_tallies {
+                target.machine.shorten(ShortForms { wide_tallies, ..ShortForms::default() });
+                target.machine.greeted(true, Limits::default());
+            }
+            target.work();
+            assert_eq!(sent(&target), !is_wide || wide_tallies, "{options:?}");
+        }
+    }
+}
+
 /// Short forms are for a receiver that understands them.
 #[test]
 fn a_sender_uses_the_short_forms_that_were_agreed_on() {
     for (lists, files) in [(false, false), (true, false), (false, true), (true, true)] {
         let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
         let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
-        target.machine.shorten(ShortForms { lists, files });
+        target.machine.shorten(ShortForms { lists, files, ..ShortForms::default() });
         target.machine.greeted(true, Limits::default());
         target.work();
         target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
@@ -1757,6 +1803,18 @@ fn a_sender_uses_the_short_forms_that_were_agreed_on() {
         assert_eq!(has(|frame| matches!(frame, ToReceiver::Listing { .. })), !lists);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::Single { meta: None, .. })), files);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::Start { .. })), !files);
+    }
+}
+
+#[test]
+fn digests_are_halved_if_both_ends_agreed() {
+    for digests in [false, true] {
+        let mut target = Target::with(Target::tree(), Options { checksum: true, ..options() });
+        target.machine.shorten(ShortForms { digests, ..ShortForms::default() });
+        target.take([ToSender::Digest(vec![A])]).unwrap();
+        let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortDigests(_))), digests);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::Digests(_))), !digests);
     }
 }
 
@@ -3203,6 +3261,8 @@ fn a_tally_is_told_only_where_options_have_them_and_with_their_sums() {
     assert_eq!(with(Options { compare: cached, ..checksum }).take([tally("d")]), Ok(()));
     let remove = Remove { sources: true, ..Remove::default() };
     assert_eq!(with(Options { remove, ..options() }).refusal(tally("d")), unasked);
+    let wide = Metadata { hard_links: true, acls: true, xattrs: true, ..options().metadata };
+    assert_eq!(with(Options { metadata: wide, ..options() }).take([tally("d")]), Ok(()));
     let without = Options { metadata: Metadata::default(), ..options() };
     assert_eq!(with(without).refusal(tally("d")), unasked);
     assert_eq!(with(options()).take([tally("d")]), Ok(()));

@@ -18,7 +18,7 @@ use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::strategy::Delivery;
 use deltic_core::{BlockSumSpec, Strategy, StrongKind, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
-use deltic_protocol::options::{Delete, Guard, Options};
+use deltic_protocol::options::{Delete, Guard, Options, Window};
 use deltic_protocol::report::{Action, EntryType, Totals};
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Kind, RelPath, Timestamp};
@@ -161,38 +161,69 @@ fn names_of_one_file_end_as_names_of_one_file() {
 /// Whether directories go by their tallies or not, all comes out the same, in all that is said of it.
 #[test]
 fn tallies_change_nothing_but_what_is_listed() {
-    let mut alike = 0;
-    for seed in 0..1500 {
-        let mut case = Case::random(seed);
-        (case.source_faults, case.destination_faults, case.cut) = Default::default();
-        case.options.times |= seed % 3 > 0;
-        case.options.recursive = true;
-        if seed % 4 > 0 {
-            nest(&mut case);
-        }
-        let mut run = |eager| {
-            case.eager = eager;
-            let mut session = Session::new(&case, &mut Dice::new(seed));
-            let totals = session.finish();
-            check_told(&session, &totals);
-            alike += session.destination.alike;
-            let told = session.told_by_receiver;
-            let said = (sorted(&told.changes), sorted(&told.troubles), told.listed);
-            (session.destination.tree, totals, said)
-        };
-        // Bytes that are sent depend on what is found first.
-        let counted = |totals: Totals| Totals { literal: 0, matched: 0, ..totals };
-        let changes = |changes: Vec<String>| {
-            let text = |line: String| line.split("literal").next().unwrap_or_default().to_owned();
-            changes.into_iter().map(text).collect::<Vec<_>>()
-        };
-        let ((plain, plain_totals, plain_said), (tallied, totals, said)) = (run(false), run(true));
-        assert_eq!(plain, tallied, "seed {seed}");
-        assert_eq!(counted(plain_totals), counted(totals), "seed {seed}");
-        assert_eq!(changes(plain_said.0), changes(said.0), "seed {seed}");
-        assert_eq!((plain_said.1, plain_said.2), (said.1, said.2), "seed {seed}");
-    }
+    let alike: u64 = (0..1500).map(|seed| compare_tallied(seed, |_| {})).sum();
     assert!(alike > 1000, "only {alike} directories were alike");
+}
+
+#[test]
+fn tallies_change_nothing_with_sizes_alone() {
+    (0..300).for_each(|seed| {
+        compare_tallied(seed, |case| case.options.compare.size_only = true);
+    });
+}
+
+#[test]
+fn tallies_change_nothing_with_a_window_but_times_within() {
+    (0..300).for_each(|seed| {
+        compare_tallied(seed, |case| case.options.compare.window = Window::Secs(1));
+    });
+}
+
+/// Returns the number of directories that were alike.
+fn compare_tallied(seed: u64, change: impl Fn(&mut Case)) -> u64 {
+    let mut alike = 0;
+    let mut case = Case::random(seed);
+    (case.source_faults, case.destination_faults, case.cut) = Default::default();
+    case.options.times |= seed % 3 > 0;
+    case.options.recursive = true;
+    if seed % 4 > 0 {
+        nest(&mut case);
+    }
+    change(&mut case);
+    let mut run = |eager| {
+        case.eager = eager;
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        check_told(&session, &totals);
+        alike += session.destination.alike;
+        let told = session.told_by_receiver;
+        let said = (sorted(&told.changes), sorted(&told.troubles), told.listed);
+        (session.destination.tree, totals, said)
+    };
+    // Bytes that are sent depend on what is found first.
+    let counted = |totals: Totals| Totals { literal: 0, matched: 0, ..totals };
+    let changes = |changes: Vec<String>| {
+        let text = |line: String| line.split("literal").next().unwrap_or_default().to_owned();
+        changes.into_iter().map(text).collect::<Vec<_>>()
+    };
+    let ((plain, plain_totals, plain_said), (tallied, totals, said)) = (run(false), run(true));
+    for (path, node) in &plain.0 {
+        let mut node = node.clone();
+        // Of a listed directory, a time within the window becomes that of the source.
+        if let Some(other) = tallied.0.get(path).map(|other| other.meta.modified)
+            && node.meta.is_dir()
+            && case.options.compare.window == Window::Secs(1)
+            && node.meta.modified.secs.abs_diff(other.secs) <= 1
+        {
+            node.meta.modified = other;
+        }
+        assert!(tallied.0.get(path) == Some(&node), "seed {seed}: {path} differs");
+    }
+    assert_eq!(plain.0.len(), tallied.0.len(), "seed {seed}");
+    assert_eq!(counted(plain_totals), counted(totals), "seed {seed}");
+    assert_eq!(changes(plain_said.0), changes(said.0), "seed {seed}");
+    assert_eq!((plain_said.1, plain_said.2), (said.1, said.2), "seed {seed}");
+    alike
 }
 
 /// Puts copies of the tree into directories of it, so that many are alike at some depth.

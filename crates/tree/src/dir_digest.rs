@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use crate::meta::{Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp};
+use crate::meta::{Acl, Device, DeviceClass, EXECUTE_BITS, Kind, Meta, Timestamp, Xattr};
 use deltic_core::Digest;
 use deltic_core::codec::Put;
 use deltic_core::keyed::{KEY_BYTES, Key};
@@ -65,6 +65,25 @@ pub struct ComparedAttributes {
     pub users: bool,
     /// True if groups are compared.
     pub groups: bool,
+    /// ACLs.
+    pub acls: bool,
+    /// Extended attributes.
+    pub xattrs: bool,
+    /// Names of one file. A digest covers no file with several names.
+    pub hard_links: bool,
+}
+
+impl ComparedAttributes {
+    /// True if a digest can cover this entry. A digest cannot tell which names a file has, which users and groups of
+    /// another machine an ACL names, and attributes that could not be read.
+    #[must_use]
+    pub fn cover(&self, meta: &Meta) -> bool {
+        let acls = meta.access_acl().into_iter().chain(meta.default_acl());
+        let names_owners = self.acls && acls.into_iter().any(|acl| !acl.named.is_empty());
+        let is_unread = (self.acls || self.xattrs) && meta.is_partly_unread();
+        let is_linked = self.hard_links && meta.linked().is_some();
+        !names_owners && !is_unread && !is_linked
+    }
 }
 
 /// Digest of the entries of a directory.
@@ -186,11 +205,36 @@ fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: ComparedAttribute
         }
         Kind::File | Kind::Dir | Kind::Fifo | Kind::Socket => {}
     }
+    if compared.acls {
+        write_acl(to, meta.access_acl());
+        write_acl(to, meta.default_acl());
+    }
+    if compared.xattrs {
+        to.put_bytes(&(meta.xattrs().len() as u64).to_le_bytes());
+        for Xattr { name, value } in meta.xattrs() {
+            to.put_bytes(&(name.len() as u64).to_le_bytes());
+            to.put_bytes(name);
+            to.put_bytes(&(value.len() as u64).to_le_bytes());
+            to.put_bytes(value);
+        }
+    }
 }
+
+/// Writes an ACL without named users and groups.
+fn write_acl(to: &mut Vec<u8>, acl: Option<&Acl>) {
+    to.put_u8(u8::from(acl.is_some()));
+    if let Some(Acl { owner, group, mask, other, named: _ }) = acl {
+        to.put_bytes(&[*owner, *group, mask.unwrap_or(NO_MASK), *other]);
+    }
+}
+
+/// Stands for an ACL without a mask.
+const NO_MASK: u8 = 8;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meta::{AclEntry, ExtraMeta, HardLink, IdKind, Inode, UnreadReason};
 
     const ALL: ComparedAttributes = ComparedAttributes {
         contents: false,
@@ -202,6 +246,9 @@ mod tests {
         special_times: true,
         users: true,
         groups: true,
+        acls: true,
+        xattrs: true,
+        hard_links: true,
     };
 
     fn key() -> DirDigestKey {
@@ -270,6 +317,67 @@ mod tests {
         for (one, other, compared, differs) in cases {
             let digest = |meta: &Meta| digest_of(compared, &[("a", meta.clone())]);
             assert_eq!(digest(&one) != digest(&other), differs, "{one:?} {other:?} {compared:?}");
+        }
+    }
+
+    #[test]
+    fn acls_and_extended_attributes_count_where_they_are_compared() {
+        let with = |more: ExtraMeta| Meta { more: more.boxed(), ..entry(Kind::File) };
+        let xattr = |name: &[u8], value: &[u8]| Xattr { name: name.into(), value: value.into() };
+        let xattrs = |xattrs| with(ExtraMeta { xattrs, ..ExtraMeta::default() });
+        let acl = |mask| Acl { owner: 6, group: 4, mask, other: 0, named: Vec::new() };
+        let access = |mask| with(ExtraMeta { access_acl: Some(acl(mask)), ..ExtraMeta::default() });
+        let default =
+            |mask| with(ExtraMeta { default_acl: Some(acl(mask)), ..ExtraMeta::default() });
+        let none = ComparedAttributes::default();
+        let by_xattrs = ComparedAttributes { xattrs: true, ..none };
+        let by_acls = ComparedAttributes { acls: true, ..none };
+        let all = [
+            entry(Kind::File),
+            xattrs(vec![xattr(b"user.a", b"1")]),
+            xattrs(vec![xattr(b"user.a", b"2")]),
+            xattrs(vec![xattr(b"user.a1", b"")]),
+            xattrs(vec![xattr(b"user.a", b""), xattr(b"user.b", b"")]),
+            access(None),
+            access(Some(7)),
+            default(None),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            for (to, other) in all.iter().enumerate() {
+                let differ = |compared| {
+                    let digest = |meta: &Meta| digest_of(compared, &[("a", meta.clone())]);
+                    digest(one) != digest(other)
+                };
+                let has_xattrs = (1..5).contains(&at) || (1..5).contains(&to);
+                let has_acls = at >= 5 || to >= 5;
+                assert!(!differ(none), "{one:?} {other:?}");
+                assert_eq!(differ(by_xattrs), at != to && has_xattrs, "{one:?} {other:?}");
+                assert_eq!(differ(by_acls), at != to && has_acls, "{one:?} {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_one_file_named_users_and_unread_attributes_are_not_covered() {
+        let with = |more: ExtraMeta| Meta { more: more.boxed(), ..entry(Kind::File) };
+        let named = AclEntry { who: IdKind::User, id: 7, perms: 6 };
+        let acl = Acl { owner: 6, group: 4, mask: Some(6), other: 0, named: vec![named] };
+        let linked = HardLink::Inode(Inode { device: 1, number: 2 }, 2);
+        let acls = ComparedAttributes { acls: true, ..ComparedAttributes::default() };
+        let xattrs = ComparedAttributes { xattrs: true, ..ComparedAttributes::default() };
+        let links = ComparedAttributes { hard_links: true, ..ComparedAttributes::default() };
+        let plain = ExtraMeta::default();
+        for (more, by) in [
+            (ExtraMeta { access_acl: Some(acl.clone()), ..plain.clone() }, vec![acls]),
+            (ExtraMeta { default_acl: Some(acl), ..plain.clone() }, vec![acls]),
+            (ExtraMeta { unread: Some(UnreadReason::Denied), ..plain.clone() }, vec![acls, xattrs]),
+            (ExtraMeta { linked: Some(linked), ..plain.clone() }, vec![links]),
+            (plain, Vec::new()),
+        ] {
+            for compared in [acls, xattrs, links, ComparedAttributes::default()] {
+                let meta = with(more.clone());
+                assert_eq!(compared.cover(&meta), !by.contains(&compared), "{meta:?} {compared:?}");
+            }
         }
     }
 

@@ -335,7 +335,8 @@ impl<S: Store> DestinationWorker<S> {
                 LookupAnswer::Compared(self.compare(&dir, &tally, &owners).map(Box::new))
             }
             LookupWork::Digest { paths } => {
-                LookupAnswer::Digested(self.kept.digests.of(&self.store, &paths, &self.buffers))
+                let digests = self.kept.digests.of(&self.store, &paths, &self.buffers);
+                LookupAnswer::Digested(self.agreed.compared(digests))
             }
             LookupWork::LookBeside { path } => LookupAnswer::Beside(self.alternates.look(&path)),
             LookupWork::Extra { dir, keep, rest } => {

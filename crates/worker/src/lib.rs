@@ -36,7 +36,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use deltic_core::strategy::LinkModel;
-use deltic_core::{Fingerprinter, Strategy, SumKey};
+use deltic_core::{Digest, Fingerprinter, Strategy, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
@@ -143,6 +143,12 @@ impl Agreed {
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
         }
+    }
+
+    /// Returns what both ends compare for contents with these digests.
+    pub(crate) fn compared(&self, digests: Vec<Option<Digest>>) -> Vec<Option<Digest>> {
+        let compared = |digest| self.terms.compared_digest(digest);
+        digests.into_iter().map(|digest| digest.map(compared)).collect()
     }
 }
 

@@ -170,7 +170,8 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             }
             SenderWork::File(work) => SenderAnswer::File(self.read_file(work)),
             SenderWork::Digest { paths } => {
-                SenderAnswer::Digested(self.kept.digests.of(&self.tree, &paths, &self.buffers))
+                let digests = self.kept.digests.of(&self.tree, &paths, &self.buffers);
+                SenderAnswer::Digested(self.agreed().compared(digests))
             }
             SenderWork::RemoveSource { path, meta } => {
                 self.moved.note(&path, &meta);

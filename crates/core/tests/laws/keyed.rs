@@ -17,6 +17,14 @@ fn keyed() -> KeyedSum {
     KeyedSum::new(&Key::from_bytes(KEY))
 }
 
+#[test]
+fn names_of_contents_depend_on_the_key_and_the_digest() {
+    let name = |key, digest| Key::from_bytes([key; 32]).content_name(&[digest; 32]);
+    let names = [name(1, 1), name(1, 2), name(2, 1), name(2, 2)];
+    let halves: BTreeSet<_> = names.iter().map(|name| &name[..16]).collect();
+    assert_eq!((halves.len(), name(1, 1)), (4, names[0]));
+}
+
 fn assert_all_engines_agree(data: &[u8]) {
     let sum = reference::keyed_sum(&KEY, data);
     for engine in CarrylessEngine::available() {

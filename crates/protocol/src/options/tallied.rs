@@ -5,6 +5,15 @@ use deltic_tree::{ComparedAttributes, Follow};
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 
 impl Options {
+    /// True if only ends that agree on it use tallies with these options: earlier versions had none.
+    #[must_use]
+    pub fn needs_wide_tallies(&self) -> bool {
+        let Metadata { acls, xattrs, hard_links, .. } = self.metadata;
+        let has_window = matches!(self.compare.window, Window::Secs(_));
+        let is_compared = self.compare.size_only || has_window || self.remove.backup.is_some();
+        acls || xattrs || hard_links || is_compared || self.select.relative
+    }
+
     /// Returns the attributes that tallies compare, or `None` if runs with these options use no tallies. Equal
     /// tallies mean that every entry of the directory is up to date and that no other entry is deleted. So tallies
     /// are off where the options act on up-to-date entries, compare more than a tally covers, or report every entry.
@@ -21,11 +30,13 @@ impl Options {
         let Self { threads: _, streams: _, tells_owners: _, .. } = self;
         let metadata = metadata.tallied()?;
         let Links { follow, safe, munge, keep_dirs, unmunge, insecure: _ } = follow;
-        let Remove { sources, backup, force: _, ignore_errors: _, .. } = remove;
+        // Only replaced and removed entries get a backup.
+        let Remove { sources, backup: _, force: _, ignore_errors: _, .. } = remove;
         let Select {
-            relative,
             list_only,
             missing,
+            // A directory that only leads to an argument is listed: its entries are a part of the directory.
+            relative: _,
             dirs: _,
             plain_implied_dirs: _,
             prune_empty_dirs: _,
@@ -36,9 +47,9 @@ impl Options {
         let Compare {
             size_only,
             ignore_times,
-            window,
             alternates,
             // These options do not matter: an entry with equal attributes is up to date.
+            window: _,
             update: _,
             existing: _,
             ignore_existing: _,
@@ -49,15 +60,16 @@ impl Options {
             max_age_secs: _,
             trusted,
         } = compare;
-        let quick = !size_only && !ignore_times && !matches!(window, Window::Secs(_));
+        // Equal sizes and times also agree with `size_only` and with any `window`.
+        let quick = !ignore_times;
         // No file is read for a tally: its digest is known, or the directory has no tally.
         let quick = quick && (!checksum || *cached && trusted.is_none());
         let links = *follow == Follow::Never && !safe && !munge && !keep_dirs && !unmunge;
-        let named = !relative && !list_only && !tells_unchanged && *missing != Missing::Delete;
-        let kept = !sources && backup.is_none() && alternates.dirs.is_empty();
+        let named = !list_only && !tells_unchanged && *missing != Missing::Delete;
+        let kept = !sources && alternates.dirs.is_empty();
         (*recursive && quick && links && named && kept).then_some(ComparedAttributes {
             contents: *checksum,
-            file_times: *times || !checksum,
+            file_times: *times || !(*checksum || *size_only),
             modes: *modes,
             dir_times: *times && metadata.dir_times,
             link_times: *times && metadata.link_times,
@@ -94,13 +106,16 @@ impl Metadata {
             group_map: _,
         } = self;
         let noted = *reads_notes || *writes_notes;
-        let plain = !accessed && !acls && !xattrs && !hard_links && !noted && chmod.is_empty();
+        let plain = !accessed && !noted && chmod.is_empty();
         plain.then_some(ComparedAttributes {
             executability: *executability,
             dir_times: !omit_dir_times,
             link_times: !omit_link_times,
             users: *users,
             groups: *groups,
+            acls: *acls,
+            xattrs: *xattrs,
+            hard_links: *hard_links,
             ..ComparedAttributes::default()
         })
     }

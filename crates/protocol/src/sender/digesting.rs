@@ -4,7 +4,7 @@ use deltic_core::Digest;
 
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
-use crate::message::{DigestLine, FileNo, ToReceiver};
+use crate::message::{DigestLine, FileNo, ShortDigestLine, ToReceiver, half};
 
 use super::ask::SenderWork;
 use super::context::Context;
@@ -53,6 +53,13 @@ pub(super) fn digested(
         }
     }
     let lines = files.into_iter().zip(digests);
-    let lines = lines.map(|(file, digest)| DigestLine { file, digest }).collect();
-    cx.send(ToReceiver::Digests(lines));
+    cx.send(if cx.abilities.short_forms.digests {
+        let short = |(file, digest): (FileNo, Option<Digest>)| ShortDigestLine {
+            file,
+            digest: digest.as_ref().map(half),
+        };
+        ToReceiver::ShortDigests(lines.map(short).collect())
+    } else {
+        ToReceiver::Digests(lines.map(|(file, digest)| DigestLine { file, digest }).collect())
+    });
 }

@@ -386,7 +386,8 @@ impl Destination {
         entries.iter().for_each(|entry| alike.add(&entry.name, &entry.meta));
         let compared = self.options.tallied().expect("tallies are told");
         let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
-        let is_alike = tally_of(&entries, compared, content) == *tally;
+        let is_covered = entries.iter().all(|entry| compared.cover(&entry.meta));
+        let is_alike = is_covered && tally_of(&entries, compared, content) == *tally;
         self.alike += u64::from(is_alike);
         is_alike.then(|| Box::new(alike))
     }

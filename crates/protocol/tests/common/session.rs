@@ -367,7 +367,12 @@ fn written<F: PartialEq + std::fmt::Debug>(
 
 /// The forms that neither end is too old for.
 fn short_forms(case: &Case) -> ShortForms {
-    ShortForms { lists: case.seed % 4 < 3, files: case.seed % 5 < 4 }
+    ShortForms {
+        lists: case.seed % 4 < 3,
+        files: case.seed % 5 < 4,
+        wide_tallies: case.seed % 6 < 5,
+        digests: case.seed % 7 < 4,
+    }
 }
 
 /// True where neither end is older than sums that ends agree on.

@@ -14,7 +14,7 @@ use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, 
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    ShortEntries, Sparse,
+    ShortDigestLine, ShortEntries, Sparse,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -546,6 +546,11 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             let unread = DigestLine { file: FileNo(301), digest: None };
             ToReceiver::Digests(vec![DigestLine { file, digest }, unread]).encode()
         }),
+        ("ShortDigests", {
+            let unread = ShortDigestLine { file: FileNo(301), digest: None };
+            let line = ShortDigestLine { file, digest: Some([0xef; 16]) };
+            ToReceiver::ShortDigests(vec![line, unread]).encode()
+        }),
         ("Alive", Alive.encode()),
         ("Ask", ToSender::Ask(question()).encode()),
         ("Allow", ToReceiver::Allow(true).encode()),
@@ -619,6 +624,10 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
                 digest: digest.map(Digest::from_bytes),
             };
             ToReceiver::Digests(lines.into_iter().map(line).collect())
+        }),
+        vec((file(), option(any::<[u8; 16]>())), 0..4).prop_map(|lines| {
+            let line = |(file, digest)| ShortDigestLine { file, digest };
+            ToReceiver::ShortDigests(lines.into_iter().map(line).collect())
         }),
         any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),

@@ -36,6 +36,9 @@ impl<S: Store> DestinationWorker<S> {
             }
             let contents = contents?;
             let mut contents = contents.iter();
+            if !entries.iter().all(|entry| compared.cover(&entry.meta)) {
+                return None;
+            }
             for Entry { name, meta } in &mut entries {
                 let ours = (meta.user, meta.group);
                 let mut theirs = ours;

@@ -8,7 +8,7 @@ use deltic_core::Digest;
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
-use crate::message::{DigestLine, FileNo, ToSender};
+use crate::message::{FileNo, HalfDigest, ToSender, half};
 
 use crate::receiver::ask::{LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
@@ -49,11 +49,31 @@ pub(super) enum ContentDigest {
     Unknown,
     Unreadable,
     Known(Digest),
+    /// The first half of the digest.
+    Half(HalfDigest),
 }
 
 impl ContentDigest {
-    fn of(digest: Option<Digest>) -> Self {
+    pub(super) fn of(digest: Option<Digest>) -> Self {
         digest.map_or(Self::Unreadable, Self::Known)
+    }
+
+    pub(super) fn of_half(digest: Option<HalfDigest>) -> Self {
+        digest.map_or(Self::Unreadable, Self::Half)
+    }
+
+    pub(super) const fn is_known(&self) -> bool {
+        matches!(self, Self::Known(_) | Self::Half(_))
+    }
+
+    /// True if both contents are known and equal.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Known(digest), Self::Half(part)) | (Self::Half(part), Self::Known(digest)) => {
+                half(digest) == *part
+            }
+            _ => self.is_known() && self == other,
+        }
     }
 }
 
@@ -115,15 +135,15 @@ impl ComparedFiles {
     /// was not requested.
     pub(super) fn take_remote_digests(
         &mut self,
-        lines: Vec<DigestLine>,
+        lines: impl Iterator<Item = (FileNo, ContentDigest)>,
     ) -> Result<Vec<ContentPair>, PeerError> {
         let mut both = Vec::new();
-        for DigestLine { file, digest } in lines {
+        for (file, digest) in lines {
             let asked = self.pairs.get(&file);
             if asked.is_none_or(|pair| pair.remote != ContentDigest::Unknown) {
                 return Err(PeerError::Unexpected("a digest that was not asked for"));
             }
-            both.extend(self.record(file, None, Some(ContentDigest::of(digest))));
+            both.extend(self.record(file, None, Some(digest)));
         }
         Ok(both)
     }

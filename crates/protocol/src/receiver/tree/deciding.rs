@@ -15,7 +15,7 @@ use crate::work::WorkError;
 use super::beside::ReferenceEntry;
 use super::clearing::BlockedEntry;
 use super::compare::{QuickCheck, differs_from, quick};
-use super::comparing::{ContentDigest, ContentPair};
+use super::comparing::ContentPair;
 use super::dirs::dir_change;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::first_of;
@@ -330,9 +330,9 @@ impl UnsettledEntries {
             return self.comparing.compare_again(pair);
         }
         let ContentPair { candidate, local, remote, .. } = pair;
-        let known = matches!((local, remote), (ContentDigest::Known(_), ContentDigest::Known(_)));
+        let known = local.is_known() && remote.is_known();
         tx.cx.counts.add(0, u64::from(known));
-        if known && local == remote {
+        if local.agrees(&remote) {
             let FileCandidate { file, path, meta, old: seen, differs, .. } = candidate;
             self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         } else if known && tx.cx.setting.options.dry_run {

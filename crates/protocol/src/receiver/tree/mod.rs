@@ -43,7 +43,7 @@ use std::ops::Range;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::message::{DigestLine, Extent, FileNo, ShortEntries, ToReceiver, ToSender};
+use crate::message::{Extent, FileNo, ShortEntries, ToReceiver, ToSender};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
@@ -53,6 +53,7 @@ use super::files::candidate::{FileCandidate, SettledFile};
 use super::pending::TreePending;
 use super::setting::Setting;
 use closing::ClosingStep;
+use comparing::ContentDigest;
 use deleting::PendingDeletions;
 use dirs::ListedDirs;
 use entries::{TreeContext, UnsettledEntries};
@@ -153,7 +154,14 @@ impl ReceiverTree {
                 self.dirs.list.growing()?;
                 self.missing.take(cx, paths)?;
             }
-            ToReceiver::Digests(lines) => self.take_digests(cx, lines)?,
+            ToReceiver::Digests(lines) => self.take_digests(
+                cx,
+                lines.into_iter().map(|line| (line.file, ContentDigest::of(line.digest))),
+            )?,
+            ToReceiver::ShortDigests(lines) => self.take_digests(
+                cx,
+                lines.into_iter().map(|line| (line.file, ContentDigest::of_half(line.digest))),
+            )?,
             ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
             ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,
             ToReceiver::Allow(allowed) => self.deleting.allow(cx, allowed)?,
@@ -185,7 +193,11 @@ impl ReceiverTree {
         Ok(())
     }
 
-    fn take_digests(&mut self, cx: &mut Context, lines: Vec<DigestLine>) -> Result<(), PeerError> {
+    fn take_digests(
+        &mut self,
+        cx: &mut Context,
+        lines: impl Iterator<Item = (FileNo, ContentDigest)>,
+    ) -> Result<(), PeerError> {
         let (entries, tx) = &mut self.split(cx);
         for pair in entries.comparing.take_remote_digests(lines)? {
             entries.compared(tx, pair);

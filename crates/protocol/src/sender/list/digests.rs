@@ -16,14 +16,21 @@ use super::{Lister, UnlistedDir};
 impl Lister {
     /// True if a tally may replace the listing of a directory.
     pub(super) fn may_tally(&self, ready: &ReadyDir, options: &Options) -> bool {
-        self.tallies.takes(ready.entries.len()) && ready.is_plain(options)
+        self.tallies.takes(ready) && ready.is_plain(options)
+    }
+
+    /// True if tallies may be sent by now: after the first entries, and with these options.
+    pub(super) fn may_send_tally(&self, cx: &Context) -> bool {
+        let is_agreed = cx.abilities.short_forms.wide_tallies || !cx.options.needs_wide_tallies();
+        is_agreed && self.tallies.begin(self.next)
     }
 
     /// Sends the tally of the first ready directory, if there is room, and continues the walk below it.
     pub(super) fn send_tally(&mut self, cx: &mut Context, tally: DirDigest) -> bool {
         let Some(ready) = self.ready.pop_front() else { return false };
         let entries = ready.entries.len() as u64;
-        if !self.tallies.has_room(entries, self.unsettled()) {
+        let bytes = ready.more_bytes();
+        if !self.tallies.has_room(entries, bytes, self.unsettled()) {
             self.ready.push_front(ready);
             return false;
         }

@@ -260,8 +260,8 @@ impl Lister {
         }
         let Some(first) = self.ready.front() else { return false };
         match (first.tallied, first.tally) {
-            (None, Some(tally)) if self.tallies.begin(self.next) => self.send_tally(cx, tally),
-            (Some(_), _) => self.send_some(cx, leaving),
+            (None, Some(tally)) if self.may_send_tally(cx) => self.send_tally(cx, tally),
+            (Some(_), _) => self.bytes.has_room() && self.send_some(cx, leaving),
             (None, _) => self.has_room() && self.may_list(cx) && self.send_some(cx, leaving),
         }
     }

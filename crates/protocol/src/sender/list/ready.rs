@@ -43,6 +43,11 @@ impl From<Option<Box<SortedNames>>> for UnlistedPart {
 }
 
 impl ReadyDir {
+    /// Returns the bytes of ACLs and extended attributes of the entries.
+    pub(super) fn more_bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.meta.more_bytes()).sum()
+    }
+
     /// True if nothing can be sent before more is listed.
     pub(super) fn waits(&self) -> bool {
         self.entries.is_empty() && matches!(self.rest, UnlistedPart::Asked)

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 use deltic_tree::ComparedAttributes;
 
 use crate::error::PeerError;
-use crate::limits::{ENTRY_WINDOW, TALLIED_ENTRIES, TALLY_WINDOW, UNHEARD_ENTRIES};
+use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, TALLIED_ENTRIES, TALLY_WINDOW, UNHEARD_ENTRIES};
 use crate::options::Options;
 
 use super::ready::ReadyDir;
@@ -46,6 +46,8 @@ pub(super) struct DirTallies {
     open: BTreeMap<u32, SentTally>,
     /// Number of entries of all open tallies.
     kept: u64,
+    /// Bytes of ACLs and extended attributes of these entries.
+    kept_bytes: usize,
     /// Number of listings that wait for the receiver to know their directories.
     parked: usize,
     /// Number of matching directories below directories with open tallies.
@@ -62,6 +64,8 @@ pub(super) struct DirTallies {
 struct SentTally {
     /// The directory with its entries, until its listing begins.
     ready: Option<ReadyDir>,
+    /// Bytes of ACLs and extended attributes of the entries.
+    bytes: usize,
     /// Number of the parent directory's tally, if that tally was open.
     above: Option<u32>,
     is_unlike: bool,
@@ -87,6 +91,7 @@ impl DirTallies {
             next: 0,
             open: BTreeMap::new(),
             kept: 0,
+            kept_bytes: 0,
             parked: 0,
             unnamed: 0,
             owed: VecDeque::new(),
@@ -111,9 +116,16 @@ impl DirTallies {
         sent >= self.thrift.listed_first
     }
 
-    /// True if a directory with this number of entries may be sent as a tally.
-    pub(super) const fn takes(&self, entries: usize) -> bool {
-        entries >= self.thrift.least_entries && entries as u64 <= TALLIED_ENTRIES
+    /// True if a directory with these entries may be sent as a tally.
+    pub(super) fn takes(&self, ready: &ReadyDir) -> bool {
+        let entries = ready.entries.len();
+        let is_covered = |compared: ComparedAttributes| {
+            ready.entries.iter().all(|entry| compared.cover(&entry.meta))
+        };
+        entries >= self.thrift.least_entries
+            && entries as u64 <= TALLIED_ENTRIES
+            && ready.more_bytes() <= LISTED_BYTES
+            && self.compared.is_some_and(is_covered)
     }
 
     pub(super) const fn kept(&self) -> u64 {
@@ -152,9 +164,11 @@ impl DirTallies {
         self.kept -= entries;
     }
 
-    /// True if there is room for a tally of `entries` entries while `unsettled` entries are sent and not settled.
-    pub(super) fn has_room(&self, entries: u64, unsettled: u64) -> bool {
-        self.open.len() + self.unnamed < TALLY_WINDOW
+    /// True if there is room for a tally of `entries` entries, with `bytes` of attributes, while `unsettled` entries
+    /// are sent and not settled.
+    pub(super) fn has_room(&self, entries: u64, bytes: usize, unsettled: u64) -> bool {
+        let fits = bytes == 0 || self.kept_bytes + bytes <= LISTED_BYTES;
+        fits && self.open.len() + self.unnamed < TALLY_WINDOW
             && self.kept + entries <= TALLIED_ENTRIES
             && unsettled + self.kept + entries <= ENTRY_WINDOW
     }
@@ -163,13 +177,16 @@ impl DirTallies {
     pub(super) fn note(&mut self, ready: ReadyDir, above: Option<u32>) -> u32 {
         let no = self.next;
         self.next += 1;
+        let bytes = ready.more_bytes();
         self.kept += ready.entries.len() as u64;
+        self.kept_bytes += bytes;
         if let Some(above) = above {
             let sent = self.open.get_mut(&above).expect("its tally is open");
             sent.below.push(no);
         }
         let sent = SentTally {
             ready: Some(ready),
+            bytes,
             above,
             is_unlike: false,
             below: Vec::new(),
@@ -220,6 +237,7 @@ impl DirTallies {
     /// Returns the directories parked below.
     pub(super) fn close(&mut self, no: u32) -> Vec<ReadyDir> {
         let Some(sent) = self.open.remove(&no) else { return Vec::new() };
+        self.kept_bytes -= sent.bytes;
         self.unnamed -= sent.unnamed;
         self.parked -= sent.parked.len();
         for below in sent.below {

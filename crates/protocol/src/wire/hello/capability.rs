@@ -49,6 +49,12 @@ pub(super) const SHORT_LISTS: &str = "list:short";
 /// A short file sent whole may come in a single frame.
 pub(super) const SINGLE_FRAMES: &str = "whole:single";
 
+/// Digests of compared contents may have half of their length.
+pub(super) const SHORT_DIGESTS: &str = "digests:short";
+
+/// Tallies with ACLs, extended attributes, hard links, backups, sizes alone or a window of times.
+pub(super) const WIDE_TALLIES: &str = "tallies:wide";
+
 /// Prefix; followed by the number of files of a session that an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 

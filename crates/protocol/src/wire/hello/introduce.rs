@@ -14,8 +14,8 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
-    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS,
-    TROUBLES, ZEROS, ZSTD, capability, credit, expect,
+    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
+    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, capability, credit, expect,
 };
 
 /// First bytes of either direction.
@@ -53,6 +53,8 @@ impl Hello {
                 HOLES,
                 SHORT_LISTS,
                 SINGLE_FRAMES,
+                WIDE_TALLIES,
+                SHORT_DIGESTS,
             ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use deltic_core::strategy::Conversation;
-use deltic_core::{Fingerprinter, Key, Strategy, SumKey};
+use deltic_core::{Digest, Fingerprinter, Key, Strategy, SumKey};
 
 use crate::error::PeerError;
 use crate::options::{Delete, Guard, Options};
@@ -11,8 +11,8 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
-    RECIPE, REMOVED, RESUMED, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES, ZEROS, ZSTD,
-    capability,
+    RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
+    WIDE_TALLIES, ZEROS, ZSTD, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -69,6 +69,10 @@ pub struct ShortForms {
     pub lists: bool,
     /// A short file sent whole may come in a single frame.
     pub files: bool,
+    /// Tallies may be sent with options that earlier versions sent none with.
+    pub wide_tallies: bool,
+    /// Digests of compared contents may have half of their length.
+    pub digests: bool,
 }
 
 /// Options that only some versions support.
@@ -142,6 +146,15 @@ impl Terms {
         SumKey::from_bytes(*self.0.key.as_bytes())
     }
 
+    /// Returns the digest that is compared in this session for the content with this BLAKE3 `digest`.
+    #[must_use]
+    pub fn compared_digest(self, digest: Digest) -> Digest {
+        match self.short_forms.digests {
+            true => Digest::from_bytes(self.key.content_name(digest.as_bytes())),
+            false => digest,
+        }
+    }
+
     /// Returns the fingerprinter for chunks in this session. Strategies of the papers prove their matches by BLAKE3.
     #[must_use]
     pub fn fingerprinter(self, strategy: &Strategy) -> Fingerprinter {
@@ -191,7 +204,12 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (bases, moved) = (both(BASES), both(MOVED));
     let kept_sums = both(KEPT_SUMS);
-    let short_forms = ShortForms { lists: both(SHORT_LISTS), files: both(SINGLE_FRAMES) };
+    let short_forms = ShortForms {
+        lists: both(SHORT_LISTS),
+        files: both(SINGLE_FRAMES),
+        wide_tallies: both(WIDE_TALLIES),
+        digests: both(SHORT_DIGESTS),
+    };
     let reports = Reports {
         resumed: both(RESUMED),
         troubles: both(TROUBLES),

@@ -119,6 +119,24 @@ pub struct DigestLine {
     pub digest: Option<Digest>,
 }
 
+/// First half of the digest of a file, for contents that both ends compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShortDigestLine {
+    /// The file.
+    pub file: FileNo,
+    /// First half of the digest; `None` if the file cannot be read.
+    pub digest: Option<HalfDigest>,
+}
+
+/// First half of a digest.
+pub type HalfDigest = [u8; 16];
+
+/// Returns the first half of `digest`.
+pub(crate) const fn half(digest: &Digest) -> HalfDigest {
+    let (half, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer");
+    *half
+}
+
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
 closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
 
@@ -209,6 +227,20 @@ impl WireEncoding for MovedRun {
 
     fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self { to: from.varint_u32()?, from: from.varint_u32()?, blocks: from.varint_u32()? })
+    }
+}
+
+impl WireEncoding for ShortDigestLine {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.file.put(to);
+        to.put_u8(u8::from(self.digest.is_some()));
+        to.put_bytes(self.digest.as_ref().map_or(&[], |half| half));
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let file = WireEncoding::take(from)?;
+        let digest = if bool::take(from)? { Some(from.array()?) } else { None };
+        Ok(Self { file, digest })
     }
 }
 

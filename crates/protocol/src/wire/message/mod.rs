@@ -13,8 +13,10 @@ mod to_receiver;
 mod to_sender;
 
 pub use done::Done;
+pub(crate) use lines::half;
 pub use lines::{
-    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
+    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, HalfDigest,
+    How, NameLine, ShortDigestLine,
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};

@@ -13,7 +13,9 @@ use crate::report::Trouble;
 use crate::wire::codec::{WireEncoding, whole};
 use crate::wire::frame::frame_behind;
 
-use super::lines::{ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine};
+use super::lines::{
+    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine, ShortDigestLine,
+};
 use super::numbers::frames;
 use super::payload::Payload;
 use super::short_entries::ShortEntries;
@@ -78,6 +80,8 @@ pub enum ToReceiver {
     Trouble(Trouble),
     /// Digests of files that the receiver requested; each file once, in any order.
     Digests(Vec<DigestLine>),
+    /// [`Digests`](Self::Digests) with the first half of each digest.
+    ShortDigests(Vec<ShortDigestLine>),
     /// Missing source arguments, to be deleted at the destination too.
     Missing(Vec<RelPath>),
     /// A source was removed after the arrival of the copy.
@@ -146,6 +150,7 @@ frames!(ToReceiver {
     50 Owners { users, groups };
     24 Trouble(trouble)
     57 Digests(lines)
+    68 ShortDigests(lines)
     31 Missing(paths)
     61 Removed(path)
     45 Gone(troubles)
