@@ -62,7 +62,7 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
         bail!("only {} of {} files found; name another --source", copy.files.len(), options.files);
     }
     if options.bytes {
-        let table = by_option(&rig, &options.peers, &source, copy.files.len())?;
+        let table = by_option(&rig, &options.peers, &source, &copy.files)?;
         return publish(&table, &options.out, "tree-bytes");
     }
     let mut runs = vec![vec![Vec::new(); options.peers.len()]; PHASES.len()];
@@ -179,16 +179,22 @@ impl TreeCopy {
 fn edit(files: &[PathBuf], round: u32) -> Result<()> {
     let mut random = Random::new(u64::from(round));
     for _ in 0..files.len().div_ceil(100) {
-        let path = &files[random.place(files.len())];
-        let mut file = File::options()
-            .write(true)
-            .open(path)
-            .with_context(|| format!("open {}", path.display()))?;
-        let len = file.metadata()?.len();
-        file.seek(SeekFrom::Start(random.below(len)))?;
-        file.write_all(&random.bytes(64))?;
+        let place = random.place(files.len());
+        overwrite(&files[place], &mut random)?;
     }
     std::thread::sleep(REST);
+    Ok(())
+}
+
+/// Overwrites a few bytes of a file.
+pub(super) fn overwrite(path: &Path, random: &mut Random) -> Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .open(path)
+        .with_context(|| format!("open {}", path.display()))?;
+    let len = file.metadata()?.len();
+    file.seek(SeekFrom::Start(random.below(len)))?;
+    file.write_all(&random.bytes(64))?;
     Ok(())
 }
 

@@ -1,13 +1,17 @@
-//! Bytes that lists of a tree cost with several options: in a first copy beside the content, and without changes.
+//! Bytes that lists of a tree cost with several options: in a first copy beside the content, without changes, and after
+//! a change of adjacent files.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
 use super::peer::{PeerProgram, SyncTask};
 use super::run::BenchRig;
+use super::tree::overwrite;
 use crate::progress::progress;
+use crate::random::Random;
+use crate::serve::REST;
 use crate::table::TextTable;
 
 /// Options of each row.
@@ -24,17 +28,17 @@ const ROWS: [&[&str]; 11] = [
     &["-ac"],
     &["-a", "--delete", "-f", "- *.never"],
 ];
-const HEADER: [&str; 7] = [
+const HEADER: [&str; 6] = [
     "options",
     "peer",
-    "first copy: sent beside content B",
-    "a file B",
-    "received a file B",
+    "first copy: sent beside content, a file B",
+    "received, a file B",
     "no change: sent B",
-    "a file B",
+    "1 % of files edited, in a row: sent beside content B",
 ];
 
-/// Copies `source` of `files` files with each of the options, twice, and returns a table of the bytes.
+/// Copies `source` with each of the options, three times: the second time without changes, the third time after a change
+/// of 1 % of `files`, which are the files in order of their paths. Returns a table of the bytes.
 ///
 /// # Errors
 /// An error if a program fails.
@@ -42,10 +46,12 @@ pub(super) fn by_option(
     rig: &BenchRig,
     peers: &[PeerProgram],
     source: &Path,
-    files: usize,
+    files: &[PathBuf],
 ) -> Result<TextTable> {
     let mut table = TextTable::new(2, HEADER);
-    let a_file = |bytes: u64| format!("{:.1}", bytes as f64 / files.max(1) as f64);
+    let a_file = |bytes: u64| format!("{:.1}", bytes as f64 / files.len().max(1) as f64);
+    let mut random = Random::new(1);
+    let edited = files.iter().skip(files.len() / 2).take(files.len().div_ceil(100));
     for flags in ROWS {
         for peer in peers {
             let options = flags.join(" ");
@@ -55,17 +61,22 @@ pub(super) fn by_option(
                 fs::remove_dir_all(&dest)?;
             }
             let task = SyncTask { flags, ..SyncTask::default() };
-            let first = rig.transfer(*peer, task, &source.join(""), &dest)?.stats;
-            let again = rig.transfer(*peer, task, &source.join(""), &dest)?.stats;
-            let beside = first.sent.saturating_sub(first.literal);
+            let run = || {
+                Ok::<_, anyhow::Error>(rig.transfer(*peer, task, &source.join(""), &dest)?.stats)
+            };
+            let (first, again) = (run()?, run()?);
+            for path in edited.clone() {
+                overwrite(path, &mut random)?;
+            }
+            std::thread::sleep(REST);
+            let after = run()?;
             table.row([
                 options,
                 peer.name().into(),
-                beside.to_string(),
-                a_file(beside),
+                a_file(first.sent.saturating_sub(first.literal)),
                 a_file(first.received),
                 again.sent.to_string(),
-                a_file(again.sent),
+                after.sent.saturating_sub(after.literal).to_string(),
             ]);
         }
     }
