@@ -184,9 +184,9 @@ fn compare_tallied(seed: u64, change: impl Fn(&mut Case)) -> u64 {
     let mut alike = 0;
     let mut case = Case::random(seed);
     (case.source_faults, case.destination_faults, case.cut) = Default::default();
-    case.options.times |= seed % 3 > 0;
+    case.options.times |= !seed.is_multiple_of(3);
     case.options.recursive = true;
-    if seed % 4 > 0 {
+    if !seed.is_multiple_of(4) {
         nest(&mut case);
     }
     change(&mut case);
