@@ -325,7 +325,7 @@ mod tests {
         let totals = Totals { created: 1, transferred: 2, files: 2, ..Totals::default() };
         let totals = Totals { transferred_bytes: 20, literal: 8, matched: 12, ..totals };
         let traffic = Traffic { sent: 5, received: 6 };
-        let last = Outcome { totals, traffic, elapsed: Duration::ZERO };
+        let last = Outcome { totals, traffic, ..Outcome::default() };
         let all = run.outcome(&last, Duration::from_secs(9));
         assert_eq!(all.totals, Totals { deleted: 1, ..totals });
         assert_eq!((all.traffic, all.elapsed.as_secs()), (Traffic { sent: 105, received: 16 }, 9));
