@@ -92,7 +92,7 @@ fn one(
     let disk = new_disk(rig)?;
     let dest = disk.mount.join("dest");
     old.write(&dest)?;
-    let filler = fill_but(&disk, free)?;
+    let filler = fill_leaving(&disk, free)?;
     let succeeded = sync(rig, peer, &dest)?;
     let mut faults = Vec::new();
     let left = new.differing(&dest);
@@ -141,7 +141,7 @@ fn new_disk(rig: &BenchRig) -> Result<LoopDisk> {
 }
 
 /// Fills a disk up to `free` bytes with a file. Returns the path of the file.
-fn fill_but(disk: &LoopDisk, free: u64) -> Result<PathBuf> {
+fn fill_leaving(disk: &LoopDisk, free: u64) -> Result<PathBuf> {
     let filler = disk.mount.join("filler");
     // Because of delayed allocation, the free space is known only after a flush.
     helper("sync", &[OsStr::new("-f"), disk.mount.as_os_str()])?;

@@ -118,7 +118,7 @@ fn timed(disk: &LoopDisk, names: &[RelPath], ask: SumSource) -> Result<(Duration
             all ^= match ask {
                 SumSource::Kept => {
                     let sums = snapshot.stored_sums(&range)?;
-                    together(&sums.context("btrfs reports no sums")?)?
+                    xor_of_sums(&sums.context("btrfs reports no sums")?)?
                 }
                 SumSource::Taken => {
                     let bytes = &mut buffer[..(range.end - range.start) as usize];
@@ -133,7 +133,7 @@ fn timed(disk: &LoopDisk, names: &[RelPath], ask: SumSource) -> Result<(Duration
 }
 
 /// Returns the XOR of the sums. Every block of random bytes has a sum.
-fn together(sums: &StoredSums) -> Result<u32> {
+fn xor_of_sums(sums: &StoredSums) -> Result<u32> {
     let mut blocks = sums.range().step_by(sums.block_bytes() as usize);
     blocks.try_fold(0, |all, at| match sums.at(at) {
         BlockSum::Sum(sum) => Ok(all ^ u32::from_le_bytes(sum.try_into()?)),

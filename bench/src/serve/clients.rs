@@ -385,7 +385,7 @@ impl LoadClient {
 
     /// Sends an update if updates are on and the server has the version that the client knows.
     async fn update(&mut self, options: &SyncOptions) -> Result<Option<ClientSample>> {
-        let (begun, there) = (Instant::now(), self.path_there()?);
+        let (begun, there) = (Instant::now(), self.path_in_volume()?);
         let (dir, name) = place_of(&self.file)?;
         let Some(updates) = &mut self.updates else { return Ok(None) };
         let local = Local {
@@ -408,7 +408,7 @@ impl LoadClient {
         let from = Sources::Local(vec![self.file.clone()]);
         let to = Destination::Remote { host: "server".into(), path: name_there(self.no).into() };
         let sample = self.run(from, to, options).await?;
-        let there = self.path_there()?;
+        let there = self.path_in_volume()?;
         if let Some(updates) = &mut self.updates {
             // A version must be old enough before it is remembered.
             sleep(REST).await;
@@ -427,7 +427,7 @@ impl LoadClient {
         Ok(fs::remove_file(got)?)
     }
 
-    fn path_there(&self) -> Result<RelPath> {
+    fn path_in_volume(&self) -> Result<RelPath> {
         Ok(RelPath::parse(name_there(self.no).as_bytes())?)
     }
 

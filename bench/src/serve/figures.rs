@@ -96,7 +96,7 @@ pub(super) async fn hog(options: &ServeOptions, manner: ClientOptions) -> Result
     for round in 1..=HOG_ROUNDS {
         for ((name, at), rounds) in places.iter().zip(&mut rounds) {
             progress(&format!("round {round}, {name}"));
-            rounds.push(beside(&mut fleet, options, *at, &large).await?);
+            rounds.push(run_beside_hog(&mut fleet, options, *at, &large).await?);
         }
     }
     let header = ["small clients", "syncs", "failed", "p50 ms", "p99 ms", "each round"];
@@ -138,7 +138,7 @@ struct RoundFigures {
 }
 
 /// Runs small clients while a hog uploads a file, if `at` names a server.
-async fn beside(
+async fn run_beside_hog(
     fleet: &mut ClientFleet,
     options: &ServeOptions,
     at: Option<&TestServer>,
@@ -151,7 +151,7 @@ async fn beside(
     let before = written()?;
     let samples = tokio::select! {
         samples = fleet.run(&mut working, period, options.seconds, edit) => samples?,
-        failed = be_hog(at, large) => bail!("the hog: {failed:#}"),
+        failed = upload_repeatedly(at, large) => bail!("the hog: {failed:#}"),
     };
     fleet.working = working;
     let millis = |share| at_share(&samples, share, |sample| sample.elapsed).as_secs_f64() * 1e3;
@@ -166,7 +166,7 @@ async fn beside(
 
 /// Uploads a file to a server again and again in a separate process, until dropped. Returns the error of a failed
 /// upload.
-async fn be_hog(at: Option<&TestServer>, file: &Path) -> anyhow::Error {
+async fn upload_repeatedly(at: Option<&TestServer>, file: &Path) -> anyhow::Error {
     let Some(server) = at else { return std::future::pending().await };
     loop {
         let mut line = client(server);

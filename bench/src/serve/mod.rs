@@ -39,7 +39,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
     ensure!(options.clients > 0, "--clients must be at least 1");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("start the clients")?;
-    if let Some(table) = figure_of(options, &runtime)? {
+    if let Some(table) = single_way_table(options, &runtime)? {
         return show(&table, options);
     }
     let mut rows = Vec::new();
@@ -68,7 +68,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
 }
 
 /// Runs a load that does not compare ways to sync: hog, large or idle. Such a load uses the first way of `--ways`.
-fn figure_of(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
+fn single_way_table(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
     let way = || manner_of(options.ways.first().context("--ways is empty")?);
     let table = match options.load {
         LoadKind::Simple | LoadKind::Regular | LoadKind::Intensive => return Ok(None),

@@ -35,7 +35,7 @@ const REGULAR: ServePlot = ServePlot {
     file: "regular",
     subject: "Clients that the processors of the server bear",
     axis: ("clients, an edit each 10 s", false),
-    value: LoadRow::bears,
+    value: LoadRow::supported_clients,
 };
 const INTENSIVE: ServePlot =
     ServePlot { file: "intensive", axis: ("clients, a sync each 10 s", false), ..REGULAR };

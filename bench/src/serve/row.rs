@@ -22,7 +22,7 @@ pub(super) struct LoadRow {
 
 impl LoadRow {
     /// Returns the number of clients of the paper's regular load that this machine supports, judged by processor time.
-    pub(super) fn bears(&self) -> f64 {
+    pub(super) fn supported_clients(&self) -> f64 {
         1e3 * PAPERS_PERIOD * f64::from(processors().get()) / self.server_ms
     }
 
@@ -64,7 +64,7 @@ impl LoadRow {
             format!("{:.0}", samples.len() as f64 / self.wall.as_secs_f64()),
             format!("{:.2}", self.server_ms),
             to_floor.unwrap_or_else(|| "-".into()),
-            format!("{:.0}", self.bears()),
+            format!("{:.0}", self.supported_clients()),
             millis(0.5),
             millis(0.99),
             format!("{:.1}", self.up_kb()),

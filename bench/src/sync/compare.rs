@@ -129,7 +129,7 @@ impl Comparison {
             for link in &plan.links {
                 let turns =
                     CaseTurns { plan, files: &files, link: *link, case: scene.case(*link)? };
-                rows.extend(self.take(&turns, &mut steps)?);
+                rows.extend(self.measure_case(&turns, &mut steps)?);
             }
         }
         Ok(rows)
@@ -161,7 +161,11 @@ impl Comparison {
     }
 
     /// Measures all ways of a case, taking turns.
-    fn take(&mut self, turns: &CaseTurns<'_>, steps: &mut StepProgress) -> Result<Vec<SyncRow>> {
+    fn measure_case(
+        &mut self,
+        turns: &CaseTurns<'_>,
+        steps: &mut StepProgress,
+    ) -> Result<Vec<SyncRow>> {
         let subjects = self.subjects(turns);
         let mut rows: Vec<_> = subjects.iter().map(|subject| subject.row(&turns.case)).collect();
         let runs = turns.plan.args.runs.get();

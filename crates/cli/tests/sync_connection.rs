@@ -56,7 +56,7 @@ fn a_far_end_that_does_not_fit_ends_no_sooner_than_its_greeting_is_heard() {
 #[test]
 fn of_two_versions_that_do_not_fit_the_older_one_is_named() {
     let greeting = |version: &str| {
-        let mut hello = Hello::ours(Key::from_bytes([7; 32]));
+        let mut hello = Hello::of_this_version(Key::from_bytes([7; 32]));
         hello.program = format!("deltic {version}");
         assert!(hello.capabilities.remove("recipe:keyed-8"));
         [&MAGIC[..], &hello.encode()].concat()

@@ -97,7 +97,7 @@ pub fn delta(old: &[u8], new: &[u8]) -> Delta {
             index.find_chunk(chunk.fingerprint.chunk_prefix(PrefixLen::MAX), chunk.len, after);
         if let Some(no) = found {
             let old_span = index.chunk(no).0;
-            ops.matched(old_span.start as usize, at..at + chunk.len as usize);
+            ops.add_copy(old_span.start as usize, at..at + chunk.len as usize);
         }
         after = found.or(after);
     });
@@ -199,7 +199,7 @@ impl Delta {
         while let Some(record) = parser.record()? {
             match record {
                 DeltaRecord::Header(first) => header = Some(first),
-                DeltaRecord::Copy(old) => push(&mut ops, DeltaOp::Copy(range(old)?)),
+                DeltaRecord::Copy(old) => push(&mut ops, DeltaOp::Copy(to_range(old)?)),
                 DeltaRecord::Literal(bytes) => push(&mut ops, DeltaOp::Literal(bytes)),
                 DeltaRecord::End { len, digest } => end = Some((len, digest)),
             }
@@ -223,25 +223,25 @@ struct DeltaBuilder<'a> {
 
 impl DeltaBuilder<'_> {
     /// Adds a copy of the old version from `start`. Does nothing if the bytes differ.
-    fn matched(&mut self, start: usize, new: Range<usize>) {
+    fn add_copy(&mut self, start: usize, new: Range<usize>) {
         let old = start..start + new.len();
         if self.old.get(old.clone()) != Some(&self.new[new.clone()]) {
             return;
         }
-        self.fill(old.start, new.start);
+        self.fill_to(old.start, new.start);
         self.copied = old.end;
         self.made = new.end;
         push(&mut self.ops, DeltaOp::Copy(old));
     }
 
     /// Adds steps up to `new_end`. The next match, if any, is at `old_end` in the old version.
-    fn fill(&mut self, old_end: usize, new_end: usize) {
+    fn fill_to(&mut self, old_end: usize, new_end: usize) {
         // If the next match lies before the last copy, the old range between them is empty.
         let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
         let (before, after) = (&self.old[old.clone()], &self.new[new.clone()]);
-        let front = common(before, after);
+        let front = common_prefix_len(before, after);
         push(&mut self.ops, DeltaOp::Copy(old.start..old.start + front));
-        let back = common(before[front..].iter().rev(), after[front..].iter().rev());
+        let back = common_prefix_len(before[front..].iter().rev(), after[front..].iter().rev());
         old = old.start + front..old.end - back;
         new = new.start + front..new.end - back;
         self.search(old.clone(), new);
@@ -282,13 +282,13 @@ impl DeltaBuilder<'_> {
 
     /// Adds the steps after the last match. Returns all steps.
     fn finish(mut self) -> Vec<DeltaOp> {
-        self.fill(self.old.len(), self.new.len());
+        self.fill_to(self.old.len(), self.new.len());
         self.ops
     }
 }
 
 /// Returns the length of the common prefix of two sequences.
-fn common<'a>(
+fn common_prefix_len<'a>(
     one: impl IntoIterator<Item = &'a u8>,
     other: impl IntoIterator<Item = &'a u8>,
 ) -> usize {
@@ -323,7 +323,7 @@ fn each_chunk(spec: &ChunkerSpec, data: &[u8], mut each: impl FnMut(usize, Chunk
 }
 
 /// Converts a span of the old version to a range.
-fn range(old: Span) -> Result<Range<usize>, FormatError> {
+fn to_range(old: Span) -> Result<Range<usize>, FormatError> {
     let start = usize::try_from(old.start).map_err(|_| FormatError::Contradiction)?;
     let end = start.checked_add(old.len as usize).ok_or(FormatError::Contradiction)?;
     Ok(start..end)

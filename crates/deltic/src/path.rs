@@ -96,7 +96,7 @@ impl SyncPath {
         match self {
             Self::Local(_) => None,
             Self::Host { host, path } => Some((host.clone(), path.clone())),
-            Self::Stream(path) => Some((THERE.into(), path.clone())),
+            Self::Stream(path) => Some((STREAM_HOST.into(), path.clone())),
             Self::Store { url, path } => Some((url.clone(), path.clone())),
             Self::Server(server) => {
                 let Address { path, .. } = &server.address;
@@ -119,4 +119,4 @@ fn usage(why: &str) -> SyncError {
 }
 
 /// Name of the other end of a stream in messages.
-const THERE: &str = "there";
+const STREAM_HOST: &str = "there";

@@ -200,7 +200,7 @@ impl TreeSync {
             on_event(event);
         };
         let outcome = embed::sync(self.plan()?, &with, &mut note).await?;
-        unread.check(outcome)
+        unread.fail_if_unread(outcome)
     }
 
     /// Runs the sync over a stream. [`serve`] must run at the other end, and one of the two paths must be
@@ -220,7 +220,7 @@ impl TreeSync {
             on_event(event);
         };
         let outcome = embed::sync_over(self.plan()?, transport, &with, &mut note).await?;
-        unread.check(outcome)
+        unread.fail_if_unread(outcome)
     }
 
     /// Compares the contents of both ends, and changes nothing. Reports each difference as [`Event::Changed`]: a
@@ -349,7 +349,7 @@ impl UnreadSource {
     }
 
     /// Turns the outcome into an error if nothing was listed and something failed.
-    fn check(self, outcome: Outcome) -> Result<Outcome, SyncError> {
+    fn fail_if_unread(self, outcome: Outcome) -> Result<Outcome, SyncError> {
         match self.0 {
             Some(message) if outcome.totals.listed() == 0 => Err(SyncError::NoSource(message)),
             _ => Ok(outcome),

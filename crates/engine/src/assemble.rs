@@ -280,7 +280,7 @@ impl<'b> WriteRun<'b, '_> {
 
     /// Returns the bytes of the run if the run is a single received piece. Such a run needs no buffer.
     #[must_use]
-    pub fn one_sent(&self) -> Option<&'b [u8]> {
+    pub fn single_received_piece(&self) -> Option<&'b [u8]> {
         match self.0 {
             [WritePiece { from: PieceSource::Sent(bytes), .. }] => Some(bytes),
             _ => None,

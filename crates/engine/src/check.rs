@@ -81,7 +81,7 @@ impl Task for SameAgain<'_> {
     type Output = bool;
     type Error = Infallible;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.len as usize).max().unwrap_or(0)
     }
 

@@ -38,7 +38,7 @@ impl EventQueue {
     }
 
     /// Takes the numbers of bytes that were sent and received so far.
-    pub(crate) const fn moved(&mut self, sent: u64, received: u64) {
+    pub(crate) const fn set_wire_bytes(&mut self, sent: u64, received: u64) {
         (self.sent, self.received) = (sent, received);
     }
 
@@ -60,7 +60,7 @@ impl EventQueue {
     }
 
     /// True while events wait for bytes to be sent.
-    pub(crate) fn are_held(&self) -> bool {
+    pub(crate) fn has_delayed_events(&self) -> bool {
         !self.unsent.is_empty()
     }
 
@@ -86,7 +86,7 @@ mod tests {
     fn bytes_on_the_wire_are_reported_once_the_other_end_has_sent_some() {
         let mut events = EventQueue::default();
         let mut after = |sent, received| {
-            events.moved(sent, received);
+            events.set_wire_bytes(sent, received);
             events.settle();
             events.pop()
         };
@@ -109,7 +109,7 @@ mod tests {
         events.push(warned.clone(), 300);
         let finished = Notice::Finished(Default::default());
         events.push(finished.clone(), 300);
-        assert!(!events.are_held());
+        assert!(!events.has_delayed_events());
         assert_eq!(events.release(), [settled(1), settled(30), warned, settled(40), finished]);
     }
 }

@@ -37,7 +37,7 @@ impl Task for GapBlockSums<'_> {
     type Output = Vec<GapSums>;
     type Error = Infallible;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         longest(self.gaps.iter().map(|gap| &gap.old))
     }
 
@@ -79,7 +79,7 @@ impl Task for GapDeltas<'_> {
     type Output = (Vec<u8>, u64);
     type Error = FileShrank;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         crate::task::longest(self.gaps.iter().map(|gap| &gap.span))
     }
 
@@ -129,7 +129,7 @@ impl Task for GapRebuild<'_> {
     type Output = (Vec<Mended>, Vec<u8>);
     type Error = ContentMismatch;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         longest(self.gaps.iter().map(|gap| &gap.old))
     }
 
@@ -153,7 +153,7 @@ impl Task for GapRebuild<'_> {
                 return Err(ContentMismatch);
             }
             let is_proven = fingerprints.iter().map(Option::is_some);
-            keep(&mut self.new, start, pieces.iter().zip(is_proven));
+            retain_pieces(&mut self.new, start, pieces.iter().zip(is_proven));
         }
         let literals = delta.literal_lens(lens()).zip(&fingerprints);
         let literal = literals.filter(|(_, of)| of.is_some()).map(|(len, _)| len).sum();
@@ -180,7 +180,7 @@ fn packed_copies(delta: &GapDelta<'_>, old_len: usize, new: &[u8]) -> Option<u64
 }
 
 /// Removes the bytes of the pieces marked `false` from `new`. The bytes of the pieces begin at `start`.
-fn keep<'a>(
+fn retain_pieces<'a>(
     new: &mut Vec<u8>,
     start: usize,
     pieces: impl Iterator<Item = (&'a PayloadChunk, bool)>,

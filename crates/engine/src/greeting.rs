@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn hello(byte: u8) -> Hello {
-        Hello::ours(Key::from_bytes([byte; 32]))
+        Hello::of_this_version(Key::from_bytes([byte; 32]))
     }
 
     #[test]

@@ -277,7 +277,7 @@ pub(crate) mod tests {
     const LEN: u64 = LARGE_FILE_BYTES + 1;
 
     pub(crate) fn terms(keyed: bool) -> Terms {
-        let mut hello = Hello::ours(Key::from_bytes([3; 32]));
+        let mut hello = Hello::of_this_version(Key::from_bytes([3; 32]));
         if keyed {
             hello.capabilities.insert("names:keyed".into());
         } else {

@@ -55,7 +55,7 @@ pub trait SessionDriver<M: Machine> {
         Vec::new()
     }
     /// Takes a buffer back for reuse.
-    fn keep(&self, _buffer: Vec<u8>) {}
+    fn recycle_buffer(&self, _buffer: Vec<u8>) {}
     /// Observes a frame that is about to leave.
     fn sees(&self, _frame: &[u8], _purpose: Purpose) {}
 }
@@ -204,8 +204,8 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     }
 
     /// Takes the numbers of bytes that were sent and received on the wire so far.
-    pub fn moved(&mut self, sent: u64, received: u64) {
-        self.events.moved(sent, received);
+    pub fn set_wire_bytes(&mut self, sent: u64, received: u64) {
+        self.events.set_wire_bytes(sent, received);
     }
 
     /// Returns the next step, or `None` if the session waits for a frame, an answer, or room to send or start work.
@@ -266,10 +266,11 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         self.is_blocked.then_some(lane)
     }
 
-    /// True while events wait for bytes to be sent. The driver must then call [`moved`](Self::moved) regularly.
+    /// True while events wait for bytes to be sent. The driver must then call [`set_wire_bytes`](Self::set_wire_bytes)
+    /// regularly.
     #[must_use]
     pub fn holds_events(&self) -> bool {
-        self.events.are_held()
+        self.events.has_delayed_events()
     }
 
     /// Returns how often sums were compared.
@@ -333,7 +334,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             None => {
                 let mut batch = around.buffer();
                 let Some(lane) = self.next_frame(around, &mut batch) else {
-                    around.keep(batch);
+                    around.recycle_buffer(batch);
                     return None;
                 };
                 (lane, batch)
@@ -342,7 +343,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         while batch.len() < BATCH_BYTES && self.held.front().is_none_or(|(next, _)| *next == lane) {
             if let Some((_, held)) = self.held.pop_front() {
                 batch.extend_from_slice(&held);
-                around.keep(held);
+                around.recycle_buffer(held);
                 continue;
             }
             let start = batch.len();

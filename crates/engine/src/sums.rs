@@ -196,7 +196,7 @@ impl Task for StrongSums<'_> {
     type Output = Vec<StrongSum>;
     type Error = FileShrank;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         longest(self.spans)
     }
 
@@ -242,7 +242,7 @@ impl Task for WholeDigest {
     type Output = Digest;
     type Error = Infallible;
 
-    fn most_read(&self) -> usize {
+    fn max_read_bytes(&self) -> usize {
         READ_BYTES
     }
 

@@ -10,7 +10,7 @@ pub trait Task {
     type Error;
 
     /// Returns the largest number of bytes that a step reads: the minimum length of a buffer.
-    fn most_read(&self) -> usize;
+    fn max_read_bytes(&self) -> usize;
 
     /// Returns the spans to read next, to be concatenated. Returns `None` after the last step.
     fn reads(&self) -> Option<&[Span]>;
@@ -33,8 +33,8 @@ pub struct FileShrank;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContentMismatch;
 
-/// Runs a task with a `buffer` of at least [`Task::most_read`] bytes. `read` fills the buffer and returns the number of
-/// bytes.
+/// Runs a task with a `buffer` of at least [`Task::max_read_bytes`] bytes. `read` fills the buffer and returns the
+/// number of bytes.
 ///
 /// # Errors
 /// - outer: an error of `read`

@@ -156,7 +156,8 @@ async fn turn<M: Machine, W: Worker<M>>(
             // Wakes the loop, which checks the capacity again.
             writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
-                    let error = if lane == Lane::First { gone() } else { SyncError::StreamLost };
+                    let error =
+                        if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
                     let ears = Ears { heard, frames: &mut frames };
                     return runner.last_words(ears, error, watch).await;
                 }
@@ -209,7 +210,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     /// Takes all steps that are possible now. True once the session is over.
     fn step(&mut self, watch: Watch<'_>) -> Result<bool, SyncError> {
         let Traffic { sent, received } = self.counters.traffic();
-        self.session.moved(sent, received);
+        self.session.set_wire_bytes(sent, received);
         if let Some(figures) = self.counters.rate().and_then(|rate| self.link.measured(rate)) {
             self.set_link(figures);
         }
@@ -399,7 +400,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
         spare::buffer()
     }
 
-    fn keep(&self, buffer: Vec<u8>) {
+    fn recycle_buffer(&self, buffer: Vec<u8>) {
         spare::keep(buffer);
     }
 
@@ -450,7 +451,7 @@ fn perform_all<M: Machine, W: Worker<M>>(
     }
 }
 
-fn gone() -> SyncError {
+fn connection_lost() -> SyncError {
     SyncError::Disconnected("the other end does not read any more".into())
 }
 

@@ -130,7 +130,7 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     let failed_traffic = plan.failed_traffic.clone();
     let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
     let before = received.as_ref().map_or(0, |received| received());
-    let ended = held(&config.clone(), with, watch, |watch| {
+    let ended = run_until_cancelled(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
                 Some(plan::Batch::Read(file)) => {
@@ -180,7 +180,7 @@ pub async fn sync_over(
     watch: Watch<'_>,
 ) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
-    held(&config.clone(), with, watch, |watch| {
+    run_until_cancelled(&config.clone(), with, watch, |watch| {
         let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
         let session = Session::new(transport::over(transport), config);
         Box::pin(async move {
@@ -213,7 +213,7 @@ pub async fn pull_into<S: Store>(
         Destination::Remote { path, .. } => path.as_encoded_bytes().into(),
     };
     let config = config_of(&plan, with);
-    held(&config.clone(), with, watch, |watch| {
+    run_until_cancelled(&config.clone(), with, watch, |watch| {
         let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
         let (session, options) = begin(Session::new(transport::over(transport), config), &plan);
         Box::pin(async move {
@@ -240,7 +240,7 @@ pub async fn receive_into<S: Store>(
     with: &Embedding,
 ) -> Result<Outcome, SyncError> {
     let config = with.config();
-    held(&config.clone(), with, &mut |_| (), |watch| {
+    run_until_cancelled(&config.clone(), with, &mut |_| (), |watch| {
         Box::pin(Session::new(transport::over(transport), config).serve_destination(open, watch))
     })
     .await
@@ -289,7 +289,9 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     }
     let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
     // An unusable destination is reported later, when the run opens the destination.
-    let Ok(resolved) = place::resolve(&place::here(to.as_os_str()), None, mkpath, &context) else {
+    let Ok(resolved) =
+        place::resolve(&place::to_local_path(to.as_os_str()), None, mkpath, &context)
+    else {
         return Ok(config);
     };
     let Sources::Local(from) = &plan.sources else {
@@ -412,7 +414,7 @@ pub async fn serve_tree<T: Tree>(
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
     let config = SessionConfig { facts, old_sums, reasons, is_near: true, ..with.config() };
-    held(&config.clone(), with, &mut |_| (), |_| {
+    run_until_cancelled(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
     })
     .await
@@ -426,14 +428,14 @@ async fn serve_as(
 ) -> Result<Outcome, SyncError> {
     let further = Further::Answer { dirs: Vec::new() };
     let config = SessionConfig { further, host, ..with.config() };
-    held(&config.clone(), with, &mut |_| (), |watch| {
+    run_until_cancelled(&config.clone(), with, &mut |_| (), |watch| {
         Box::pin(Session::new(transport::over(transport), config).serve(watch))
     })
     .await
 }
 
 /// Runs a session until the session ends or is cancelled.
-pub(crate) async fn held(
+pub(crate) async fn run_until_cancelled(
     config: &SessionConfig,
     with: &Embedding,
     watch: Watch<'_>,

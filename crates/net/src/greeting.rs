@@ -32,7 +32,7 @@ pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 pub(crate) fn hello(budget: &Budget) -> Hello {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    let ours = Hello::ours(Key::from_bytes(bytes)).holding(files_at_once(budget));
+    let ours = Hello::of_this_version(Key::from_bytes(bytes)).holding(files_at_once(budget));
     ours.framing(budget.frame_bytes).granting(budget.credit)
 }
 

@@ -30,7 +30,7 @@ pub mod watch;
 
 pub use batch::spool_batch;
 pub use deltic_store_local::facts::service as facts;
-pub use deltic_store_local::facts::{Kept, kept as kept_sums};
+pub use deltic_store_local::facts::{Kept, kept_sums};
 pub use deltic_store_local::reason;
 pub use deltic_store_local::{
     LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, own_dir, umask,

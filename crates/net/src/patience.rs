@@ -25,13 +25,13 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
             (heard, heard_at) = (traffic.received, now);
         }
         // Signs of life alone do not keep a session alive for ever.
-        let moves = (counters.told(), traffic.sent);
+        let moves = (counters.progress_count(), traffic.sent);
         if moves != moved || counters.is_busy() {
             (moved, moved_at) = (moves, now);
         }
         let (silent, mute) = (now - heard_at, now - moved_at);
         let waits = Waits { whole: now - start, silent, mute, unheard: heard == 0 };
-        if let Some(error) = over(patience, &waits) {
+        if let Some(error) = exceeded_limit(patience, &waits) {
             return error;
         }
         tokio::time::sleep(pause(patience)).await;
@@ -52,7 +52,7 @@ struct Waits {
     unheard: bool,
 }
 
-fn over(patience: &Patience, waits: &Waits) -> Option<SyncError> {
+fn exceeded_limit(patience: &Patience, waits: &Waits) -> Option<SyncError> {
     let past = |limit: Option<Duration>, waited| limit.is_some_and(|limit| waited >= limit);
     if past(patience.whole, waits.whole) {
         Some(SyncError::TimeUp)
@@ -97,7 +97,7 @@ mod tests {
         let ended = |patience: &Patience, whole, silent, unheard| {
             let (whole, silent) = (Duration::from_secs(whole), Duration::from_secs(silent));
             let waits = Waits { whole, silent, mute: silent, unheard };
-            over(patience, &waits).map(|error| error.to_string())
+            exceeded_limit(patience, &waits).map(|error| error.to_string())
         };
         let said = |error: SyncError| Some(error.to_string());
         assert_eq!(ended(&all, 4, 4, true), None);
@@ -114,7 +114,7 @@ mod tests {
         let ended = |silence, mute| {
             let (patience, mute) = (Patience { silence, ..Patience::default() }, mute);
             let waits = Waits { whole: 2 * mute, silent: Duration::ZERO, mute, unheard: false };
-            over(&patience, &waits).is_some()
+            exceeded_limit(&patience, &waits).is_some()
         };
         assert!(!ended(silence, LONGEST_MUTE - Duration::from_secs(1)));
         assert!(ended(silence, LONGEST_MUTE));

@@ -10,7 +10,7 @@ use deltic_core::strategy::LinkModel;
 use deltic_protocol::report::Notice;
 
 use crate::config::SessionConfig;
-use crate::embed::{Embedding, held, serve};
+use crate::embed::{Embedding, run_until_cancelled, serve};
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::run::{WORK_PATIENCE, block_on, cancel_on_signals};
@@ -71,7 +71,7 @@ pub fn rehearse(
         // Errors of the task arrive as an abort frame.
         let serving = Task::spawn(serve(far, theirs.clone()));
         let (session, plan) = (Session::new(near, ours.clone()), plan.clone());
-        held(&ours, &with, watch, |watch| {
+        run_until_cancelled(&ours, &with, watch, |watch| {
             Box::pin(async move {
                 dial(session, plan, watch).await?;
                 tokio::time::timeout(LAST_PATIENCE, serving).await.ok();

@@ -523,7 +523,7 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
             let context = StoreContext::default();
             let inside = match &plan.destination {
                 Destination::Local(to) => {
-                    let to = place::here(to.as_os_str());
+                    let to = place::to_local_path(to.as_os_str());
                     let to = place::resolve(&to, None, select.mkpath, &context).ok();
                     to.map(|to| place::inside(paths, follow.follow, &to, &context)).transpose()?
                 }

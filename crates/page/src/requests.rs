@@ -123,7 +123,7 @@ pub(crate) fn hello(random: &str) -> Result<Hello, RequestError> {
         let pair = std::str::from_utf8(pair).map_err(|_| RequestError::Random)?;
         *byte = u8::from_str_radix(pair, 16).map_err(|_| RequestError::Random)?;
     }
-    let ours = Hello::ours(Key::from_bytes(bytes)).framing(FRAME_BYTES);
+    let ours = Hello::of_this_version(Key::from_bytes(bytes)).framing(FRAME_BYTES);
     let ours = ours.granting(Some(CREDIT_BYTES));
     Ok(if HAS_ZSTD { ours } else { ours.without_zstd() })
 }

@@ -19,7 +19,7 @@ use deltic_core::{Digest, Span};
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
-use crate::frame::{frame_behind, framed};
+use crate::frame::{append_frame, framed};
 use crate::hello::{NamesFrom, Request};
 use crate::message::{Payload, ShortEntries, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};

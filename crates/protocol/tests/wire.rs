@@ -246,7 +246,7 @@ fn a_stream_of_something_else_is_named() {
 
 #[test]
 fn a_place_is_known_to_whoever_heard_its_hello_on_the_same_machine() {
-    let hello = |part| Hello::ours(Key::from_bytes([part; 32]));
+    let hello = |part| Hello::of_this_version(Key::from_bytes([part; 32]));
     let inode = |device, number| Inode { device, number };
     let here = hello(1).place(b"boot", inode(7, 9));
     let told = hello(1).at(&[here]);
@@ -264,7 +264,7 @@ fn a_place_is_known_to_whoever_heard_its_hello_on_the_same_machine() {
 
 #[test]
 fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
-    let ours = Hello::ours(Key::from_bytes([7; 32]));
+    let ours = Hello::of_this_version(Key::from_bytes([7; 32]));
     // All sets of all names would be too many: strategies come and go together.
     let is_strategy = |name: &&String| name.starts_with("strategy:");
     let names: Vec<_> = ours.capabilities.iter().filter(|name| !is_strategy(name)).collect();
@@ -312,7 +312,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
 #[test]
 fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
     let hello = |said: &[&str]| {
-        let mut hello = Hello::ours(Key::from_bytes([7; 32]));
+        let mut hello = Hello::of_this_version(Key::from_bytes([7; 32]));
         hello.capabilities.retain(|name| !name.starts_with("limit:frame="));
         hello.capabilities.extend(said.iter().map(|said| format!("limit:frame={said}")));
         hello
@@ -342,7 +342,7 @@ fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
         }
     }
     for (asked, said) in [(0, least), (usize::MAX, most), (100_000, 100_000)] {
-        let framing = Hello::ours(Key::from_bytes([7; 32])).framing(asked);
+        let framing = Hello::of_this_version(Key::from_bytes([7; 32])).framing(asked);
         let terms = negotiate(&framing, &hello(&["1048576"])).unwrap();
         assert_eq!(terms.limits.frame_bytes, said);
     }

@@ -71,7 +71,7 @@ pub(crate) enum ExpectedVersion<'a> {
     /// The header, if present, must have this value.
     Header(&'static str, &'a str),
     /// Answers carry no version. The range is part of the query, and the answer may be a plain 200.
-    Untold,
+    NotSent,
 }
 
 /// An answer with the body.
@@ -332,7 +332,7 @@ impl RangeRequest<'_> {
                     return Err(RemoteError::Changed);
                 }
             }
-            ExpectedVersion::Untold => {}
+            ExpectedVersion::NotSent => {}
         }
         match status {
             StatusCode::PARTIAL_CONTENT => match content_range(headers) {
@@ -344,7 +344,7 @@ impl RangeRequest<'_> {
                 None => Err(self.wrong("the answer has no Content-Range")),
             },
             // Systems that take the range in the query answer 200, not 206.
-            StatusCode::OK if matches!(self.version, ExpectedVersion::Untold) || self.is_all() => {
+            StatusCode::OK if matches!(self.version, ExpectedVersion::NotSent) || self.is_all() => {
                 let len = header_of(headers, header::CONTENT_LENGTH.as_str());
                 match len.and_then(|len| len.parse::<u64>().ok()) {
                     Some(len) if len == self.range.end - self.range.start => Ok(()),
@@ -408,10 +408,10 @@ pub(crate) fn xml<'a>(text: &'a str, what: &str) -> Result<Document<'a>, RemoteE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::answers;
+    use crate::testing::serve_answers;
 
     fn read(answer: &str, version: ExpectedVersion<'_>) -> Result<Vec<u8>, String> {
-        let server = answers(vec![answer.to_owned()]);
+        let server = serve_answers(vec![answer.to_owned()]);
         let client = HttpClient::new(RedirectPolicy::Tell);
         let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
         let (mut buf, wanted) = (vec![0; 4], RangeRequest { range: 2..6, of: 9, version });
@@ -449,7 +449,7 @@ mod tests {
     fn bytes_received_include_headers_and_answers_that_were_tried_again() {
         let busy = "HTTP/1.1 503 Busy\r\nconnection: close\r\ncontent-length: 5\r\n\r\nlater";
         let good = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 4\r\n\r\ndata";
-        let server = answers(vec![busy.to_owned(), good.to_owned()]);
+        let server = serve_answers(vec![busy.to_owned(), good.to_owned()]);
         let client = HttpClient::new(RedirectPolicy::Tell);
         let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
         assert_eq!(client.ask(&make).unwrap().text(), "data");
@@ -462,11 +462,11 @@ mod tests {
             |to: &str| format!("HTTP/1.1 307 Go\r\nconnection: close\r\nlocation: {to}\r\n\r\n");
         let end = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhere".to_owned();
         let ask = |first: String| {
-            let server = answers(vec![first]);
+            let server = serve_answers(vec![first]);
             let make = || Ok(Request::get(format!("http://{server}/")).body(()).unwrap());
             HttpClient::new(RedirectPolicy::Follow).ask(&make).map(|answer| answer.text())
         };
-        assert_eq!(ask(to(&format!("http://{}/x", answers(vec![end])))).unwrap(), "here");
+        assert_eq!(ask(to(&format!("http://{}/x", serve_answers(vec![end])))).unwrap(), "here");
         for bad in ["https://127.0.0.1:1/", "file:///etc/passwd", "/x", ""] {
             let told = ask(to(bad)).unwrap_err().to_string();
             assert!(told.contains("a redirect to"), "{bad}: {told}");
@@ -487,11 +487,11 @@ mod tests {
     #[test]
     fn a_200_answer_must_have_the_length_of_the_range() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n";
-        let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), ExpectedVersion::Untold);
+        let taken = read(&format!("{all}content-length: 4\r\n\r\n2345"), ExpectedVersion::NotSent);
         assert_eq!(taken.unwrap(), b"2345");
         for (head, version, why) in [
-            ("x: 1\r\n", ExpectedVersion::Untold, "no Content-Length"),
-            ("content-length: 5\r\n", ExpectedVersion::Untold, "the answer has 5 bytes"),
+            ("x: 1\r\n", ExpectedVersion::NotSent, "no Content-Length"),
+            ("content-length: 5\r\n", ExpectedVersion::NotSent, "the answer has 5 bytes"),
             ("content-length: 4\r\n", ExpectedVersion::Header("x-goog-generation", "1"), "200 OK"),
             (
                 "x-goog-generation: 2\r\n",

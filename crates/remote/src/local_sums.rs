@@ -119,7 +119,7 @@ impl OldSums for LocalSums {
             ComparedBy::Summed(algorithm)
         };
         self.evidence.note(by, len, here.read());
-        Ok(Some(if is_same { name } else { other(&name) }))
+        Ok(Some(if is_same { name } else { different_name(&name) }))
     }
 }
 
@@ -142,7 +142,7 @@ fn same_kept_sums(
 }
 
 /// Returns a name that differs from `name`, for a different content.
-fn other(name: &Digest) -> Digest {
+fn different_name(name: &Digest) -> Digest {
     Digest::from_bytes(name.as_bytes().map(|byte| !byte))
 }
 

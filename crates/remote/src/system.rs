@@ -123,7 +123,7 @@ impl PageGuard {
             )));
         }
         if self.empty > MAX_EMPTY {
-            return Err(Self::endless());
+            return Err(Self::no_progress_error());
         }
         Ok(())
     }
@@ -135,14 +135,14 @@ impl PageGuard {
     pub(crate) fn ascend(&mut self, last: Option<&str>) -> Result<(), RemoteError> {
         let Some(last) = last else { return Ok(()) };
         if !self.last.is_empty() && last <= self.last.as_str() {
-            return Err(Self::endless());
+            return Err(Self::no_progress_error());
         }
         last.clone_into(&mut self.last);
         Ok(())
     }
 
     /// The error for a list that makes no progress.
-    pub(crate) fn endless() -> RemoteError {
+    pub(crate) fn no_progress_error() -> RemoteError {
         RemoteError::Wrong("the list makes no progress: the server repeats a page".into())
     }
 }
@@ -179,7 +179,7 @@ pub(crate) fn list_pages(
         pages.ascend(listed.last.as_deref())?;
         match listed.next {
             Some(next) if word.as_ref() != Some(&next) => word = Some(next),
-            Some(_) => return Err(PageGuard::endless()),
+            Some(_) => return Err(PageGuard::no_progress_error()),
             None if is_there => return Ok(()),
             None => return Err(RemoteError::NotFound),
         }

@@ -191,7 +191,7 @@ impl StorageSystem for MemorySystem {
 }
 
 /// Starts a server that gives one of these answers on each connection. Returns host and port.
-pub(crate) fn answers(answers: Vec<String>) -> String {
+pub(crate) fn serve_answers(answers: Vec<String>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap().to_string();
     std::thread::spawn(move || {

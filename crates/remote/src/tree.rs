@@ -461,7 +461,7 @@ impl Snapshot for RemoteSnapshot {
         Ok(self.load_sums()?.extents(self.object.len))
     }
 
-    fn lack(&self) -> String {
+    fn missing_extents_reason(&self) -> String {
         "the system stores no checksums of the object".to_owned()
     }
 }

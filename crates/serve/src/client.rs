@@ -318,7 +318,7 @@ impl Address {
 fn connector(credentials: &Credentials) -> Result<TlsConnector, rustls::Error> {
     let mut config = client_config(credentials.pin.as_ref())?;
     let pass = Pass::of(&credentials.token.hash(), SystemTime::now());
-    config.alpn_protocols.push(pass.protocol());
+    config.alpn_protocols.push(pass.alpn_name());
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

@@ -34,7 +34,7 @@ impl Pass {
     }
 
     /// Returns the protocol name (ALPN) of this pass.
-    pub(crate) fn protocol(&self) -> Vec<u8> {
+    pub(crate) fn alpn_name(&self) -> Vec<u8> {
         [PREFIX, &self.0].concat()
     }
 
@@ -85,7 +85,7 @@ mod tests {
     fn a_pass_is_of_one_token_and_of_its_time() {
         let (one, other) = (new_token().hash(), new_token().hash());
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        let shown = Pass::parse(&Pass::of(&one, now).protocol()).unwrap();
+        let shown = Pass::parse(&Pass::of(&one, now).alpn_name()).unwrap();
         let mut passes = Passes::default();
         let mut find = |at, version, tokens: &[TokenHash]| {
             passes.find(&shown, at, version, || tokens.to_vec())

@@ -446,7 +446,7 @@ impl Unset {
 
     /// Returns the error of the attribute `name`, if setting this attribute failed.
     #[must_use]
-    pub fn why(&self, name: &str) -> Option<&io::Error> {
+    pub fn attribute_error(&self, name: &str) -> Option<&io::Error> {
         self.0.iter().find(|(unset, _)| unset == name).map(|(_, error)| error)
     }
 
@@ -538,12 +538,12 @@ mod tests {
         let mut unset = Unset::default();
         let fails = |kind: io::ErrorKind| Err::<(), _>(kind);
         unset.note("mode", Ok::<_, io::Error>(()));
-        assert!(unset.why("mode").is_none());
+        assert!(unset.attribute_error("mode").is_none());
         unset.note("owner", fails(io::ErrorKind::PermissionDenied));
         unset.note("ACL", fails(io::ErrorKind::Unsupported));
         let kinds: Vec<_> = unset.reasons().map(io::Error::kind).collect();
         assert_eq!(kinds, [io::ErrorKind::PermissionDenied, io::ErrorKind::Unsupported]);
-        assert_eq!(unset.why("owner").map(io::Error::kind), Some(kinds[0]));
+        assert_eq!(unset.attribute_error("owner").map(io::Error::kind), Some(kinds[0]));
         let told = unset.of(&path).unwrap_err().to_string();
         let both = "owner: permission denied, ACL: unsupported";
         assert_eq!(told, format!("cannot set metadata of a: {both}"));

@@ -74,7 +74,7 @@ impl Extents {
         let end = self.len.checked_add(len).ok_or(TooMany)?;
         let is_full = self.parts.len() == MAX_PARTS;
         match self.parts.last_mut() {
-            Some(last) if last.is.at(last.len) == is => last.len += len,
+            Some(last) if last.is.at_offset(last.len) == is => last.len += len,
             _ if is_full => return Err(TooMany),
             _ => self.parts.push(Extent { len, is }),
         }
@@ -119,8 +119,8 @@ impl Extents {
                 while before.next_if(|(old, _)| old.end <= at).is_some() {}
                 let (end, is_same) = match before.peek() {
                     Some((old, was)) => {
-                        let now = is.at(at - part.start);
-                        let is_same = now.is_known() && now == was.at(at - old.start);
+                        let now = is.at_offset(at - part.start);
+                        let is_same = now.is_known() && now == was.at_offset(at - old.start);
                         (part.end.min(old.end), is_same)
                     }
                     None => (part.end, false),
@@ -200,7 +200,7 @@ impl Extents {
 
 impl Is {
     /// Returns the content `offset` bytes after the start of this part.
-    const fn at(self, offset: u64) -> Self {
+    const fn at_offset(self, offset: u64) -> Self {
         match self {
             // The addition wraps only for a part that `push` refuses.
             Self::Id { id, from } => Self::Id { id, from: from.wrapping_add(offset) },

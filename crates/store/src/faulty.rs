@@ -133,8 +133,8 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.has_other_names()
     }
 
-    fn is(&self, version: crate::Version) -> bool {
-        self.inner.is(version)
+    fn has_version(&self, version: crate::Version) -> bool {
+        self.inner.has_version(version)
     }
 
     fn identity(&self) -> Option<crate::Version> {

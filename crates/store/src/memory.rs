@@ -16,7 +16,7 @@ use crate::{
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
-use tree::{Node, TreeState, give};
+use tree::{Node, TreeState, copy_attributes};
 
 /// A store in memory. Clones share the same tree.
 #[derive(Clone, Debug)]
@@ -198,7 +198,7 @@ impl Posix for MemoryStore {
         let mut state = lock(&self.state);
         let kind = Kind::Symlink(target.into());
         let mut now = Meta { kind: kind.clone(), ..state.new_meta(0o777) };
-        give(&mut now, &Meta { kind, ..meta.clone() }, keep);
+        copy_attributes(&mut now, &Meta { kind, ..meta.clone() }, keep);
         state.put(path, now, Arc::default()).at("make symlink", path)
     }
 
@@ -211,7 +211,7 @@ impl Posix for MemoryStore {
         let mut state = lock(&self.state);
         let mode = keep.mode_of_new(meta, None, UMASK);
         let mut now = Meta { kind: meta.kind.clone(), ..state.new_meta(mode) };
-        give(&mut now, meta, keep);
+        copy_attributes(&mut now, meta, keep);
         state.put(path, now, Arc::default()).at(action, path)
     }
 

@@ -56,7 +56,7 @@ impl SettledVersion {
     /// Returns the settled version after a read that started at `begun`, during which the file did not change. `None`
     /// if the file changed within a tick before `begun`.
     #[must_use]
-    pub fn read(version: Version, begun: Moment) -> Option<Self> {
+    pub fn after_read(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.changed).then_some(Self { version, begun })
     }
 
@@ -66,7 +66,7 @@ impl SettledVersion {
     /// Another program may change the file right after, within the same tick of its change time. But such a write sets
     /// the modification time to the present, which differs from that of this version.
     #[must_use]
-    pub fn written(version: Version, begun: Moment) -> Option<Self> {
+    pub fn after_write(version: Version, begun: Moment) -> Option<Self> {
         begun.is_past(version.modified).then_some(Self { version, begun })
     }
 
@@ -111,21 +111,21 @@ mod tests {
     fn a_version_that_changed_within_a_tick_is_not_settled() {
         for (ago, settled) in [(0, false), (90, false), (110, true), (1000, false), (4000, true)] {
             let version = changed_before(Duration::from_millis(ago));
-            let read = SettledVersion::read(version, BEGUN);
+            let read = SettledVersion::after_read(version, BEGUN);
             assert_eq!(read.is_some(), settled, "{ago} ms");
             assert_eq!(read.map(|read| read.begun()), settled.then_some(BEGUN));
         }
         let to_come = Timestamp { secs: i64::MAX, nanos: 5 };
         let version = Version { changed: to_come, ..changed_before(Duration::ZERO) };
-        assert_eq!(SettledVersion::read(version, BEGUN), None);
+        assert_eq!(SettledVersion::after_read(version, BEGUN), None);
     }
 
     #[test]
     fn a_version_that_was_written_is_settled_unless_its_modification_time_is_the_present() {
         let version = changed_before(Duration::ZERO);
-        assert!(SettledVersion::written(version, BEGUN).is_some());
+        assert!(SettledVersion::after_write(version, BEGUN).is_some());
         let untimed = Version { modified: version.changed, ..version };
-        assert_eq!(SettledVersion::written(untimed, BEGUN), None);
+        assert_eq!(SettledVersion::after_write(untimed, BEGUN), None);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub trait Snapshot: Send + Sync + 'static {
     }
 
     /// True if this snapshot is of `version`, which must be a reliable version.
-    fn is(&self, version: Version) -> bool {
+    fn has_version(&self, version: Version) -> bool {
         self.identity() == Some(version)
     }
 
@@ -110,7 +110,7 @@ pub trait Snapshot: Send + Sync + 'static {
     }
 
     /// Returns the reason for missing extents, in words that follow `cannot tell where its bytes lie:`.
-    fn lack(&self) -> String {
+    fn missing_extents_reason(&self) -> String {
         "this store has no extents".to_owned()
     }
 

@@ -204,14 +204,14 @@ impl Meta {
         }
     }
 
-    /// Returns the sender's owner ids that [`keep_owner`](Self::keep_owner) stored.
+    /// Returns the sender's owner ids that [`save_sender_owner`](Self::save_sender_owner) stored.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.more.as_ref().and_then(|more| more.owner).unwrap_or_default()
     }
 
     /// Copies `user` and `group` to [`ExtraMeta::owner`]. The copy keeps the sender's ids when both fields change.
-    pub fn keep_owner(&mut self) {
+    pub fn save_sender_owner(&mut self) {
         let owner = Some(Owner { user: self.user, group: self.group });
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         self.more = ExtraMeta { owner, ..more }.boxed();

@@ -126,7 +126,7 @@ impl Deciding {
         }
         // Room for the table and for its encoded copy.
         let _room = Room::take(extents.len().saturating_mul(2))?;
-        let sums = made(snapshot, kind, (self.random)()?, extents)?;
+        let sums = build_sums(snapshot, kind, (self.random)()?, extents)?;
         let table = Digest::from_bytes((self.random)()?);
         kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
         Some(SumsNote { table, others: Vec::new() })
@@ -145,7 +145,7 @@ impl Deciding {
         if bytes_of(ranges) <= len / FEW_SHARE {
             return Err("too few bytes changed to search for moved blocks");
         }
-        let kind = self.kind(snapshot).ok_or_else(|| self.lack(snapshot))?;
+        let kind = self.kind(snapshot).ok_or_else(|| self.no_sums_reason(snapshot))?;
         let none = "no checksums of the version at the destination are stored here";
         let note = base.note.ok_or(none)?;
         let room = Room::take(base.len.saturating_add(len));
@@ -156,11 +156,11 @@ impl Deciding {
         each_window(snapshot, ranges, |told, range| new.take(told, range))
             .ok_or("its checksums cannot be read: this needs CAP_SYS_ADMIN or `deltic facts`")?;
         let runs = find(&of_base, &new);
-        told(ranges, &runs, of_base.block_bytes()).ok_or("too many blocks moved")
+        to_changed(ranges, &runs, of_base.block_bytes()).ok_or("too many blocks moved")
     }
 
     /// Returns the reason why the sums of this file do not prove equality.
-    fn lack(self, snapshot: &impl Snapshot) -> &'static str {
+    fn no_sums_reason(self, snapshot: &impl Snapshot) -> &'static str {
         match snapshot.sum_kind().map(SumKind::strength) {
             None => "its file system keeps no checksums of blocks",
             Some(SumStrength::Hint) => {
@@ -188,7 +188,7 @@ fn table(kept: &dyn FactStore, note: &SumsNote, kind: SumKind, room: &Room) -> O
 
 /// Converts found runs into a message: the moved runs, and the parts of `ranges` outside of all runs. Returns `None`
 /// if there are too many runs, or the block size is no multiple of `CHANGED_BLOCK_BYTES`.
-fn told(ranges: &[Range<u64>], runs: &[MovedRun], block: u32) -> Option<Changed> {
+fn to_changed(ranges: &[Range<u64>], runs: &[MovedRun], block: u32) -> Option<Changed> {
     let each = block.is_multiple_of(CHANGED_BLOCK_BYTES).then_some(block / CHANGED_BLOCK_BYTES)?;
     let has_moved = runs.iter().filter(|run| run.to != run.from);
     let moved = has_moved.map(|run| {
@@ -254,7 +254,7 @@ pub(super) fn carried(note: SumsNote, ranges: &[Range<u64>], len: u64) -> Option
 
 /// Returns the sums of a version that was read after `extents` were taken. Ranges that moved on the disk since then are
 /// left out: their sums may be those of older or of newer bytes.
-fn made(
+fn build_sums(
     snapshot: &impl Snapshot,
     kind: SumKind,
     key: [u8; 32],

@@ -131,7 +131,8 @@ impl Bases {
     }
 
     /// Returns the differences between the base that the receiver holds and a file that is about to be sent, if the
-    /// differences are known and few enough. The extents of the file are remembered until [`sent`](Self::sent).
+    /// differences are known and few enough. The extents of the file are remembered until
+    /// [`note_sent`](Self::note_sent).
     pub(super) fn begin(
         &self,
         handle: Handle,
@@ -148,10 +149,12 @@ impl Bases {
         let extents = snapshot.extents().ok()?;
         let found = match (&extents, held) {
             (None, _) => Err(Reason::NoFacts(
-                self.reasons.as_ref().map_or_else(String::new, |_| snapshot.lack()),
+                self.reasons
+                    .as_ref()
+                    .map_or_else(String::new, |_| snapshot.missing_extents_reason()),
             )),
             (Some(_), None) => Err(Reason::NoBase),
-            (Some(extents), Some(held)) => self.since(kept, snapshot, extents, held),
+            (Some(extents), Some(held)) => self.changes_since_base(kept, snapshot, extents, held),
         };
         if let Some(reasons) = &self.reasons {
             let told = |(changed, _): &(Changed, _)| {
@@ -173,7 +176,7 @@ impl Bases {
 
     /// Returns the differences from the base that the receiver holds. Errors: the reason why the differences are unknown
     /// or too large.
-    fn since(
+    fn changes_since_base(
         &self,
         kept: Option<&dyn FactStore>,
         snapshot: &impl Snapshot,
@@ -223,7 +226,7 @@ impl Bases {
     }
 
     /// Notes that the sent file equals `base` from now on.
-    pub(super) fn sent(&self, handle: Handle, snapshot: &impl Snapshot, base: &Digest) {
+    pub(super) fn note_sent(&self, handle: Handle, snapshot: &impl Snapshot, base: &Digest) {
         let sending = lock(&self.sending).remove(&handle);
         let kept = self.kept(snapshot.meta().len);
         let (Some(Sending { extents, since }), Some(kept)) = (sending, kept) else { return };
@@ -257,7 +260,7 @@ impl Bases {
     }
 
     /// Returns the base that equals the old version at `path`.
-    pub(super) fn held(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
+    pub(super) fn base_of_old(&self, path: &RelPath, old: &impl Snapshot) -> Option<Digest> {
         let kept = self.kept(old.meta().len);
         let held = kept.and_then(|kept| kept.base(&old.identity()?));
         let Some(sums) = &self.old_sums else { return held };
@@ -269,7 +272,7 @@ impl Bases {
     }
 
     /// Notes that the committed version equals `base`.
-    pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
+    pub(super) fn note_committed(&self, version: &SettledVersion, base: &Digest) {
         if let Some(kept) = self.kept(version.version().len) {
             kept.note_base(version, base);
         }
@@ -278,7 +281,7 @@ impl Bases {
     /// Notes that the file at `path` equals `base`, while the times of the file may still change.
     pub(super) fn confirm(&self, path: &RelPath, old: &impl Snapshot, base: &Digest) {
         if let (Some(kept), Some(version)) = (self.kept(old.meta().len), old.identity()) {
-            let settled = SettledVersion::written(version, kept.now());
+            let settled = SettledVersion::after_write(version, kept.now());
             settled.inspect(|settled| kept.note_base(settled, base));
             lock(&self.confirmed).insert(path.clone(), (version, *base));
         }

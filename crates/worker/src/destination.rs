@@ -32,7 +32,7 @@ use super::kept::KeptFacts;
 use super::moves::Moves;
 use super::owners::{Accounts, Owners, UnknownAccount};
 use super::steps::cut_segment;
-use super::{Agreed, Buffers, failed, told, weight, work_error};
+use super::{Agreed, Buffers, to_failed_trouble, trouble_with_text, weight, work_error};
 use crate::lock::lock;
 use crate::stage::Stage;
 use crate::user::User;
@@ -203,7 +203,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
                 let failures = self.store.land(&is_same).into_iter();
                 ReceiverAnswer::Landed(
-                    failures.map(|(path, error)| (path, failed(&error))).collect(),
+                    failures.map(|(path, error)| (path, to_failed_trouble(&error))).collect(),
                 )
             }
             ReceiverWork::Sweep => done(self.store.sweep().map(|_| ())),
@@ -250,8 +250,10 @@ fn removed(result: Result<deltic_store::RemoveResult, StoreError>) -> RemovedNam
         StoreError::Protected { path } | StoreError::Refilled { path } => {
             Trouble::about(TroubleKind::Skipped, path, error.to_string())
         }
-        StoreError::KeepsOld { .. } => told(TroubleKind::Skipped, error, |path| error.words(path)),
-        _ => failed(error),
+        StoreError::KeepsOld { .. } => {
+            trouble_with_text(TroubleKind::Skipped, error, |path| error.words(path))
+        }
+        _ => to_failed_trouble(error),
     };
     match result {
         Ok(deltic_store::RemoveResult { gone, stayed, goes_on }) => {
@@ -364,7 +366,7 @@ impl<S: Store> DestinationWorker<S> {
             }
             EntryWork::Link { path, leader, kind, seen } => {
                 let linked = self.link(&path, &leader, &kind, seen.as_ref());
-                self.unless(linked, || self.are_one(&path, &leader))
+                self.ignore_same_change(linked, || self.are_hard_linked(&path, &leader))
             }
             EntryWork::CopyBeside { path, alternate, is, meta, seen } => {
                 let seen = seen.as_ref();
@@ -377,11 +379,11 @@ impl<S: Store> DestinationWorker<S> {
             }
             EntryWork::MakeSymlink { path, target, meta } => {
                 let made = self.store.make_symlink(&path, &target, &meta, self.keep);
-                self.unless(made, || self.is_there(&path, &meta))
+                self.ignore_same_change(made, || self.has_metadata(&path, &meta))
             }
             EntryWork::MakeSpecial { path, meta } => {
                 let made = self.store.make_special(&path, &meta, self.keep);
-                self.unless(made, || self.is_there(&path, &meta))
+                self.ignore_same_change(made, || self.has_metadata(&path, &meta))
             }
             EntryWork::SetMeta { path, meta } => self.set_meta(&path, &meta),
         }
@@ -392,7 +394,7 @@ impl<S: Store> DestinationWorker<S> {
         let keep = self.kept(carries);
         let errors =
             dirs.iter().filter_map(|(path, meta)| self.store.set_meta(path, meta, keep).err());
-        errors.map(|error| failed(&error)).collect()
+        errors.map(|error| to_failed_trouble(&error)).collect()
     }
 
     /// Opens or reads old versions.
@@ -490,7 +492,7 @@ impl<S: Store> DestinationWorker<S> {
             Err(StoreError::OutsideRoot { .. }) => Ok(None),
             found => found,
         });
-        found.map(|found| found.map_err(|error| failed(&error))).collect()
+        found.map(|found| found.map_err(|error| to_failed_trouble(&error))).collect()
     }
 
     /// Makes `path` a hard link to `leader`, if `leader` still has the type that was committed.
@@ -510,7 +512,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Ignores a conflict if another run has meanwhile made the same change, as `is_done` tells.
-    fn unless<T: Default>(
+    fn ignore_same_change<T: Default>(
         &self,
         result: Result<T, StoreError>,
         is_done: impl FnOnce() -> bool,
@@ -522,13 +524,13 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// True if the entry at `path` already has the metadata `meta`.
-    fn is_there(&self, path: &RelPath, meta: &Meta) -> bool {
+    fn has_metadata(&self, path: &RelPath, meta: &Meta) -> bool {
         let is = self.store.look(path).ok().flatten();
         is.is_some_and(|is| receiver::is_there(&self.options, meta, &is))
     }
 
     /// True if both paths are hard links to the same file.
-    fn are_one(&self, path: &RelPath, leader: &RelPath) -> bool {
+    fn are_hard_linked(&self, path: &RelPath, leader: &RelPath) -> bool {
         let inode = |path| self.store.look(path).ok()??.linked()?.inode();
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }

@@ -20,7 +20,7 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{ComparedAttributes, Entry, RelPath};
 
 use super::Buffers;
-use super::rest::{is_restless, rested};
+use super::rest::{is_restless, reopen_if_written};
 use super::steps::digest_of_bytes;
 use super::trusted;
 use crate::lock::lock;
@@ -187,7 +187,7 @@ impl Digests {
     }
 
     fn note_read(&self, version: Version, begun: Moment, digest: &Digest) {
-        if let Some(version) = SettledVersion::read(version, begun) {
+        if let Some(version) = SettledVersion::after_read(version, begun) {
             self.note_all(&[(version, *digest)]);
         }
     }
@@ -209,7 +209,7 @@ impl Digests {
             let files = paths.iter().zip(tree.open_all(paths));
             return files
                 .map(|(path, file)| {
-                    let file = rested(tree, path, file.ok()?).ok()?;
+                    let file = reopen_if_written(tree, path, file.ok()?).ok()?;
                     self.content(&**sums, path, &file, buffers).ok()
                 })
                 .collect();
@@ -221,7 +221,7 @@ impl Digests {
         let unknown_paths = unknown.iter().map(|at| paths[*at].clone()).collect::<Vec<_>>();
         for (at, file) in unknown.into_iter().zip(tree.open_all(&unknown_paths)) {
             let sought = versions.get(at).copied().flatten();
-            let file = file.and_then(|file| rested(tree, &paths[at], file));
+            let file = file.and_then(|file| reopen_if_written(tree, &paths[at], file));
             digests[at] = file.and_then(|file| self.digest(&file, sought, buffers)).ok();
         }
         digests
@@ -324,7 +324,7 @@ impl Digests {
         buffers: &Buffers,
     ) -> Result<Digest, StoreError> {
         // `None` if the file is no longer the version that was looked up.
-        let sought = sought.filter(|sought| file.is(*sought));
+        let sought = sought.filter(|sought| file.has_version(*sought));
         let known = sought.or_else(|| self.version_of(file));
         let unsought = known.filter(|version| Some(*version) != sought);
         if let Some(digest) = unsought.and_then(|version| self.find(version)) {

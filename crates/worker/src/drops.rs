@@ -11,7 +11,7 @@ use deltic_store::StoreError;
 /// Drops values that are slow to free.
 pub trait DropLater: fmt::Debug + Send + Sync {
     /// Drops `what`, at once or on another thread.
-    fn let_go(&self, what: Box<dyn Send>);
+    fn drop_later(&self, what: Box<dyn Send>);
 
     /// Returns the number of drops that have ended so far.
     fn ended(&self) -> u64;
@@ -41,7 +41,7 @@ impl dyn DropLater {
 pub struct DropNow;
 
 impl DropLater for DropNow {
-    fn let_go(&self, what: Box<dyn Send>) {
+    fn drop_later(&self, what: Box<dyn Send>) {
         drop(what);
     }
 

@@ -160,7 +160,7 @@ pub fn trouble(error: &StoreError) -> Trouble {
         }
         _ => TroubleKind::Failed,
     };
-    told(kind, error, |path| match error {
+    trouble_with_text(kind, error, |path| match error {
         StoreError::NotFound { action: "list", .. } => {
             format!("directory has vanished: \"{path}\"")
         }
@@ -170,7 +170,7 @@ pub fn trouble(error: &StoreError) -> Trouble {
 }
 
 /// Returns a trouble for the path of `error`, with the text from `words`.
-pub(crate) fn told(
+pub(crate) fn trouble_with_text(
     kind: TroubleKind,
     error: &StoreError,
     words: impl FnOnce(&str) -> String,
@@ -188,8 +188,8 @@ pub(crate) fn told(
 
 /// Converts an error of a destination's store into a trouble. A missing file at the destination is not reported as
 /// vanished.
-pub(crate) fn failed(error: &StoreError) -> Trouble {
-    told(TroubleKind::Failed, error, |path| error.words(path))
+pub(crate) fn to_failed_trouble(error: &StoreError) -> Trouble {
+    trouble_with_text(TroubleKind::Failed, error, |path| error.words(path))
 }
 
 /// Returns a warning. The run continues, and no file fails.
@@ -207,7 +207,7 @@ pub(crate) fn work_error(error: &StoreError) -> WorkError {
         error if error.wants_room() => ErrorAction::WaitForRoom,
         _ => ErrorAction::GiveUp,
     };
-    WorkError { trouble: failed(error), then }
+    WorkError { trouble: to_failed_trouble(error), then }
 }
 
 #[cfg(test)]
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn an_end_that_knows_no_places_is_told_the_full_path_alone() {
-        let hello = Hello::ours(Key::from_bytes([1; 32]));
+        let hello = Hello::of_this_version(Key::from_bytes([1; 32]));
         let mut older = hello.clone();
         older.capabilities.remove("troubles:located");
         let terms = |theirs| negotiate(&hello, theirs).ok();

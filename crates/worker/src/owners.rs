@@ -163,12 +163,12 @@ impl Owners {
 
     /// Returns a user number of the sender that maps to the local user `ours`.
     pub(crate) fn user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
-        self.user_map.back(ours, told)
+        self.user_map.sender_id(ours, told)
     }
 
     /// Returns a group number of the sender that maps to the local group `ours`.
     pub(crate) fn group_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
-        self.group_map.back(ours, told)
+        self.group_map.sender_id(ours, told)
     }
 
     pub(crate) fn ours(&self, users: &[NameLine], groups: &[NameLine]) -> MappedOwners {
@@ -234,7 +234,7 @@ impl Map {
 impl Map {
     /// Returns a number of the sender that maps to `ours`: a number sent with its name, or else the same number. The
     /// mapping of the same number is not cached, because the sender may still send a name for that number.
-    fn back(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+    fn sender_id(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         let same = NameLine { id: ours, name: Box::default() };
         let is_told = told.iter().any(|line| line.id == ours);
         let untold = (!is_told && self.decide(&same) == ours).then_some(ours);
@@ -292,22 +292,22 @@ mod tests {
     fn a_number_of_ours_is_theirs_that_becomes_it() {
         let told = [line(1, "a"), line(2, "c"), line(10, "b")];
         let map = map("");
-        assert_eq!(map.back(10, &told), Some(1));
-        assert_eq!(map.back(20, &told), Some(10));
-        assert_eq!(map.back(2, &told), Some(2));
-        assert_eq!(map.back(7, &told), Some(7));
+        assert_eq!(map.sender_id(10, &told), Some(1));
+        assert_eq!(map.sender_id(20, &told), Some(10));
+        assert_eq!(map.sender_id(2, &told), Some(2));
+        assert_eq!(map.sender_id(7, &told), Some(7));
         // Number 1 of the sender becomes 10.
-        assert_eq!(map.back(1, &told), None);
+        assert_eq!(map.sender_id(1, &told), None);
         // Several numbers map to 20, and each is right. If an entry has another of them, the directory digests differ.
-        assert_eq!(map.back(20, &[line(20, "d"), line(10, "b")]), Some(20));
+        assert_eq!(map.sender_id(20, &[line(20, "d"), line(10, "b")]), Some(20));
     }
 
     #[test]
     fn a_name_that_is_told_later_counts_from_then_on() {
         let map = map("");
-        assert_eq!(map.back(30, &[]), Some(30));
+        assert_eq!(map.sender_id(30, &[]), Some(30));
         assert_eq!(map.of(&line(30, "a")), 10);
-        assert_eq!(map.back(30, &[line(30, "a")]), None);
-        assert_eq!(map.back(10, &[line(30, "a")]), Some(30));
+        assert_eq!(map.sender_id(30, &[line(30, "a")]), None);
+        assert_eq!(map.sender_id(10, &[line(30, "a")]), Some(30));
     }
 }

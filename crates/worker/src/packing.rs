@@ -144,7 +144,7 @@ mod tests {
     }
 
     fn packer(options: Options) -> (Packer, PackingReport) {
-        let hello = Hello::ours(Key::from_bytes([1; 32]));
+        let hello = Hello::of_this_version(Key::from_bytes([1; 32]));
         let terms = negotiate(&hello, &hello).unwrap();
         let report = PackingReport::default();
         let adapting = Adapting { clock, threads: 1, report: report.clone() };

@@ -111,7 +111,7 @@ impl<S: Store> OpenDestination<S> {
         let worker = DestinationWorker::new(store, Alternates::new(alternates), asked)?;
         let mut machine = Receiver::new(setting);
         let warning = |message| Trouble::new(TroubleKind::Warned, message);
-        warnings.into_iter().map(warning).for_each(|trouble| machine.found(trouble));
+        warnings.into_iter().map(warning).for_each(|trouble| machine.report_trouble(trouble));
         Ok(ReceiverEnd { machine, worker: worker.with_kept(kept), at_end })
     }
 }

@@ -6,7 +6,7 @@ use deltic_tree::RelPath;
 
 /// Opens `path` again if the file may have been written to at the first open, and is at rest now. Otherwise returns
 /// `opened`.
-pub(super) fn rested<T: Tree>(
+pub(super) fn reopen_if_written<T: Tree>(
     tree: &T,
     path: &RelPath,
     opened: T::Snapshot,

@@ -35,7 +35,7 @@ use super::digests::{digest_of_all, list};
 use super::kept::KeptFacts;
 use super::owners::{Accounts, Called};
 use super::packing::{Adapting, Packer};
-use super::rest::{is_restless, rested};
+use super::rest::{is_restless, reopen_if_written};
 use super::sparse::{SparseVersion, data_map};
 use super::steps::{cut_segment, keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
@@ -184,7 +184,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
                             )
                         })
                     }
-                    error => super::failed(&error),
+                    error => super::to_failed_trouble(&error),
                 }))
             }
             SenderWork::Ask(question) => SenderAnswer::Asked(self.user.allows(&question)),
@@ -344,7 +344,7 @@ impl<T: Tree> SourceWorker<T> {
         rest: Option<Box<SortedNames>>,
     ) -> Result<Listed, Trouble> {
         // A missing command-line argument never existed; a missing directory below has vanished.
-        let sort = if dir.is_root() { super::failed } else { trouble };
+        let sort = if dir.is_root() { super::to_failed_trouble } else { trouble };
         let begins = rest.is_none();
         let tallied = self.tallied.filter(|_| tally);
         let listing = list(&self.tree, dir, rest, tallied.map(|(_, compared)| compared));
@@ -408,7 +408,7 @@ impl<T: Tree> SourceWorker<T> {
             let names = self.agreed().terms.fingerprinter_with(key);
             lock(&self.resumed).insert(opening.handle, names);
         }
-        let snapshot = snapshot.and_then(|snapshot| rested(&self.tree, path, snapshot));
+        let snapshot = snapshot.and_then(|snapshot| reopen_if_written(&self.tree, path, snapshot));
         let opened = snapshot.and_then(|snapshot| self.hold(opening, path, snapshot));
         SenderAnswer::Opened(opened.map_err(|error| trouble(&error)))
     }
@@ -494,7 +494,7 @@ impl<T: Tree> SourceWorker<T> {
             }
         };
         if !restless {
-            self.kept.bases.sent(handle, &**snapshot, &digest);
+            self.kept.bases.note_sent(handle, &**snapshot, &digest);
             self.kept.digests.note_sent(handle, &**snapshot, taken);
         }
         Ok(FileSeal { digest, restless })

@@ -26,7 +26,7 @@ pub(super) fn perform<T: Task>(
     mut read: impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError>,
 ) -> Result<Result<T::Output, T::Error>, StoreError> {
     let read = |spans: &[Span], into: &mut [u8]| within(Stage::Read, || read(spans, into));
-    buffers.with(task.most_read(), |buffer| within(stage, || run(task, buffer, read)))
+    buffers.with(task.max_read_bytes(), |buffer| within(stage, || run(task, buffer, read)))
 }
 
 /// Makes a reader of spans from `read_at`, for a step that reads at most one span.

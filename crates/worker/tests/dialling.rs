@@ -26,7 +26,7 @@ use deltic_worker::receiving::{OpenDestination, ReceiverConfig};
 use deltic_worker::source::SourceWorker;
 
 fn hello(byte: u8) -> Hello {
-    Hello::ours(Key::from_bytes([byte; 32]))
+    Hello::of_this_version(Key::from_bytes([byte; 32]))
 }
 
 fn name(name: &str) -> Name {

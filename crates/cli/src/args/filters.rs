@@ -37,7 +37,7 @@ enum FilterOption {
     Pattern(Action, OsString),
     From(Action, OsString),
     /// `-F`: rules from `.rsync-filter` files in each directory. A second `-F` excludes these files themselves.
-    Sprinkled,
+    RsyncFilterFiles,
     Gitignore,
 }
 
@@ -73,7 +73,7 @@ impl FilterArgs {
                     let lines = rule::parse_patterns(&contents(path, trust)?, *action, end);
                     gathered.add(lines.with_context(|| printable_path(path))?, 0)?;
                 }
-                FilterOption::Sprinkled => {
+                FilterOption::RsyncFilterFiles => {
                     sprinkled += 1;
                     let text: &[u8] = match sprinkled {
                         1 => b": /.rsync-filter",
@@ -205,17 +205,17 @@ impl clap::Args for FilterArgs {
         let sprinkled = sprinkled.default_missing_value("").help_heading(CHOOSE);
         command
             .arg(
-                text("filter", "RULE", "Add a filter rule: '- PATTERN', ': .rules', ...")
+                filter_arg("filter", "RULE", "Add a filter rule: '- PATTERN', ': .rules', ...")
                     .short('f'),
             )
-            .arg(text("exclude", "PATTERN", "Exclude matching names; the first match wins"))
-            .arg(text("include", "PATTERN", "Include matching names, whatever rule follows"))
-            .arg(text(
+            .arg(filter_arg("exclude", "PATTERN", "Exclude matching names; the first match wins"))
+            .arg(filter_arg("include", "PATTERN", "Include matching names, whatever rule follows"))
+            .arg(filter_arg(
                 "exclude-from",
                 "FILE",
                 "Read exclude patterns from FILE, one a line (-: stdin)",
             ))
-            .arg(text(
+            .arg(filter_arg(
                 "include-from",
                 "FILE",
                 "Read include patterns from FILE, one a line (-: stdin)",
@@ -244,7 +244,7 @@ impl clap::FromArgMatches for FilterArgs {
             words.extend(texts(matches, &format!("{name}-from"), from));
         }
         let positions = |name| matches.indices_of(name).into_iter().flatten();
-        words.extend(positions("F").map(|position| (position, FilterOption::Sprinkled)));
+        words.extend(positions("F").map(|position| (position, FilterOption::RsyncFilterFiles)));
         if matches.get_flag("gitignore") {
             words.extend(positions("gitignore").take(1).map(|at| (at, FilterOption::Gitignore)));
         }
@@ -262,7 +262,7 @@ impl clap::FromArgMatches for FilterArgs {
     }
 }
 
-fn text(name: &'static str, value: &'static str, help: &'static str) -> Arg {
+fn filter_arg(name: &'static str, value: &'static str, help: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
         .value_name(value)

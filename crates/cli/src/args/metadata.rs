@@ -218,7 +218,7 @@ impl MetadataArgs {
     ///
     /// `words` are the options of `-M`. On one machine, this end is the source, and the other end does the same by
     /// default.
-    pub(crate) fn notes(
+    pub(crate) fn set_fake_super(
         &self,
         far: RemoteRole,
         words: &[OsString],

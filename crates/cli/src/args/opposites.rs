@@ -11,7 +11,7 @@ pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
         true => arg.allow_hyphen_values(true),
         false => arg,
     });
-    let mut known: HashSet<_> = sync.get_arguments().flat_map(names).collect();
+    let mut known: HashSet<_> = sync.get_arguments().flat_map(long_names).collect();
     let ids: Vec<_> = sync.get_arguments().map(|arg| arg.get_id().clone()).collect();
     ids.iter().fold(sync, |sync, id| with_opposite(sync, id, &mut known))
 }
@@ -26,7 +26,7 @@ fn with_opposite(sync: clap::Command, id: &clap::Id, known: &mut HashSet<String>
         return sync;
     }
     let short = arg.get_short().map(|short| short.to_string());
-    let mut fresh: Vec<_> = names(arg)
+    let mut fresh: Vec<_> = long_names(arg)
         .chain(short)
         .map(|name| format!("no-{name}"))
         .filter(|name| known.insert(name.clone()))
@@ -49,7 +49,7 @@ fn takes_value(arg: &Arg) -> bool {
 }
 
 /// Returns all long names of an option.
-pub(crate) fn names(arg: &Arg) -> impl Iterator<Item = String> {
+pub(crate) fn long_names(arg: &Arg) -> impl Iterator<Item = String> {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(aliases).map(str::to_owned)
 }
@@ -66,7 +66,7 @@ mod tests {
     fn every_option_can_be_taken_back_unless_it_answers_or_is_refused() {
         let command = command();
         let sync = command.find_subcommand("sync").unwrap();
-        let known: Vec<_> = sync.get_arguments().flat_map(names).collect();
+        let known: Vec<_> = sync.get_arguments().flat_map(long_names).collect();
         for option in sync.get_arguments() {
             let Some(long) = option.get_long() else { continue };
             let flag = matches!(option.get_action(), ArgAction::SetTrue | ArgAction::Count);

@@ -149,7 +149,7 @@ impl InstallPlace<'_> {
             Some(("ready", _)) => {}
             Some(("machine", there)) => {
                 far.finish().ok();
-                return Err(other_machine(host, program, there));
+                return Err(wrong_architecture(host, program, there));
             }
             Some(("failed", what)) => {
                 far.finish().ok();
@@ -218,7 +218,7 @@ fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallErro
     Ok(told)
 }
 
-fn other_machine(host: &str, program: &LinuxProgram, there: &str) -> InstallError {
+fn wrong_architecture(host: &str, program: &LinuxProgram, there: &str) -> InstallError {
     let machine = there.strip_prefix("Linux ").unwrap_or("none");
     let mend = match machine {
         "x86_64" | "aarch64" => format!(

@@ -103,7 +103,7 @@ pub(crate) fn refuse_wrapper() -> Option<Exit> {
         wrapper if !is_loaded(wrapper) => {
             "use a deltic that is dynamically linked, on the architecture of the wrapper's library"
         }
-        PSEUDO if sees_nothing_of_openat2() => {
+        PSEUDO if openat2_bypasses_pseudo() => {
             "this version of pseudo does not intercept openat2; use fakeroot"
         }
         _ => return None,
@@ -131,7 +131,7 @@ fn is_loaded(wrapper: &str) -> bool {
 
 /// True if `openat2` bypasses pseudo, which must intercept every call that opens a directory. False if pseudo disables
 /// `openat2`: the store then uses other calls.
-fn sees_nothing_of_openat2() -> bool {
+fn openat2_bypasses_pseudo() -> bool {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH).err() != Some(Errno::NOSYS)
 }

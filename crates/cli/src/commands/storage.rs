@@ -34,7 +34,7 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
         output.finish()?;
         return Ok(Exit::Success);
     };
-    let (new, was) = both(&args.new, old, args.links.trust())?;
+    let (new, was) = read_layouts(&args.new, old, args.links.trust())?;
     let found = new.differing(&was);
     let is_same = found.differs.is_empty() && new.len() == was.len();
     compare(args, &new, &was, &found, &mut output);
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &StorageArgs) -> Result<Exit> {
 ///
 /// Layouts of local files must be of one moment: block addresses of a file are only valid while the other file keeps
 /// its blocks. So `new` is read before and after `old`, until both readings agree.
-fn both(new: &OsStr, old: &OsStr, trust: Trust) -> Result<(Layout, Layout)> {
+fn read_layouts(new: &OsStr, old: &OsStr, trust: Trust) -> Result<(Layout, Layout)> {
     let mut layout = read(new, trust)?;
     if LayoutSource::of(new).is_some() {
         return Ok((layout, read(old, trust)?));
@@ -69,7 +69,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
     let failed = || format!("cannot read the storage records of {}", shown(word));
     match LayoutSource::of(word) {
         Some((LayoutSource::Zfs, word)) => {
-            let (snapshot, inode) = zfs::object(word).ok_or_else(|| {
+            let (snapshot, inode) = zfs::split_object(word).ok_or_else(|| {
                 Misused(format!("'{}' is no POOL/DATASET@SNAPSHOT:INODE", shown(word)))
             })?;
             zfs::read_snapshot(snapshot, inode).map_err(|why| anyhow!(why))
@@ -86,7 +86,7 @@ fn read(word: &OsStr, trust: Trust) -> Result<Layout> {
                 return Err(no_file()).with_context(failed);
             }
             let file = opened_to_read(Path::new(word), trust)?;
-            let snapshot = LocalSnapshot::held(file.into()).with_context(failed)?;
+            let snapshot = LocalSnapshot::of_open_file(file.into()).with_context(failed)?;
             let snapshot = snapshot.ok_or_else(no_file).with_context(failed)?;
             local::layout(&snapshot).map_err(|why| anyhow!(why))
         }

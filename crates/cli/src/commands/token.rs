@@ -128,7 +128,7 @@ fn grant(add: &TokenAddArgs, server: Option<&Announcement>) -> Result<Grant> {
         quota_bytes: add.quota.map(Size::bytes),
         quota_files: add.quota_files,
         expires: add.expires.as_ref().and_then(end),
-        ..Grant::all(add.name.clone())
+        ..Grant::with_all_rights(add.name.clone())
     };
     match &add.path {
         None => Ok(grant),

@@ -97,8 +97,11 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
     if exchanged {
         options.rules = options.rules.exchanged();
     }
-    let mut plan =
-        Plan { sources: contents(sources, &destination), destination, ..empty_plan(args, options) };
+    let mut plan = Plan {
+        sources: with_trailing_slash(sources, &destination),
+        destination,
+        ..empty_plan(args, options)
+    };
     let (sources, destination, cache) = (&plan.sources, &plan.destination, plan.cache.clone());
     let store = store::dial(sources, destination, cache, None, &mut plan.options)?;
     plan.dial = match &store {
@@ -145,7 +148,7 @@ fn two_urls(
     // The destination of this plan is never opened: `tree` stands in for a local path.
     let local = Destination::Local(PathBuf::from("."));
     let sources = Sources::Remote { host: from, paths: sources };
-    let sources = if is_file { sources } else { contents(sources, &local) };
+    let sources = if is_file { sources } else { with_trailing_slash(sources, &local) };
     let mut plan = Plan { sources, destination: local, ..empty_plan(args, options) };
     let (cache, from) = (plan.cache.clone(), &plan.sources);
     let store = store::dial(from, &plan.destination, cache, None, &mut plan.options)?;
@@ -211,7 +214,7 @@ fn in_operand_order(TreeComparison { plan, exchanged, .. }: &TreeComparison) -> 
 }
 
 /// Adds a slash to source directories: the contents of a directory are compared, with or without a trailing slash.
-fn contents(sources: Sources, destination: &Destination) -> Sources {
+fn with_trailing_slash(sources: Sources, destination: &Destination) -> Sources {
     let is_other = |path: &Path| path.exists() && !path.is_dir();
     let has_file = match destination {
         Destination::Local(path) => is_other(path),

@@ -318,7 +318,7 @@ fn options(
     let local = far == RemoteRole::Nothing;
     let (compress, compress_level) = args.travel.compression();
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
-    args.metadata.notes(far, &args.travel.remote_option, &mut metadata)?;
+    args.metadata.set_fake_super(far, &args.travel.remote_option, &mut metadata)?;
     let keeps = args.show.partial_progress;
     let partial_dir = args.writing.partial_dir(keeps, args.ways);
     // `--append` needs the old file, so files are not sent whole.

@@ -256,8 +256,8 @@ impl<'a> JsonEvent<'a> {
     /// The event of a changed name.
     pub(crate) fn change(change: &Change) -> Self {
         let path = change.path.as_bytes();
-        let (linked_to, linked_to_bytes) = other(change.facts.linked.as_ref());
-        let (from, from_bytes) = other(change.facts.from.as_ref());
+        let (linked_to, linked_to_bytes) = path_and_bytes(change.facts.linked.as_ref());
+        let (from, from_bytes) = path_and_bytes(change.facts.from.as_ref());
         JsonEvent::Change(ChangeEvent {
             linked_to,
             linked_to_bytes,
@@ -406,7 +406,7 @@ fn named(bytes: &[u8]) -> JsonName {
 }
 
 /// Returns another name, if there is one, and its bytes if the name is not UTF-8.
-fn other(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
+fn path_and_bytes(path: Option<&RelPath>) -> (Option<String>, Option<String>) {
     let name = path.map(|path| named(path.as_bytes()));
     let (path, bytes) = name.map(|name| (name.path, name.path_bytes)).unzip();
     (path, bytes.flatten())

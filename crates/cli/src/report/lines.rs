@@ -83,7 +83,7 @@ impl StdoutLines {
     /// Adds the line of a change in the order of names; or at once, if lines need no order.
     ///
     /// Lines of changes made are shown in parts if too many to hold, or held for a while.
-    pub(super) fn say_of(&mut self, change: &Change, group: LineGroup, line: &[u8]) {
+    pub(super) fn say_change(&mut self, change: &Change, group: LineGroup, line: &[u8]) {
         if !self.in_order {
             return self.say(line);
         }

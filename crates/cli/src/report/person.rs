@@ -130,7 +130,7 @@ impl PersonReporter {
         if self.view.debug.fuzzy > 0
             && let Some(line) = asides::fuzzy(change, self.view.escape)
         {
-            self.lines.say_of(change, LineGroup::Asides, &line);
+            self.lines.say_change(change, LineGroup::Asides, &line);
         }
         let follows_name = asides::follows_name(change, &self.options);
         if !follows_name {
@@ -147,7 +147,7 @@ impl PersonReporter {
         if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
             && self.view.info.name > 0
         {
-            self.lines.say_of(change, LineGroup::Names, line.as_bytes());
+            self.lines.say_change(change, LineGroup::Names, line.as_bytes());
         }
     }
 
@@ -158,7 +158,7 @@ impl PersonReporter {
         };
         if let Some(format) = format {
             let line = line(format, change, &self.setting, &self.view, self.view.escape);
-            self.lines.say_of(change, LineGroup::Names, &line);
+            self.lines.say_change(change, LineGroup::Names, &line);
         }
         if let Some(log) = self.log.as_mut().filter(|_| !self.view.dry_run) {
             log.change(change, &self.view);
@@ -189,7 +189,7 @@ impl PersonReporter {
             return self.aside(change, |escape| format::up_to_date(change, escape));
         };
         let line = format.line(change, &self.setting, self.view.escape);
-        self.lines.say_of(change, LineGroup::Names, &line);
+        self.lines.say_change(change, LineGroup::Names, &line);
         let log = self.log.as_mut().filter(|_| !self.view.dry_run);
         if let Some(log) = log.filter(|log| log.names.as_ref().is_some_and(LineFormat::itemizes)) {
             log.change(change, &self.view);
@@ -198,7 +198,7 @@ impl PersonReporter {
 
     /// Shows and logs a line that is not about a change.
     fn aside(&mut self, change: &Change, line: impl Fn(Escape) -> Vec<u8>) {
-        self.lines.say_of(change, LineGroup::Asides, &line(self.view.escape));
+        self.lines.say_change(change, LineGroup::Asides, &line(self.view.escape));
         self.log_aside(line);
     }
 
@@ -215,7 +215,7 @@ impl PersonReporter {
         let line = |escape| asides::backed_up(change, &self.options, escape);
         let Some((shown, logged)) = line(self.view.escape).zip(line(Escape::Log)) else { return };
         let group = if asides::is_replaced(change) { LineGroup::Names } else { LineGroup::Asides };
-        self.lines.say_of(change, group, &shown);
+        self.lines.say_change(change, group, &shown);
         self.log_aside(|_| logged.clone());
     }
 

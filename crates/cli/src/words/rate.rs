@@ -34,7 +34,7 @@ impl FromStr for ByteRate {
     type Err = BadRate;
 
     fn from_str(word: &str) -> Result<Self, BadRate> {
-        match size::about(word, BARE_BYTES)? {
+        match size::bytes_with_offset(word, BARE_BYTES)? {
             1..MIN_RATE_BYTES => Err(BadRate::TooSmall),
             bytes => Ok(Self(bytes)),
         }

@@ -39,7 +39,7 @@ impl FromStr for SizeBound {
     type Err = BadSize;
 
     fn from_str(word: &str) -> Result<Self, BadSize> {
-        about(word, 1).map(Self)
+        bytes_with_offset(word, 1).map(Self)
     }
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn bytes(word: &str, bare: u64) -> Result<u64, BadSize> {
 }
 
 /// Parses `word` as `bytes` does, with an optional `+1` or `-1` byte at the end.
-pub(crate) fn about(word: &str, bare: u64) -> Result<u64, BadSize> {
+pub(crate) fn bytes_with_offset(word: &str, bare: u64) -> Result<u64, BadSize> {
     let one_more = word.strip_suffix("+1").map(|size| (size, 1));
     let (size, more) =
         one_more.or_else(|| Some((word.strip_suffix("-1")?, -1))).unwrap_or((word, 0));

@@ -30,12 +30,12 @@ pub fn checked(said: &[u8]) -> Vec<u8> {
 
 /// First bytes of every Deltic.
 pub fn hello() -> Vec<u8> {
-    [&MAGIC[..], &Hello::ours(Key::from_bytes([7; 32])).encode()].concat()
+    [&MAGIC[..], &Hello::of_this_version(Key::from_bytes([7; 32])).encode()].concat()
 }
 
 /// The same of one that lacks a capability.
 pub fn hello_without(capability: &str) -> Vec<u8> {
-    let mut hello = Hello::ours(Key::from_bytes([7; 32]));
+    let mut hello = Hello::of_this_version(Key::from_bytes([7; 32]));
     assert!(hello.capabilities.remove(capability));
     [&MAGIC[..], &hello.encode()].concat()
 }

@@ -14,7 +14,7 @@ pub(super) trait GatherHash<W: WordVector> {
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
     /// The hashes without the byte that leaves the window.
-    fn leave_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
+    fn remove_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
     /// A bit mask of the lanes with a hash that ends a chunk.
     fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
@@ -24,11 +24,11 @@ impl<W: WordVector<Word = u32>> GatherHash<W> for CrcHash {
     #[inline(always)]
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
         let entered = words.look_up(&crc::ENTERS, words.xor(hashes, bytes));
-        words.xor(words.next_byte(hashes), entered)
+        words.xor(words.shift_right_one_byte(hashes), entered)
     }
 
     #[inline(always)]
-    fn leave_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
+    fn remove_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
         words.xor(hashes, words.look_up(&crc::LEAVES, bytes))
     }
 
@@ -45,7 +45,7 @@ impl<W: WordVector<Word = u64>> GatherHash<W> for GearHash {
     }
 
     #[inline(always)]
-    fn leave_each(_: W, hashes: W::Vector, _: W::Vector) -> W::Vector {
+    fn remove_each(_: W, hashes: W::Vector, _: W::Vector) -> W::Vector {
         hashes
     }
 
@@ -81,15 +81,16 @@ where
             let mut enters = words.gather(data, window + n, REGION);
             for _ in 0..W::BYTES {
                 hashes = H::enter_each(words, hashes, enters);
-                enters = words.next_byte(enters);
+                enters = words.shift_right_one_byte(enters);
             }
         }
         for n in (0..REGION).step_by(W::BYTES) {
             let mut leaves = words.gather(data, window + n, REGION);
             let mut enters = words.gather(data, at - 1 + n, REGION);
             for k in 0..W::BYTES {
-                hashes = H::leave_each(words, H::enter_each(words, hashes, enters), leaves);
-                (enters, leaves) = (words.next_byte(enters), words.next_byte(leaves));
+                hashes = H::remove_each(words, H::enter_each(words, hashes, enters), leaves);
+                (enters, leaves) =
+                    (words.shift_right_one_byte(enters), words.shift_right_one_byte(leaves));
                 let mut ends = H::ends_of(words, hashes, limit);
                 while ends != 0 {
                     candidates.push(at + ends.trailing_zeros() as usize * REGION + n + k);

@@ -77,7 +77,7 @@ impl Kernel for SeqCut<'_> {
         let (mut ups, mut downs) = (0, 0);
         while at < data.len() {
             let steps = StepBits::load(simd, &data[at - 1..]);
-            let risen = steps.risen(ups);
+            let risen = steps.ends_of_rises(ups);
             let fallen = steps.down.count_ones();
             if downs + fallen >= TRIGGER {
                 let last = nth_one(steps.down, TRIGGER - downs - 1);
@@ -132,7 +132,7 @@ impl StepBits {
     /// A bit mask of the steps that end a chunk: ups with at least [`LENGTH`] ups since the last down. `ups` is the
     /// number of ups before these steps.
     #[inline(always)]
-    fn risen(&self, ups: u32) -> u64 {
+    fn ends_of_rises(&self, ups: u32) -> u64 {
         let equal = !(self.up | self.down);
         let mut risen = self.up;
         for before in 1..LENGTH {

@@ -77,12 +77,12 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> SubChunkQueue<'a, T, F> {
     /// Ends a sub-chunk at a candidate of the hash.
     pub(super) fn candidate(&mut self, end: u64) {
         self.mark(end);
-        self.end_is(SubChunkEnd::Candidate);
+        self.set_last_end(SubChunkEnd::Candidate);
     }
 
     /// Marks the last end as assumed: the rest is judged as if a chunk of the file began there.
     pub(super) fn assume(&mut self) {
-        self.end_is(SubChunkEnd::Assumed);
+        self.set_last_end(SubChunkEnd::Assumed);
     }
 
     /// Ends a sub-chunk that is assumed to be a chunk.
@@ -117,7 +117,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> SubChunkQueue<'a, T, F> {
         bytes
     }
 
-    fn end_is(&mut self, end: SubChunkEnd) {
+    fn set_last_end(&mut self, end: SubChunkEnd) {
         if let Some(last) = self.found.last_mut() {
             last.end = end;
         }

@@ -283,7 +283,7 @@ impl GapTable {
         let free = self.probes(sum).find(|slot| self.is_free_or_has(*slot, sum, sums));
         if let Some(slot) = free.filter(|slot| self.slots[*slot] == EMPTY) {
             self.slots[slot] = entry;
-            self.filter[filtered(sum)] = 1;
+            self.filter[filter_index(sum)] = 1;
         }
     }
 
@@ -297,7 +297,7 @@ impl GapTable {
     fn may_have_any(&self, wanted: &[u32; LANES]) -> bool {
         let mut any = 0;
         for sum in wanted {
-            any |= self.filter[filtered(*sum)];
+            any |= self.filter[filter_index(*sum)];
         }
         any != 0
     }
@@ -305,7 +305,7 @@ impl GapTable {
     /// False only if the table lacks this sum; true proves nothing.
     #[inline(always)]
     fn may_have(&self, wanted: u32) -> bool {
-        self.filter[filtered(wanted)] != 0
+        self.filter[filter_index(wanted)] != 0
     }
 
     /// The slot and the number of the first block with this sum.
@@ -336,7 +336,7 @@ impl GapTable {
 
 /// Index in the filter for a sum.
 #[inline(always)]
-const fn filtered(sum: u32) -> usize {
+const fn filter_index(sum: u32) -> usize {
     (sum >> (SUM_BITS - FILTER.trailing_zeros())) as usize % FILTER
 }
 

@@ -233,7 +233,9 @@ mod x86 {
 
         ops! {
             // The low word of `pair` times its high word.
-            fn pair(self, pair: __m128i) -> __m128i { _mm_clmulepi64_si128::<0x10>(pair, pair) }
+            fn multiply_pair(self, pair: __m128i) -> __m128i {
+                _mm_clmulepi64_si128::<0x10>(pair, pair)
+            }
             fn xor(self, a: __m128i, b: __m128i) -> __m128i { _mm_xor_si128(a, b) }
             // The 256 bits of `[low, middle * x^64, high * x^128]` modulo x^128 + x^7 + x^2 + x + 1.
             fn reduce(self, low: __m128i, middle: __m128i, high: __m128i) -> __m128i {
@@ -296,7 +298,7 @@ mod x86 {
         #[inline(always)]
         fn add_pairs(self, sums: __m128i, row: &Row, key: &Row) -> __m128i {
             (0..4).fold(sums, |sums, n| {
-                self.xor(sums, self.pair(self.xor(self.load(row, n), self.load(key, n))))
+                self.xor(sums, self.multiply_pair(self.xor(self.load(row, n), self.load(key, n))))
             })
         }
     }
@@ -338,7 +340,9 @@ mod x86 {
         }
 
         ops! {
-            fn pair(self, pair: __m256i) -> __m256i { _mm256_clmulepi64_epi128::<0x10>(pair, pair) }
+            fn multiply_pair(self, pair: __m256i) -> __m256i {
+                _mm256_clmulepi64_epi128::<0x10>(pair, pair)
+            }
             fn xor(self, a: __m256i, b: __m256i) -> __m256i { _mm256_xor_si256(a, b) }
         }
     }
@@ -358,7 +362,7 @@ mod x86 {
         #[inline(always)]
         fn add_pairs(self, sums: __m256i, row: &Row, key: &Row) -> __m256i {
             (0..2).fold(sums, |sums, n| {
-                self.xor(sums, self.pair(self.xor(self.load(row, n), self.load(key, n))))
+                self.xor(sums, self.multiply_pair(self.xor(self.load(row, n), self.load(key, n))))
             })
         }
     }

@@ -28,7 +28,7 @@ pub(crate) trait WordVector: Copy {
     fn add(self, a: Self::Vector, b: Self::Vector) -> Self::Vector;
 
     /// Each lane shifted right by one byte.
-    fn next_byte(self, a: Self::Vector) -> Self::Vector;
+    fn shift_right_one_byte(self, a: Self::Vector) -> Self::Vector;
 
     /// A bit mask of the lanes with `a >= b`; lane 0 is the lowest bit.
     fn ge(self, a: Self::Vector, b: Self::Vector) -> u16;
@@ -59,7 +59,7 @@ impl WordVector for Words32 {
         fn splat(self, word: u32) -> __m512i { _mm512_set1_epi32(word.cast_signed()) }
         fn xor(self, a: __m512i, b: __m512i) -> __m512i { _mm512_xor_si512(a, b) }
         fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi32(a, b) }
-        fn next_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi32::<8>(a) }
+        fn shift_right_one_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi32::<8>(a) }
         fn ge(self, a: __m512i, b: __m512i) -> u16 { _mm512_cmpge_epu32_mask(a, b) }
     }
 
@@ -98,7 +98,7 @@ impl WordVector for Words64 {
         fn splat(self, word: u64) -> __m512i { _mm512_set1_epi64(word.cast_signed()) }
         fn xor(self, a: __m512i, b: __m512i) -> __m512i { _mm512_xor_si512(a, b) }
         fn add(self, a: __m512i, b: __m512i) -> __m512i { _mm512_add_epi64(a, b) }
-        fn next_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi64::<8>(a) }
+        fn shift_right_one_byte(self, a: __m512i) -> __m512i { _mm512_srli_epi64::<8>(a) }
         fn ge(self, a: __m512i, b: __m512i) -> u16 { u16::from(_mm512_cmpge_epu64_mask(a, b)) }
     }
 

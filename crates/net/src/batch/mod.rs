@@ -61,6 +61,6 @@ fn cut(
     Ok(sum.finish().digest)
 }
 
-fn other(why: &'static str) -> io::Error {
+fn io_error(why: &'static str) -> io::Error {
     io::Error::other(why)
 }

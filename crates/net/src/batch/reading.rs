@@ -20,7 +20,7 @@ use deltic_tree::{Entry, Meta, Name, RelPath};
 
 use super::frames::{At, Bad, Frames, check_magic};
 use super::standing::{Standing, only, standing};
-use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, other};
+use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, io_error};
 use crate::error::SyncError;
 use crate::plan::Plan;
 use deltic_worker::lock::lock;
@@ -355,7 +355,7 @@ fn digest_of(snapshot: &impl Snapshot, spec: &ChunkerSpec) -> Result<Digest, Sto
 }
 
 fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreError {
-    StoreError::Io { action, path: path.clone(), source: other(why) }
+    StoreError::Io { action, path: path.clone(), source: io_error(why) }
 }
 
 /// A new version, put together by steps from an old version and the batch.

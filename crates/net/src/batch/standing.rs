@@ -6,7 +6,7 @@ use deltic_tree::{Name, RelPath};
 
 use crate::error::SyncError;
 use crate::host::destination::{keep_links, root_of};
-use crate::host::place::{Resolved, here, of_destination, resolve};
+use crate::host::place::{Resolved, of_destination, resolve, to_local_path};
 use crate::plan::Plan;
 
 /// Opens the destination of a plan for reading, if the destination is local and exists. Also returns the new name of
@@ -17,7 +17,8 @@ pub(super) fn standing(
 ) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
     let Some(destination) = plan.destination.here() else { return Ok(None) };
     let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
-    let Resolved { root, rename, missing } = resolve(&here(destination), single, mkpath, &context)?;
+    let Resolved { root, rename, missing } =
+        resolve(&to_local_path(destination), single, mkpath, &context)?;
     if missing {
         return Ok(None);
     }

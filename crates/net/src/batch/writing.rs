@@ -14,7 +14,7 @@ use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::{Kind, Meta, RelPath};
 
 use super::standing::{Standing, only, standing};
-use super::{Batch, MAX_STEPS, Tap, cut, other};
+use super::{Batch, MAX_STEPS, Tap, cut, io_error};
 use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::user::{Conversation, Watch};
@@ -172,7 +172,7 @@ impl Contents<'_> {
     ) -> Result<Digest, StoreError> {
         let spec = ChunkerSpec::for_len(meta.len);
         let mut index = Index::new(MAX_KNOWN_CHUNKS);
-        let old = old.and_then(|old| known(&old, &spec, &mut index).ok());
+        let old = old.and_then(|old| index_old(&old, &spec, &mut index).ok());
         if old.is_none() {
             index = Index::new(0);
         }
@@ -189,7 +189,7 @@ impl Contents<'_> {
                 DeltaRecord::Header(_) | DeltaRecord::End { .. } => return Ok(()),
             };
             if count > MAX_STEPS {
-                let source = other("it changed in too many places for a batch");
+                let source = io_error("it changed in too many places for a batch");
                 return Err(StoreError::Io { action: "write", path: path.clone(), source });
             }
             self.tap.put(&part.encode());
@@ -203,7 +203,11 @@ impl Contents<'_> {
 }
 
 /// Adds the chunks of an old version to `index`. Returns its digest and length.
-fn known(old: &impl Snapshot, spec: &ChunkerSpec, index: &mut Index) -> Result<Old, StoreError> {
+fn index_old(
+    old: &impl Snapshot,
+    spec: &ChunkerSpec,
+    index: &mut Index,
+) -> Result<Old, StoreError> {
     let mut start = 0;
     let digest = cut(old, spec, |_, chunk| {
         index.push(start, *chunk);

@@ -34,7 +34,7 @@ impl DeferredDrop {
 
 impl DropLater for DeferredDrop {
     /// Drops `what` on another thread, or on this thread if no thread can be started.
-    fn let_go(&self, what: Box<dyn Send>) {
+    fn drop_later(&self, what: Box<dyn Send>) {
         lock(&self.counted.counts).begun += 1;
         let going = Going(Arc::clone(&self.counted));
         self.share.drop_later((what, going));
@@ -95,7 +95,7 @@ mod tests {
     fn work_without_room_waits_for_drops() {
         let deferred = deferred();
         let (tell, told) = mpsc::channel();
-        deferred.let_go(Box::new(Old(told)));
+        deferred.drop_later(Box::new(Old(told)));
         let tries = Cell::new(0);
         let done = deferred.with_room(|| {
             tries.set(tries.get() + 1);

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use deltic_store_local::StoreContext;
 
 use super::Host;
-use super::place::here;
+use super::place::to_local_path;
 
 /// Uses path arguments unchanged, because the user's shell has already expanded them.
 #[derive(Default)]
@@ -19,6 +19,6 @@ impl Host for Client {
     }
 
     fn path(&self, argument: &[u8]) -> PathBuf {
-        here(OsStr::from_bytes(argument))
+        to_local_path(OsStr::from_bytes(argument))
     }
 }

@@ -15,7 +15,7 @@ use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
-use crate::host::place::{exists, inode_of, past_missing, shown, there};
+use crate::host::place::{exists, inode_of, past_missing, resolve_symlinks, shown};
 
 /// Returns the directories to create for a missing `root`: with `--mkpath` its missing parents, then the root.
 pub(crate) fn lacking<'a>(
@@ -114,7 +114,7 @@ fn backup(
 /// Returns the path of `dir` relative to `root`, if `dir` is the root or below. Symlinks and bind mounts on the way do
 /// not matter.
 fn below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
-    let (root, dir) = there(root, context).zip(there(dir, context))?;
+    let (root, dir) = resolve_symlinks(root, context).zip(resolve_symlinks(dir, context))?;
     let inode = inode_of(&root, context);
     let is_root =
         |above: &&Path| **above == root || inode.is_some() && inode_of(above, context) == inode;

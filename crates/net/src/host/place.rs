@@ -105,14 +105,14 @@ fn names_dir(path: &Path) -> bool {
 }
 
 /// Returns the path for a local argument, already expanded by the shell. An empty argument is the current directory.
-pub(crate) fn here(argument: &OsStr) -> PathBuf {
+pub(crate) fn to_local_path(argument: &OsStr) -> PathBuf {
     PathBuf::from(if argument.is_empty() { OsStr::new(".") } else { argument })
 }
 
 /// Expands a path argument of the other end as a remote shell would. A relative path and `~` start in the home
 /// directory; `~user` is the home directory of `user`, if the user exists.
 pub(crate) fn expand(argument: &[u8]) -> PathBuf {
-    let literal = here(OsStr::from_bytes(argument));
+    let literal = to_local_path(OsStr::from_bytes(argument));
     let Some(rest) = argument.strip_prefix(b"~") else { return literal };
     let (user, below) =
         rest.split_at(rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len()));
@@ -236,7 +236,7 @@ pub(crate) fn inside<'a>(
     destination: &Resolved,
     context: &'a StoreContext,
 ) -> Result<Option<Inside<'a>>, SyncError> {
-    let Some(there) = there(&destination.root, context) else { return Ok(None) };
+    let Some(there) = resolve_symlinks(&destination.root, context) else { return Ok(None) };
     let stays = |source: &Path| {
         let is_dir = matches!(source.as_os_str().as_bytes(), [.., b'/'] | [.., b'/', b'.']);
         follow == Follow::Never && !is_dir && source.is_symlink()
@@ -257,7 +257,7 @@ pub(crate) fn inside<'a>(
 }
 
 /// Resolves all symlinks in `path`. The missing end of `path` is appended to the nearest existing directory.
-pub(crate) fn there(path: &Path, context: &StoreContext) -> Option<PathBuf> {
+pub(crate) fn resolve_symlinks(path: &Path, context: &StoreContext) -> Option<PathBuf> {
     let path = past_missing(&std::path::absolute(path).ok()?, context);
     let above = path.ancestors().find(|above| exists(above, context))?;
     let there = match context.is_confined() {

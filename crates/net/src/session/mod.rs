@@ -130,7 +130,7 @@ impl Session {
 
     async fn hear(&mut self) -> Result<RawFrame, SyncError> {
         loop {
-            let frame = self.arrivals.one(&self.flow).await?;
+            let frame = self.arrivals.next_frame(&self.flow).await?;
             if is_greeting(frame.kind, &frame.payload)? {
                 return Ok(frame);
             }

@@ -211,7 +211,9 @@ impl Session {
             .with_drops(Arc::new(DeferredDrop::new(share.clone())))
             .with_buffered_bytes(self.config.budget.buffered_bytes)
             .with_user(self.config.user.clone());
-        std::mem::take(&mut self.untold).into_iter().for_each(|trouble| machine.found(trouble));
+        std::mem::take(&mut self.untold)
+            .into_iter()
+            .for_each(|trouble| machine.report_trouble(trouble));
         let run = RunConfig { joining, greeting: None, share };
         self.run(machine, Arc::new(worker), run, watch).await
     }

@@ -67,7 +67,7 @@ impl Counters {
     }
 
     /// Returns a count that changes whenever bytes other than signs of life and checks arrive.
-    pub(crate) fn told(&self) -> u64 {
+    pub(crate) fn progress_count(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
     }
 

@@ -147,7 +147,7 @@ impl Arrivals {
     }
 
     /// Waits for a frame.
-    pub(crate) async fn one(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
+    pub(crate) async fn next_frame(&mut self, flow: &Flow) -> Result<RawFrame, ReadEnd> {
         loop {
             if let Some(frame) = self.ready.pop_front() {
                 return Ok(frame);

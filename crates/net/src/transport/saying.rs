@@ -50,7 +50,7 @@ struct Said {
     /// Longest pause before a sign of life. `None` for streams that send no signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
     counters: Arc<Counters>,
-    /// Value of `Counters::told` when this end last sent a batch.
+    /// Value of `Counters::progress_count` when this end last sent a batch.
     owed: u64,
 }
 
@@ -59,7 +59,7 @@ impl Said {
     /// needs a sign.
     async fn next(&mut self) -> Option<Vec<u8>> {
         let next = self.batch_or_sign().await;
-        self.owed = self.counters.told();
+        self.owed = self.counters.progress_count();
         next
     }
 
@@ -80,7 +80,7 @@ impl Said {
                 Ok(()) = pause.changed() => continue,
             }
             // Two ends that only wait for each other need no signs of life.
-            if self.counters.is_busy() || self.counters.told() != self.owed {
+            if self.counters.is_busy() || self.counters.progress_count() != self.owed {
                 return Some(Alive.encode());
             }
         }

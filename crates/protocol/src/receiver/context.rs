@@ -106,7 +106,7 @@ impl Context {
     }
 
     /// Reports a finding of the driver to both ends' users. Harmless findings are not counted as failures.
-    pub(super) fn found(&mut self, trouble: Trouble) {
+    pub(super) fn report_trouble(&mut self, trouble: Trouble) {
         self.totals.failed += u64::from(!trouble.kind.is_harmless());
         self.tell_trouble(trouble);
     }

@@ -128,8 +128,8 @@ impl Receiver {
     }
 
     /// Reports a trouble that the driver found to the users of both ends. Harmless troubles do not count as failures.
-    pub fn found(&mut self, trouble: Trouble) {
-        self.cx.found(trouble);
+    pub fn report_trouble(&mut self, trouble: Trouble) {
+        self.cx.report_trouble(trouble);
     }
 
     /// Takes a frame from the sender.
@@ -171,7 +171,7 @@ impl Receiver {
     /// # Errors
     /// [`PeerError`] if the frame is not allowed now. The session is then over.
     pub fn handle_aside(&mut self, aside: Aside) -> Result<(), PeerError> {
-        match self.files.admits_aside(&aside)? {
+        match self.files.accepts_out_of_order(&aside)? {
             true => self.handle(aside.frame),
             false => self.cx.credit.take(aside.frame.literal_bytes()),
         }

@@ -66,7 +66,7 @@ impl FileTransfers {
 
     /// Drops the offer of a file that the receiver will not want.
     pub(super) fn withdraw(&mut self, cx: &mut Context, file: FileNo) {
-        if self.offer.is_of(file) {
+        if self.offer.has_sent(file) {
             self.drop_attempt(cx, file);
             self.offer = OfferState::Over;
         }
@@ -75,7 +75,7 @@ impl FileTransfers {
     /// Takes the trouble of a failed attempt. If the attempt was the offer, keeps the trouble until the receiver
     /// requests the file. Otherwise returns the trouble, to be sent now.
     pub(super) fn spoil_offer(&mut self, file: FileNo, trouble: Trouble) -> Option<Trouble> {
-        if !self.offer.is_of(file) {
+        if !self.offer.has_sent(file) {
             return Some(trouble);
         }
         self.offer = OfferState::Spoilt(file, trouble);
@@ -116,7 +116,7 @@ impl Default for OfferState {
 
 impl OfferState {
     /// True if an unrequested attempt at this file is under way.
-    pub(super) fn is_of(&self, file: FileNo) -> bool {
+    pub(super) fn has_sent(&self, file: FileNo) -> bool {
         matches!(self, Self::Sent(sent) if *sent == file)
     }
 }

@@ -37,7 +37,7 @@ impl Header {
 /// If the payload exceeds [`MAX_FRAME_BYTES`]; callers that build frames keep within the limits.
 pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frame_behind(&mut bytes, kind, fill);
+    append_frame(&mut bytes, kind, fill);
     bytes
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 ///
 /// # Panics
 /// If the payload exceeds [`MAX_FRAME_BYTES`].
-pub(crate) fn frame_behind(to: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn append_frame(to: &mut Vec<u8>, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     let start = to.len();
     to.extend_from_slice(&[kind, 0, 0, 0]);
     fill(to);

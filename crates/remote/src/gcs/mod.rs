@@ -240,14 +240,14 @@ mod tests {
     use super::*;
     use crate::testing::conformance::{self, SumHonesty};
     use crate::testing::fake::{FakeServer, ServedSystem, StoredObject, TestAnswer, TestRequest};
-    use crate::testing::{TestEnvironment, answers};
+    use crate::testing::{TestEnvironment, serve_answers};
     use md5::{Digest as _, Md5};
 
     #[test]
     fn an_answer_of_another_kind_is_not_an_empty_list() {
         let all = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n";
         let list = format!("{all}{{\"kind\": \"storage#objects\"}}");
-        let server = answers(vec![list, format!("{all}{{}}")]);
+        let server = serve_answers(vec![list, format!("{all}{{}}")]);
         let gcs =
             GcsBucket::open("bucket", &TestEnvironment::of(&[("STORAGE_EMULATOR_HOST", &server)]))
                 .unwrap();

@@ -161,7 +161,7 @@ impl StorageSystem for HdfsCluster {
                     return Err(RemoteError::NotFound);
                 }
                 if !is_after(name, &after) {
-                    return Err(PageGuard::endless());
+                    return Err(PageGuard::no_progress_error());
                 }
                 name.clone_into(&mut after);
                 if entry["type"] != "SYMLINK" {
@@ -205,7 +205,7 @@ impl StorageSystem for HdfsCluster {
     ) -> Result<(), RemoteError> {
         let query = format!("OPEN&offset={}&length={}", range.start, range.end - range.start);
         let make = || self.request(path, &query);
-        let wanted = RangeRequest { range, of: object.len, version: ExpectedVersion::Untold };
+        let wanted = RangeRequest { range, of: object.len, version: ExpectedVersion::NotSent };
         let read = self.client.range(&make, &wanted, buf)?;
         read.map_err(|answer| self.refused(&answer))
     }

@@ -124,7 +124,7 @@ impl Address {
         credentials: &Credentials,
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> Result<io::Result<()>, SyncError> {
-        let file = self.file();
+        let file = self.file_path();
         alone(async {
             let mut requests = Requests::new(self, credentials);
             let begun = timeout(ANSWERS_WITHIN, requests.begin(Method::GET, &file, Bytes::new()));
@@ -151,7 +151,7 @@ impl Address {
     }
 
     /// Returns the path of requests about the file.
-    fn file(&self) -> String {
+    fn file_path(&self) -> String {
         self.request("files", &self.path)
     }
 
@@ -167,7 +167,7 @@ impl Address {
         method: Method,
         query: &str,
     ) -> Result<Bytes, SyncError> {
-        let path = format!("{}?{query}", self.file());
+        let path = format!("{}?{query}", self.file_path());
         Requests::new(self, credentials).ask(method, &path, Bytes::new()).await
     }
 }

@@ -87,7 +87,7 @@ fn line(
 }
 
 /// Drops the grants of sessions that a server with other volumes made.
-fn here(mut grants: Grants, served: &str) -> Grants {
+fn drop_foreign_sessions(mut grants: Grants, served: &str) -> Grants {
     grants.retain(|_, grant| grant.session.as_deref().is_none_or(|of| of == served));
     grants
 }
@@ -121,7 +121,7 @@ impl Access {
         settings: Grants,
         served: String,
     ) -> io::Result<Self> {
-        let (stamp, grants) = (file.stamp(), here(file.read()?, &served));
+        let (stamp, grants) = (file.stamp(), drop_foreign_sessions(file.read()?, &served));
         let known = Mutex::new(Known { stamp, grants, fixed: Grants::new() });
         let (changes, quotas) = (watch::Sender::default(), Arc::default());
         let passes = Mutex::default();
@@ -132,7 +132,7 @@ impl Access {
 
     /// Replaces the tokens of the settings.
     pub(crate) fn set(&self, settings: Grants) {
-        let all = || Grant { admin: true, ..Grant::all("starter of the server") };
+        let all = || Grant { admin: true, ..Grant::with_all_rights("starter of the server") };
         let starter = self.starter.map(|hash| (hash, all()));
         lock(&self.known).fixed = settings.into_iter().chain(starter).collect();
         self.changes.send_modify(|times| *times += 1);
@@ -248,7 +248,8 @@ impl Access {
         }
         // An unreadable file stands for no tokens, and an invalid record for no rights.
         let records = self.file.records().unwrap_or_default();
-        (known.stamp, known.grants) = (stamp, here(valid_grants(records), &self.served));
+        (known.stamp, known.grants) =
+            (stamp, drop_foreign_sessions(valid_grants(records), &self.served));
         self.changes.send_modify(|times| *times += 1);
     }
 
@@ -300,17 +301,20 @@ mod tests {
     fn the_tokens_below_a_token_have_a_bound_and_make_room_once_they_expired_long_ago() {
         let dir = tempfile::tempdir().unwrap();
         let file = TokenFile::of(dir.path());
-        let first = file.add(Grant::all("first")).unwrap().hash();
+        let first = file.add(Grant::with_all_rights("first")).unwrap().hash();
         let access = Access::new(file, None, Grants::new(), String::new()).unwrap();
         let mint = |parent: &TokenHash, expires: Option<u64>| {
-            access.mint(parent, Grant { expires, ..Grant::all("made") }).map(|made| made.hash())
+            access
+                .mint(parent, Grant { expires, ..Grant::with_all_rights("made") })
+                .map(|made| made.hash())
         };
         let second = mint(&first, None).unwrap();
         let file = TokenFile::of(dir.path());
         let add = |parent: TokenHash, number: usize, expires: Option<u64>| {
             let mut records = file.records().unwrap();
             for _ in 0..number {
-                let grant = Grant { parent: Some(parent), expires, ..Grant::all("made") };
+                let grant =
+                    Grant { parent: Some(parent), expires, ..Grant::with_all_rights("made") };
                 records.insert(new_token().hash().to_string(), grant.into());
             }
             file.write(&records).unwrap();
@@ -333,10 +337,15 @@ mod tests {
         let file = TokenFile::of(dir.path());
         let day = |day: u64| UNIX_EPOCH + Duration::from_secs((20_000 + day) * 24 * 60 * 60);
         let ends = day(30).duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let parent =
-            file.add(Grant { expires: Some(ends), ..Grant::all("parent") }).unwrap().hash();
-        let child = file.add(Grant { parent: Some(parent), ..Grant::all("child") }).unwrap().hash();
-        let lasting = file.add(Grant::all("lasting")).unwrap().hash();
+        let parent = file
+            .add(Grant { expires: Some(ends), ..Grant::with_all_rights("parent") })
+            .unwrap()
+            .hash();
+        let child = file
+            .add(Grant { parent: Some(parent), ..Grant::with_all_rights("child") })
+            .unwrap()
+            .hash();
+        let lasting = file.add(Grant::with_all_rights("lasting")).unwrap().hash();
         let access = Access::new(file, None, Grants::new(), String::new()).unwrap();
         let has = |at: SystemTime| {
             [parent, child, lasting].map(|token| access.find_at(&token, Some(at)).is_some())

@@ -124,7 +124,7 @@ impl Admission {
             !self.proxies.contains(&ip) && (limits.count_loopback || !ip.is_loopback());
         let counted = is_counted.then(|| network(ip));
         let place = self.strangers.enter(counted, limits.connections_per_address);
-        let leave = place.leave();
+        let leave = place.eviction_token();
         let standing = Mutex::new(Standing::Stranger { _place: place });
         Peer { ip, counted, leave, standing, _permit: None }
     }

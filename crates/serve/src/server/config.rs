@@ -131,7 +131,7 @@ impl TokenConfig {
             delete: write && self.delete,
             quota_bytes: self.quota_bytes,
             quota_files: self.quota_files,
-            ..Grant::all(name)
+            ..Grant::with_all_rights(name)
         };
         match &self.path {
             None => Ok(grant),

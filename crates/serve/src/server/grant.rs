@@ -102,7 +102,7 @@ impl TryFrom<GrantRecord> for Grant {
             text.parse().map_err(|_| format!("parent '{text}': not the hash of a token"))
         };
         let (path, parent) = (path.map(parsed).transpose()?, parent.map(hash).transpose()?);
-        let quotas = Self { share, admin, quota_bytes, quota_files, ..Self::all(name) };
+        let quotas = Self { share, admin, quota_bytes, quota_files, ..Self::with_all_rights(name) };
         Ok(Self { volumes, path, read, write, delete, expires, parent, session, ..quotas })
     }
 }
@@ -134,7 +134,7 @@ impl From<Grant> for GrantRecord {
 impl Grant {
     /// Returns a grant with all rights but that of an administrator, without expiry.
     #[must_use]
-    pub fn all(name: impl Into<String>) -> Self {
+    pub fn with_all_rights(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             volumes: None,
@@ -255,10 +255,11 @@ mod tests {
 
     #[test]
     fn a_made_token_allows_nothing_beyond_its_maker() {
-        let june = Grant::all("june").within("2026/june").unwrap();
-        let whole = Grant::all("whole");
+        let june = Grant::with_all_rights("june").within("2026/june").unwrap();
+        let whole = Grant::with_all_rights("whole");
         assert!(june.is_within(&whole) && !whole.is_within(&june));
-        let within = |path: &str| Grant::all("made").within(path).unwrap().is_within(&june);
+        let within =
+            |path: &str| Grant::with_all_rights("made").within(path).unwrap().is_within(&june);
         assert_eq!(
             ["2026/june/1", "2026/june", "2026", "2026/jun"].map(within),
             [true, true, false, false]

@@ -45,7 +45,7 @@ impl Journal {
     }
 
     /// Counts and logs a wrong token.
-    pub(crate) fn wrong_token(&self, from: IpAddr) {
+    pub(crate) fn log_wrong_token(&self, from: IpAddr) {
         self.metrics.wrong_tokens.fetch_add(1, Ordering::Relaxed);
         self.note("wrong_token", json!({ "from": from }));
     }
@@ -80,7 +80,7 @@ impl Journal {
 }
 
 /// Counts the answer to a request. Logs every request other than GET and HEAD, except for refused requests without a
-/// token: their number is unlimited, and `wrong_token` logs some of them.
+/// token: their number is unlimited, and `log_wrong_token` logs some of them.
 pub(super) async fn watch(
     State(server): State<Arc<Server>>,
     request: Request,

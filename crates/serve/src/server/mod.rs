@@ -395,7 +395,7 @@ fn router(server: Arc<Server>, uploads: Arc<Uploads>) -> Router {
         .fallback(page::answer)
         .layer(Extension(uploads))
         .layer(from_fn(rest::refuse_coded))
-        .layer(map_response(problem::in_form))
+        .layer(map_response(problem::as_problem_document))
         .layer(from_fn_with_state(Arc::clone(&server), journal::watch))
         .with_state(server)
 }

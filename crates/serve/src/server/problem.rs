@@ -104,7 +104,7 @@ impl IntoResponse for Problem {
 
 /// Turns other error responses into problem documents, for example for a wrong method, an invalid query or an
 /// unsatisfiable range. Other headers of the response stay.
-pub(super) async fn in_form(response: Response) -> Response {
+pub(super) async fn as_problem_document(response: Response) -> Response {
     let status = response.status();
     let is_error = status.is_client_error() || status.is_server_error();
     let is_ours = response.headers().get(header::CONTENT_TYPE).is_some_and(|is| is == MEDIA_TYPE);

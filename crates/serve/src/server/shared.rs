@@ -54,7 +54,7 @@ impl Server {
 
     /// Looks up the present rights of a token whose work began earlier. Expiry does not count, so the work may finish.
     /// Errors: 401 if the token was revoked meanwhile.
-    pub(crate) fn still(&self, token: TokenHash) -> Result<Known, Problem> {
+    pub(crate) fn known_begun(&self, token: TokenHash) -> Result<Known, Problem> {
         self.known_by(token, self.access.find_begun(&token))
     }
 
@@ -114,7 +114,7 @@ impl Server {
             let answer = self.admission.wrong_token(client);
             // Attempts beyond the rate are not logged, so that they cannot fill the log.
             if answer.status == StatusCode::UNAUTHORIZED {
-                self.journal.wrong_token(client.ip);
+                self.journal.log_wrong_token(client.ip);
             }
             answer
         })?;
@@ -215,9 +215,9 @@ impl Server {
     }
 
     /// Counts a connected client until the guard is dropped.
-    pub(crate) fn somebody(self: &Arc<Self>) -> Somebody {
+    pub(crate) fn count_client(self: &Arc<Self>) -> ClientGuard {
         self.clients.send_modify(|clients| *clients += 1);
-        Somebody(Arc::clone(self))
+        ClientGuard(Arc::clone(self))
     }
 }
 
@@ -317,9 +317,9 @@ pub(crate) struct Known {
 }
 
 /// Guard that counts a connected client.
-pub(crate) struct Somebody(Arc<Server>);
+pub(crate) struct ClientGuard(Arc<Server>);
 
-impl Drop for Somebody {
+impl Drop for ClientGuard {
     fn drop(&mut self) {
         self.0.clients.send_modify(|clients| *clients -= 1);
     }

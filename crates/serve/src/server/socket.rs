@@ -126,7 +126,7 @@ impl Connected {
         connection: Connection<T>,
     ) {
         let alive = AtomicBool::new(true);
-        let _here = self.server.somebody();
+        let _here = self.server.count_client();
         let hear = |message: Bytes| self.hear(message);
         let heard = || alive.store(true, Ordering::Relaxed);
         self.tracker.close();
@@ -136,7 +136,7 @@ impl Connected {
                 timeout(LAST_STEPS, self.tracker.wait()).await.ok();
             }
             () = self.stay_alive(&alive) => {}
-            () = self.until_put_out() => {}
+            () = self.until_revoked() => {}
             () = self.by.peer.has_to_leave() => {}
         }
         self.mux.channels().end(&Ok(()));
@@ -174,7 +174,7 @@ impl Connected {
     }
 
     /// Waits for the client's token, welcomes the client, and completes once the token is revoked.
-    async fn until_put_out(&self) {
+    async fn until_revoked(&self) {
         let mut told = self.token.subscribe();
         // The sender belongs to `self`, so the channel stays open.
         let Ok(Some(token)) = told.wait_for(Option::is_some).await.map(|token| *token) else {
@@ -240,7 +240,7 @@ impl Connected {
     }
 
     /// Looks up the client's token again, and counts a request.
-    fn asks(&self) -> Result<Known, Problem> {
+    fn known_client(&self) -> Result<Known, Problem> {
         let token = self.token.borrow().ok_or_else(Problem::unknown)?;
         let known = self.server.known(token)?;
         self.server.count_request(&self.by, &known)?;
@@ -264,7 +264,7 @@ impl Connected {
 
     /// Starts an update. Updates cannot be cancelled, because they are short.
     fn update(&self, channel: u32, volume: String) -> Result<(), Problem> {
-        let known = self.asks()?;
+        let known = self.known_client()?;
         // Counted by tasks, because an update that was received completely has no channel any more.
         if self.tracker.len() >= 2 * MAX_CHANNELS {
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many updates at once"));
@@ -280,7 +280,7 @@ impl Connected {
 
     /// Starts a watch.
     fn watch(&self, number: u32, volume: &str, path: &str) -> Result<(), Problem> {
-        let known = self.asks()?;
+        let known = self.known_client()?;
         let dir = RelPath::parse(path.as_bytes()).map_err(|_| Problem::unknown())?;
         let events = self.server.volume_for(Right::Read, &known, volume, &dir)?.events;
         let permit = self.server.watch_permit(&known)?;
@@ -304,7 +304,7 @@ impl Connected {
 
     /// Starts a session.
     fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
-        let known = self.asks()?;
+        let known = self.known_client()?;
         let session = self.server.open_session(&known, volume)?;
         self.check_channel(number)?;
         let channel = self.mux.open(number).ok_or_else(is_open)?;

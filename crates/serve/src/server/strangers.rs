@@ -88,7 +88,7 @@ pub(super) struct StrangerPlace {
 
 impl StrangerPlace {
     /// Returns a token that is cancelled once the connection must give way.
-    pub(super) fn leave(&self) -> CancellationToken {
+    pub(super) fn eviction_token(&self) -> CancellationToken {
         self.leave.clone()
     }
 }
@@ -110,7 +110,7 @@ mod tests {
         let elsewhere = strangers.enter(other, 2);
         let uncounted = strangers.enter(None, 2);
         let mut held: Vec<_> = (0..3).map(|_| strangers.enter(one, 2)).collect();
-        let gone = |place: &StrangerPlace| place.leave().is_cancelled();
+        let gone = |place: &StrangerPlace| place.eviction_token().is_cancelled();
         assert_eq!(held.iter().map(gone).collect::<Vec<_>>(), [true, false, false]);
         // A stranger that ends by itself makes room.
         drop(held.pop());

@@ -139,8 +139,8 @@ mod tests {
     fn an_invalid_record_is_named_and_may_be_revoked_while_the_others_stand() {
         let dir = tempfile::tempdir().unwrap();
         let file = TokenFile::of(dir.path());
-        let good = file.add(Grant::all("good")).unwrap().hash();
-        let bad = file.add(Grant::all("bad").within("dir").unwrap()).unwrap().hash();
+        let good = file.add(Grant::with_all_rights("good")).unwrap().hash();
+        let bad = file.add(Grant::with_all_rights("bad").within("dir").unwrap()).unwrap().hash();
         let path = dir.path().join("tokens.json");
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, text.replace("\"dir\"", "\"../dir\"")).unwrap();
@@ -149,7 +149,7 @@ mod tests {
             assert!(why.contains(part), "{why}");
         }
         assert!(valid_grants(file.records().unwrap()).keys().eq([&good]));
-        file.add(Grant::all("later")).unwrap();
+        file.add(Grant::with_all_rights("later")).unwrap();
         assert_eq!(file.revoke("bad").unwrap(), 1);
         assert_eq!(file.read().unwrap().len(), 2);
     }

@@ -90,7 +90,7 @@ async fn hold(
     from: IpAddr,
     transport: DuplexStream,
 ) {
-    let _here = server.somebody();
+    let _here = server.count_client();
     let (cancel, patience) = (Cancel::default(), server.admission.limits().stall());
     let session = session.hold(server, from, transport, cancel.clone());
     tokio::pin!(session);

@@ -87,7 +87,7 @@ impl Updated {
         let found = Base::from_pieces(read)?;
         old.check_unchanged()?;
         // A version that changed just now is not remembered, because its writer may still be writing.
-        self.note(version.and_then(|version| SettledVersion::read(version, begun)), found);
+        self.note(version.and_then(|version| SettledVersion::after_read(version, begun)), found);
         Ok(found == base)
     }
 

@@ -102,7 +102,7 @@ impl Updating {
         let reserved = |_| Problem::new(StatusCode::BAD_REQUEST, "a name that Deltic reserves");
         check_volume_path("update", &head.path).map_err(reserved)?;
         target.check_len(head.len)?;
-        server.still(self.known.token)?;
+        server.known_begun(self.known.token)?;
         let volume = target.volume.clone();
         if volume.has_quotas() {
             // Quotas need a store opened for the token, as a session opens one; updates share one store.
@@ -191,7 +191,7 @@ fn replace(
     let keep = Keep { times: head.times, modes: head.modes, ..Keep::default() };
     let attributes = NewAttributes { meta, keep, dir_modified: head.dir_modified };
     let committed = replacement.commit(attributes)?;
-    let settled = committed.version.and_then(|version| SettledVersion::written(version, begun));
+    let settled = committed.version.and_then(|version| SettledVersion::after_write(version, begun));
     bases.replace(there, settled, Base::made_by(update));
     Ok(if committed.is_whole { Landed::Whole } else { Landed::Partly })
 }

@@ -44,7 +44,7 @@ impl Watching {
     pub(super) async fn run(mut self, mut given_up: oneshot::Receiver<()>) -> Result<(), Problem> {
         let mut draining = self.server.draining.subscribe();
         let mut teller = WatchTeller::new(self.channel);
-        let (mut seen, mut more) = self.begin();
+        let (mut seen, mut more) = self.subscribe();
         self.mux.tell(teller.begins().message()).await;
         loop {
             // Checked here as well: while events follow each other, the loop never reaches the `select!` below.
@@ -57,13 +57,15 @@ impl Watching {
                 Ok(events) if events.is_empty() => {}
                 Ok(events) => {
                     seen += events.len() as u64;
-                    for message in teller.tell(events.iter().filter_map(|event| self.told(event))) {
+                    for message in
+                        teller.tell(events.iter().filter_map(|event| self.visible_change(event)))
+                    {
                         self.mux.tell(message.message()).await;
                     }
                     continue;
                 }
                 Err(Missed) => {
-                    (seen, more) = self.begin();
+                    (seen, more) = self.subscribe();
                     self.mux.tell(teller.missed().message()).await;
                     continue;
                 }
@@ -87,14 +89,14 @@ impl Watching {
     }
 
     /// Returns the number of events so far, and a signal of new events.
-    fn begin(&self) -> (u64, watch::Receiver<u64>) {
+    fn subscribe(&self) -> (u64, watch::Receiver<u64>) {
         let (seen, more, _) = self.events.follow(None).expect("no place is asked for");
         (seen, more)
     }
 
     /// Converts an event for the client. `None` if the event is not below the watched directory or the client may not
     /// see it.
-    fn told(&self, event: &Event) -> Option<PathChange> {
+    fn visible_change(&self, event: &Event) -> Option<PathChange> {
         let is_below = event.path.starts_with(&self.dir) && self.known.grant.covers(&event.path);
         let became = match event.became {
             Became::Put => ChangeKind::Put,

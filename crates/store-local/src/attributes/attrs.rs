@@ -22,7 +22,7 @@ use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
 use crate::attributes::noted;
 use crate::handles::dir::{Dir, PathBounds, Use, proc_path, set_mode_of_held, set_mode_of_open};
 use crate::handles::stat::file_type;
-use crate::kernel::system::told;
+use crate::kernel::system::read_system_file;
 use deltic_store::{Filter, Keep, Unset};
 
 /// The metadata to set on an entry.
@@ -163,7 +163,7 @@ impl<'a> Attrs<'a> {
     }
 
     /// True if the entry with the state `is` already has all of the metadata.
-    pub(crate) fn are_on(&self, is: &Stat) -> bool {
+    pub(crate) fn are_set_on(&self, is: &Stat) -> bool {
         let has_mode = self.mode.is_none_or(|mode| mode == is.st_mode & ALL_BITS);
         let has_times = self.times.as_ref().is_none_or(|times| {
             let Timespec { tv_sec, tv_nsec } = times.last_modification;
@@ -196,7 +196,7 @@ impl<'a> Attrs<'a> {
         let new = self.mode.unwrap_or(mode);
         let closed = match self.mode {
             Some(_) if self.meets_acl(on) => (mode & !OTHERS_BITS) & (new | !LENDING_BITS),
-            Some(new) => between(mode, new, moves),
+            Some(new) => intermediate_mode(mode, new, moves),
             None => mode,
         };
         if closed != mode {
@@ -206,7 +206,7 @@ impl<'a> Attrs<'a> {
         if moves {
             self.set_owner(on, &is, &mut unset);
         }
-        if new & !closed & SETGID != 0 && !self.notes && unset.why(GROUP).is_none() {
+        if new & !closed & SETGID != 0 && !self.notes && unset.attribute_error(GROUP).is_none() {
             on.set_mode(closed | SETGID, self.bounds)?;
         }
         Ok(())
@@ -254,16 +254,16 @@ impl<'a> Attrs<'a> {
         let now = stat.st_mode & ALL_BITS;
         let mut wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
         self.set_owner(on, &stat, unset);
-        if unset.why(OWNER).or_else(|| unset.why(GROUP)).is_some() {
+        if unset.attribute_error(OWNER).or_else(|| unset.attribute_error(GROUP)).is_some() {
             wanted &= !LENDING_BITS;
         }
         self.inherit_group(on, unset);
         let at = on.reach();
         self.set_more(on, now, wanted, unset);
-        wanted = less(wanted, self.meta.access_acl(), unset);
+        wanted = mode_without_unset_acl(wanted, self.meta.access_acl(), unset);
         if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
             unset.note(ACL, inherit(&at, acl, wanted));
-            wanted = less(wanted, Some(acl), unset);
+            wanted = mode_without_unset_acl(wanted, Some(acl), unset);
         }
         // The mode is set even if the run does not set modes: a change of owner or ACL may have cleared special bits.
         Some(wanted)
@@ -284,7 +284,7 @@ impl<'a> Attrs<'a> {
         }
         let withheld = match self.notes {
             true => 0,
-            false => ALL_BITS & !less(ALL_BITS, self.meta.access_acl(), &unset),
+            false => ALL_BITS & !mode_without_unset_acl(ALL_BITS, self.meta.access_acl(), &unset),
         };
         (unset, withheld)
     }
@@ -398,7 +398,7 @@ fn set_owner(on: On<'_>, user: Option<u32>, group: Option<u32>) -> Result<(), Er
 /// Returns the mode of a directory during a change from mode `old` to `new`. Others may do only what both modes allow.
 /// If the directory `moves` to another owner or group, the group and all others get the same bits, since the class of a
 /// user is unknown meanwhile.
-const fn between(old: u32, new: u32, moves: bool) -> u32 {
+const fn intermediate_mode(old: u32, new: u32, moves: bool) -> u32 {
     let both = old & new;
     let least = both & both >> 3 & 7;
     let others = if moves { least << 3 | least } else { both & OTHERS_BITS };
@@ -407,8 +407,8 @@ const fn between(old: u32, new: u32, moves: bool) -> u32 {
 
 /// Returns `mode` without the group bits that `acl` denies to the owning group, if `acl` could not be set. In a mode
 /// that belongs to an ACL, the group bits are the mask of the ACL.
-fn less(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
-    match acl.filter(|acl| acl.mask.is_some() && unset.why(ACL).is_some()) {
+fn mode_without_unset_acl(mode: u32, acl: Option<&Acl>, unset: &Unset) -> u32 {
+    match acl.filter(|acl| acl.mask.is_some() && unset.attribute_error(ACL).is_some()) {
         Some(acl) => mode & !(u32::from(!acl.group & 7) << 3),
         None => mode,
     }
@@ -522,7 +522,7 @@ pub fn umask() -> u32 {
 }
 
 fn read_umask() -> u32 {
-    let status = told("/proc/self/status", 4096).unwrap_or_default();
+    let status = read_system_file("/proc/self/status", 4096).unwrap_or_default();
     let text = String::from_utf8_lossy(&status);
     let line = text.lines().find_map(|line| line.strip_prefix("Umask:"));
     line.and_then(|digits| u32::from_str_radix(digits.trim(), 8).ok()).unwrap_or(0o077)

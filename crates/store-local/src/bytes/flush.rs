@@ -40,7 +40,7 @@ impl FlushGroups {
         let each = || match files {
             [only] => vec![fs::fsync(only)],
             _ => {
-                let begun: Vec<_> = files.iter().map(|file| write_back::begin(*file)).collect();
+                let begun: Vec<_> = files.iter().map(|file| write_back::start(*file)).collect();
                 files.iter().zip(begun).map(|(file, begun)| fs::fsync(file).and(begun)).collect()
             }
         };
@@ -48,7 +48,7 @@ impl FlushGroups {
         let (Some(device), [first, ..]) = (device, files) else { return each() };
         let own = self.group(device).flush(each, || fs::syncfs(first));
         // Another caller of `syncfs` may have received the error of this file, so each file is asked for its own error.
-        own.unwrap_or_else(|| files.iter().map(|file| write_back::ended(*file)).collect())
+        own.unwrap_or_else(|| files.iter().map(|file| write_back::wait(*file)).collect())
     }
 
     /// Returns the flushes of the file system `device`.

@@ -170,7 +170,7 @@ pub(crate) fn write_sparse(
 }
 
 /// Punches holes for allocated blocks of zeros in a file of `len` bytes.
-pub(crate) fn dig(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
+pub(crate) fn punch_zero_blocks(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     // A file system without support for holes is left unchanged.
     each_data(file, 0..len, |data| {
         read_through(file, data, |start, bytes| {

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 ///
 /// # Errors
 /// Bytes could not be written. A later flush may not report that again.
-pub(crate) fn begin(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+pub(crate) fn start(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WRITE)
 }
 
@@ -18,16 +18,16 @@ pub(crate) fn begin(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
 /// two calls are being written. This does not make the bytes durable.
 ///
 /// # Errors
-/// As [`begin`].
-pub(crate) fn go_on(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+/// As [`start`].
+pub(crate) fn advance(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE)
 }
 
 /// Waits for write-back that was started before. This descriptor reports each error once, whichever call caused it.
 ///
 /// # Errors
-/// As [`begin`].
-pub(crate) fn ended(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
+/// As [`start`].
+pub(crate) fn wait(file: BorrowedFd<'_>) -> Result<(), rustix::io::Errno> {
     sync_range(file, SYNC_FILE_RANGE_WAIT_BEFORE)
 }
 

@@ -124,7 +124,7 @@ mod tests {
     use crate::cache::tests::{others, version};
 
     fn settled(version: Version) -> SettledVersion {
-        SettledVersion::written(version, now()).unwrap()
+        SettledVersion::after_write(version, now()).unwrap()
     }
 
     #[test]

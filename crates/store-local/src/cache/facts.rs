@@ -202,7 +202,7 @@ mod tests {
         let open = || LocalFacts::in_dir(dir.path());
         let version = super::super::tests::version(7);
         let version = Version { len: LONGEST_UNKEPT_BYTES + 1, ..version };
-        let settled = SettledVersion::read(version, now()).unwrap();
+        let settled = SettledVersion::after_read(version, now()).unwrap();
         let digest = Digest::from_bytes([7; 32]);
         let facts = open();
         facts.note_digests(&[(settled, digest)]);

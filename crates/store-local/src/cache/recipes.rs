@@ -72,7 +72,7 @@ mod tests {
 
     /// Notes `notes` in parts of three bytes.
     fn note(recipes: &Recipes, version: &Version, notes: &[u8]) {
-        let settled = SettledVersion::read(*version, now()).unwrap();
+        let settled = SettledVersion::after_read(*version, now()).unwrap();
         recipes.note(&settled, &mut notes.chunks(3).map(<[u8]>::to_vec));
     }
 

@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn settled(version: &Version, begun: Moment) -> SettledVersion {
-        SettledVersion::read(*version, begun).unwrap()
+        SettledVersion::after_read(*version, begun).unwrap()
     }
 
     #[test]

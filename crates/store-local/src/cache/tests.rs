@@ -51,7 +51,7 @@ pub(super) fn digest(n: u64) -> Digest {
 impl Cache {
     /// Notes the digest of a version that was read from `begun` on, if the version is settled.
     fn note_read(&self, version: &Version, begun: Moment, digest: &Digest) {
-        SettledVersion::read(*version, begun).inspect(|version| self.note(version, digest));
+        SettledVersion::after_read(*version, begun).inspect(|version| self.note(version, digest));
     }
 }
 

@@ -89,7 +89,7 @@ impl StoreState {
                 _ => self.old.backup.is_some(),
             };
             if !kept {
-                quota.gone(&old);
+                quota.subtract_removed(&old);
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ use rustix::process::geteuid;
 use super::writing::CommitOptions;
 use crate::attributes::attrs::{AT_ANY_TIME, set_mode};
 use crate::bytes::copy::{BLOCK_BYTES, Copier, End, read_through};
-use crate::bytes::holes::{Under, clear, dig, each_data, write_sparse};
+use crate::bytes::holes::{Under, clear, each_data, punch_zero_blocks, write_sparse};
 use crate::bytes::room::reserve_all;
 use crate::handles::place::Place;
 use crate::handles::stat::{Stamp, file_type, inode_of};
@@ -131,7 +131,11 @@ impl Changing {
     /// Returns the ranges of `bytes`, for offset `start`, that differ from the file's bytes there. The ranges consist
     /// of whole blocks, except at the ends. Equal bytes are not overwritten, and a hole that should hold zeros stays a
     /// hole.
-    pub(crate) fn lacks(&self, start: u64, bytes: &[u8]) -> Result<Vec<Range<u64>>, Errno> {
+    pub(crate) fn differing_ranges(
+        &self,
+        start: u64,
+        bytes: &[u8],
+    ) -> Result<Vec<Range<u64>>, Errno> {
         let mut here = vec![0; bytes.len()];
         let has = read_at(&self.file, start, &mut here)?;
         let (mut runs, mut done) = (Vec::new(), 0);
@@ -148,7 +152,7 @@ impl Changing {
 
     /// Returns the ranges of the new version that differ from the file, for the bytes `old` of `from` at `new_start`.
     /// `None` if `from` ends before `old` does.
-    pub(crate) fn lacks_of(
+    pub(crate) fn differing_ranges_of_file(
         &self,
         from: BorrowedFd<'_>,
         old: Range<u64>,
@@ -156,7 +160,7 @@ impl Changing {
     ) -> Result<Option<Vec<Range<u64>>>, Errno> {
         let (start, mut runs) = (old.start, Vec::new());
         let whole = read_through(from, old, |at, bytes| {
-            let more = self.lacks(new_start + (at - start), bytes)?;
+            let more = self.differing_ranges(new_start + (at - start), bytes)?;
             more.into_iter().for_each(|run| join(&mut runs, run));
             Ok(())
         })?;
@@ -242,7 +246,9 @@ impl Writer<'_> {
         let has_holes = (is.st_blocks as u64).saturating_mul(512) < is.st_size as u64;
         let put = |staged: Range<u64>| {
             let runs = if has_holes {
-                self.of.lacks_of(from.file, staged.clone(), staged.start)?.ok_or(Errno::IO)?
+                self.of
+                    .differing_ranges_of_file(from.file, staged.clone(), staged.start)?
+                    .ok_or(Errno::IO)?
             } else {
                 std::iter::once(staged).collect()
             };
@@ -277,7 +283,7 @@ impl Writer<'_> {
         if fs::fstat(self.file())?.st_size as u64 != len {
             fs::ftruncate(self.file(), len)?;
         }
-        if writing.sparse { dig(to.file, len) } else { Ok(()) }
+        if writing.sparse { punch_zero_blocks(to.file, len) } else { Ok(()) }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::commit::state::StoreState;
 use crate::handles::dir::{Dir, Use};
 use crate::handles::place::Place;
 use crate::handles::stat::{file_type, inode_of};
-use crate::keep::versions::{KEEP, OldVersions, VersionId, ids, turn};
+use crate::keep::versions::{KEEP, OldVersions, VersionId, ids, path_lock};
 use crate::kernel::clock::Clocks;
 use crate::kernel::errno::At;
 use crate::kernel::lock;
@@ -32,7 +32,7 @@ impl StoreState {
     ) -> Result<(), StoreError> {
         let Some(versions) = &self.old.versions else { return then() };
         let path = versions.path(&place.path).at(KEEP, &place.path)?;
-        let _turn = lock(turn(&path));
+        let _turn = lock(path_lock(&path));
         let found = place.dir.find(&place.name).at(KEEP, &place.path)?;
         let Some(old) = found.filter(|found| file_type(found).is_file()) else { return then() };
         if was.is_some_and(|was| was != inode_of(&old)) {

@@ -101,7 +101,7 @@ impl Expected {
             (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_but_for_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
-                place.look(see.plain()).at(COMMIT, &place.path)?.is_like(meta)
+                place.look(see.without_optional()).at(COMMIT, &place.path)?.is_like(meta)
             }
             (Self::Version(_) | Self::Seen(_), None) => false,
         };
@@ -124,7 +124,7 @@ impl Expected {
             Self::Nothing => false,
             Self::Version(old) => now.has_len_and_inode_of(*old),
             Self::Seen(meta) => {
-                let seen = place.look(store.see.plain()).at(COMMIT, &place.path)?;
+                let seen = place.look(store.see.without_optional()).at(COMMIT, &place.path)?;
                 (&seen.kind, seen.len) == (&meta.kind, meta.len)
             }
         };
@@ -180,7 +180,7 @@ impl Finished {
             store.show_partial(place, &dir, &self.name, Other::Goes);
         })?;
         drop(turn);
-        store.space.ledger.landed(self.inode);
+        store.space.ledger.settle_pending(self.inode);
         if self.is_noted {
             remove_log(&dir, &self.name);
         }

@@ -257,7 +257,7 @@ impl LocalRebuild {
 
     /// Returns the mode of the file at `place`; under `--fake-super` the mode in the note.
     fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
-        let look = || look_at(&place.dir, &place.name, self.store.see.plain()).ok();
+        let look = || look_at(&place.dir, &place.name, self.store.see.without_optional()).ok();
         let noted = self.store.see.fake_super.then(look).flatten();
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
@@ -273,7 +273,7 @@ impl LocalRebuild {
             return Ok(());
         }
         let file = self.staged.file.as_fd();
-        let written = if by_range { write_back::go_on(file) } else { fs::fdatasync(file) };
+        let written = if by_range { write_back::advance(file) } else { fs::fdatasync(file) };
         written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
     }
 
@@ -380,7 +380,7 @@ impl Rebuild for LocalRebuild {
             let runs = match &self.changing {
                 Some(changing) => {
                     changing.unstage(&(new_start..new_end));
-                    changing.lacks_of(source.file, old.clone(), new_start)?
+                    changing.differing_ranges_of_file(source.file, old.clone(), new_start)?
                 }
                 None => Some(std::iter::once(new_start..new_end).collect()),
             };
@@ -428,7 +428,7 @@ impl Rebuild for LocalRebuild {
             let Some(changing) = &self.changing else { return self.put(new_start, bytes) };
             changing.unstage(&(new_start..new_start + bytes.len() as u64));
             let part = |at: u64| (at - new_start) as usize;
-            let mut runs = changing.lacks(new_start, bytes)?.into_iter();
+            let mut runs = changing.differing_ranges(new_start, bytes)?.into_iter();
             runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
         };
         written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
@@ -479,7 +479,7 @@ impl Rebuild for LocalRebuild {
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {
             self.doom(Fate::Gone);
-            std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
+            std::mem::take(&mut self.reserved).move_to_file(self.inode, &self.store.space.ledger);
             lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
@@ -506,7 +506,8 @@ impl Drop for LocalRebuild {
             Fate::Gone => {}
             Fate::Worthwhile if !self.store.commits.one_shot => {
                 self.show(Other::Goes);
-                std::mem::take(&mut self.reserved).leave(self.inode, &self.store.space.ledger);
+                std::mem::take(&mut self.reserved)
+                    .move_to_file(self.inode, &self.store.space.ledger);
                 // Closing the file unlocks it too, unless a child process that is being started shares the handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());

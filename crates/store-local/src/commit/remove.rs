@@ -362,7 +362,7 @@ impl Removal {
                 (removed, _) => removed.at(REMOVE, &path)?,
             }
             if let Some(was) = was {
-                store.space.gone(&was);
+                store.space.subtract_removed(&was);
             }
         }
         self.done.gone.push((path, EntryType::Dir));

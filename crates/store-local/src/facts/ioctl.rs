@@ -89,7 +89,7 @@ pub(super) struct Told {
 pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
 
 /// Calls `FS_IOC_FSGETXATTR` for `file`.
-pub(super) fn told(file: BorrowedFd<'_>) -> Result<Told, Errno> {
+pub(super) fn fs_xattr(file: BorrowedFd<'_>) -> Result<Told, Errno> {
     let mut attributes = [0_u32; 7];
     // SAFETY: a `struct fsxattr` is these 28 bytes; the number of the call has their count in it.
     let call = unsafe { Updater::<FS_GET_XATTR, _>::new(&mut attributes) };

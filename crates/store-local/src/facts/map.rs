@@ -52,7 +52,7 @@ fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
         // Each btrfs subvolume has a device number of its own.
         BTRFS => return Ok(Some(Info::of(file)?.fsid)),
         EXT4 | F2FS => true,
-        XFS => ioctl::told(file)?.flags & REALTIME == 0,
+        XFS => ioctl::fs_xattr(file)?.flags & REALTIME == 0,
         _ => false,
     };
     let number = u128::from(fstat(file)?.st_dev);

@@ -91,7 +91,7 @@ pub(crate) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
 
 /// Returns the kind of checksums that the file system of a directory keeps.
 #[must_use]
-pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
+pub fn kept_sums(dir: BorrowedFd<'_>) -> Option<Kept> {
     if kind_of(dir).ok()? == BTRFS {
         let info = btrfs::Info::of(dir).ok()?;
         return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
@@ -101,7 +101,7 @@ pub fn kept(dir: BorrowedFd<'_>) -> Option<Kept> {
 
 /// Returns the project that new files in `dir` inherit, for project quotas.
 pub(crate) fn project(dir: impl AsFd) -> Option<u32> {
-    let told = ioctl::told(dir.as_fd()).ok()?;
+    let told = ioctl::fs_xattr(dir.as_fd()).ok()?;
     (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
 }
 
@@ -120,7 +120,7 @@ fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
 }
 
 /// Returns the reason why the extents of `file` are unknown.
-pub(crate) fn lack(file: BorrowedFd<'_>, client: &FactsClient) -> String {
+pub(crate) fn missing_extents_reason(file: BorrowedFd<'_>, client: &FactsClient) -> String {
     match kind_of(file) {
         Ok(kind) if kind != BTRFS => {
             "the file system has no extents with identities (btrfs has)".to_owned()

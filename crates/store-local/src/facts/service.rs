@@ -379,7 +379,7 @@ fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
             question.answer(file.as_fd(), by)
         });
         drop(file);
-        say(stream, &told.unwrap_or_default())?;
+        send_answer(stream, &told.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -399,7 +399,7 @@ fn turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
 }
 
 /// Sends an answer. Fails if the client does not read the answer in time.
-fn say(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
+fn send_answer(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
     let begun = Instant::now();
     stream.write_all(&(answer.len() as u32).to_le_bytes())?;
     for piece in answer.chunks(64 << 10) {

@@ -49,16 +49,16 @@ pub(super) fn sums(
 fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
-        match told_by_file(search, sums) {
+        match read_by_ioctl(search, sums) {
             Err(Errno::NOTTY) => IS_MISSING.store(true, Ordering::Relaxed),
             told => return told,
         }
     }
-    told_by_tree(search, info, sums)
+    read_from_csum_tree(search, info, sums)
 }
 
 /// Reads the checksums by `BTRFS_IOC_GET_CSUMS`.
-fn told_by_file(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
+fn read_by_ioctl(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
     let mut is_hole = holes(search.file, search.by);
     let buffer = vec![0; size_of::<SumsBuffer>()].into_boxed_slice();
     let mut buffer: Box<SumsBuffer> = buffer.try_into().unwrap_or_else(|_| unreachable!());
@@ -113,7 +113,11 @@ fn take_entries(
 }
 
 /// Reads the checksums from the checksum tree of the whole file system.
-fn told_by_tree(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+fn read_from_csum_tree(
+    search: &mut Search<'_>,
+    info: &Info,
+    sums: &mut StoredSums,
+) -> Result<(), Errno> {
     let (inode, flags) = inode(search)?;
     if flags & (NODATASUM | NODATACOW) != 0 {
         return Ok(());

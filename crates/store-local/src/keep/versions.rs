@@ -57,7 +57,7 @@ impl FromStr for VersionId {
 impl VersionId {
     /// Returns the time at which the version was replaced or removed, since 1970.
     #[must_use]
-    pub const fn went(self) -> Duration {
+    pub const fn replaced_at(self) -> Duration {
         Duration::from_nanos(self.0)
     }
 
@@ -100,7 +100,7 @@ impl OldVersion {
     /// is a copy, since a copy is created when the file is replaced.
     #[must_use]
     pub fn created(&self) -> Option<Duration> {
-        let is_earlier = |created: &Duration| *created + COARSEST_CLOCK < self.id.went();
+        let is_earlier = |created: &Duration| *created + COARSEST_CLOCK < self.id.replaced_at();
         self.snapshot.created().filter(is_earlier)
     }
 }
@@ -211,7 +211,7 @@ impl OldVersions {
             dir.for_each_name(|name| names.extend(Name::new(name))).at(EXPIRE, &path)?;
             let is_dir = |name: &Name| dir.stat(name).is_ok_and(|stat| file_type(&stat).is_dir());
             dirs.extend(names.iter().filter(|name| is_dir(name)).flat_map(|name| path.join(name)));
-            let _turn = lock(turn(&path));
+            let _turn = lock(path_lock(&path));
             self.prune(&dir, &ids(&dir).at(EXPIRE, &path)?).at(EXPIRE, &path)?;
         }
         // Directories with versions stay.
@@ -283,7 +283,7 @@ impl OldVersions {
     /// Removes expired versions in `dir`, from the oldest to the newest. No other code removes versions.
     pub(crate) fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
-        let gone = gone(*keep, ids, clock.believed(Clocks::now()));
+        let gone = expired_count(*keep, ids, clock.believed(Clocks::now()));
         ids[..gone].iter().try_for_each(|id| {
             let was = dir.stat(&id.name());
             match dir.remove_file(&id.name()) {
@@ -291,7 +291,7 @@ impl OldVersions {
                 removed => removed?,
             }
             if let (Ok(was), Some(quota)) = (was, &self.quota) {
-                quota.gone(&was);
+                quota.subtract_removed(&was);
             }
             Ok(())
         })
@@ -322,19 +322,19 @@ fn below(volume: &Dir, root: &Dir) -> Option<RelPath> {
 
 /// Returns the number of expired versions, counted from the oldest. No version expires by age while the time is not
 /// believed.
-fn gone(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
+fn expired_count(keep: KeepVersions, ids: &[VersionId], believed: Option<Duration>) -> usize {
     match (keep, believed) {
         (KeepVersions::Number(most), _) => ids.len().saturating_sub(most),
         (KeepVersions::For(_), None) => 0,
         (KeepVersions::For(age), Some(now)) => {
             let since = now.saturating_sub(age);
-            ids.iter().take_while(|id| id.went() < since).count()
+            ids.iter().take_while(|id| id.replaced_at() < since).count()
         }
     }
 }
 
 /// Returns the lock for replacing or removing the entry at `path`.
-pub(crate) fn turn(path: &RelPath) -> &'static Mutex<()> {
+pub(crate) fn path_lock(path: &RelPath) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 256] = [const { Mutex::new(()) }; 256];
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
@@ -356,8 +356,11 @@ mod tests {
         let ids = [1, 50, 100].map(second);
         let (number, age) = (KeepVersions::Number(2), KeepVersions::For(Duration::from_secs(10)));
         let at = |secs| Some(Duration::from_secs(secs));
-        assert_eq!([None, at(0), at(1_000)].map(|now| gone(number, &ids, now)), [1, 1, 1]);
-        assert_eq!(gone(age, &ids, None), 0);
-        assert_eq!([5, 12, 60, 61, 1_000].map(|now| gone(age, &ids, at(now))), [0, 1, 1, 2, 3]);
+        assert_eq!([None, at(0), at(1_000)].map(|now| expired_count(number, &ids, now)), [1, 1, 1]);
+        assert_eq!(expired_count(age, &ids, None), 0);
+        assert_eq!(
+            [5, 12, 60, 61, 1_000].map(|now| expired_count(age, &ids, at(now))),
+            [0, 1, 1, 2, 3]
+        );
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::OnceLock;
 
-use crate::kernel::system::told;
+use crate::kernel::system::read_system_file;
 
 /// Returns the unique identifier of the present boot.
 pub(crate) fn boot() -> Option<&'static [u8]> {
     static BOOT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
-    let read = || told(BOOT_ID, MAX_BOOT_BYTES).filter(|bytes| !bytes.is_empty());
+    let read = || read_system_file(BOOT_ID, MAX_BOOT_BYTES).filter(|bytes| !bytes.is_empty());
     BOOT.get_or_init(read).as_deref()
 }
 

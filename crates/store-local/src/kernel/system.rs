@@ -87,7 +87,7 @@ pub(crate) fn kind_of(file: impl AsFd) -> Result<u64, Errno> {
 }
 
 /// Returns the first `most` bytes of a file of the system, such as in `/proc`; `None` if the file cannot be read.
-pub(crate) fn told(path: &str, most: usize) -> Option<Vec<u8>> {
+pub(crate) fn read_system_file(path: &str, most: usize) -> Option<Vec<u8>> {
     let file = fs::openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
     let mut bytes = vec![0; most];
     let len = read_at(file, 0, &mut bytes).ok()?;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use rustix::fs::{self, Advice};
 
-use crate::kernel::system::told;
+use crate::kernel::system::read_system_file;
 
 /// Largest memory limit in bytes that counts as low.
 const TIGHT_BYTES: u64 = 64 << 20;
@@ -32,7 +32,7 @@ pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
 
 /// Returns the memory limit in bytes of this process's cgroup, if there is a limit.
 fn limit() -> Option<u64> {
-    let text = |path: &str| String::from_utf8(told(path, 4096)?).ok();
+    let text = |path: &str| String::from_utf8(read_system_file(path, 4096)?).ok();
     let groups = text("/proc/self/cgroup")?;
     groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
 }

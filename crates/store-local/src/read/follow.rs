@@ -19,7 +19,7 @@ use crate::handles::stat::{file_type, inode_of};
 
 /// Returns the kinds of entries that may take the place of the link at `path` with the metadata `meta`. `None` if the
 /// entry is no link, or is transferred as a link.
-fn behind(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
+fn followed_kinds(follow: Follow, meta: &Meta, path: &RelPath) -> Option<Behind> {
     let Kind::Symlink(target) = &meta.kind else { return None };
     let leads_out = || leaves_root(path.as_bytes(), target);
     match follow {
@@ -47,7 +47,7 @@ pub(crate) fn look(
     see: MetaMask,
 ) -> Result<Meta, Errno> {
     let meta = look_at(dir, name, see)?;
-    let Some(taken) = behind(follow, &meta, path) else { return Ok(meta) };
+    let Some(taken) = followed_kinds(follow, &meta, path) else { return Ok(meta) };
     match (look_behind(dir, name, see), taken) {
         (Ok(behind), Behind::Dirs) if !behind.is_dir() => Ok(meta),
         (Err(_), Behind::Dirs) => Ok(meta),
@@ -62,7 +62,7 @@ pub(crate) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> b
     // Most runs follow no links, or only links to directories, and need no look.
     !matches!(follow, Follow::Never | Follow::Dirs)
         && look_at(dir, name, MetaMask::default())
-            .is_ok_and(|meta| behind(follow, &meta, path) == Some(Behind::All))
+            .is_ok_and(|meta| followed_kinds(follow, &meta, path) == Some(Behind::All))
 }
 
 /// True if `name` of `dir`, which is at `path` below `root`, is a symlink to a directory that contains the symlink:
@@ -73,7 +73,7 @@ pub(crate) fn leads_back(root: &Dir, dir: &Dir, path: &RelPath, name: &Name) -> 
     is_link
         && dir.stat_behind(name).is_ok_and(|behind| {
             let behind = inode_of(&behind);
-            on_the_way(root, path).chain(above(root)).any(|is| is == behind)
+            on_the_way(root, path).chain(dirs_above(root)).any(|is| is == behind)
         })
 }
 
@@ -87,7 +87,7 @@ fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = Inode> {
 }
 
 /// Returns the directories above `root`, up to the root of the system.
-fn above(root: &Dir) -> impl Iterator<Item = Inode> {
+fn dirs_above(root: &Dir) -> impl Iterator<Item = Inode> {
     let up = move |times: usize| {
         let stat = statat(root, "../".repeat(times), AtFlags::empty()).ok()?;
         Some((times, inode_of(&stat)))

@@ -93,7 +93,8 @@ impl LocalSnapshot {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
             let target = || read_target(&snapshot.file);
-            noted::look(&at, &stat, &mut snapshot.meta, see.plain(), target).at("open", path)?;
+            noted::look(&at, &stat, &mut snapshot.meta, see.without_optional(), target)
+                .at("open", path)?;
         }
         if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
@@ -133,7 +134,7 @@ impl LocalSnapshot {
     ///
     /// # Errors
     /// The system's error.
-    pub fn held(file: OwnedFd) -> io::Result<Option<Self>> {
+    pub fn of_open_file(file: OwnedFd) -> io::Result<Option<Self>> {
         Self::of(file, &RelPath::root(), Arc::default()).map_err(io::Error::other)
     }
 
@@ -221,7 +222,7 @@ impl Snapshot for LocalSnapshot {
         self.stamp.names > 1
     }
 
-    fn is(&self, version: Version) -> bool {
+    fn has_version(&self, version: Version) -> bool {
         self.stamp.version() == version
     }
 
@@ -242,8 +243,8 @@ impl Snapshot for LocalSnapshot {
         Ok(extents)
     }
 
-    fn lack(&self) -> String {
-        facts::lack(self.as_fd(), &self.shared.facts)
+    fn missing_extents_reason(&self) -> String {
+        facts::missing_extents_reason(self.as_fd(), &self.shared.facts)
     }
 
     fn sum_kind(&self) -> Option<SumKind> {

@@ -248,7 +248,7 @@ impl SourceTree {
         let name = Name::new(name).ok()?;
         let SourceOptions { follow, see, .. } = &self.options;
         let dir = source.base.dir.as_ref().ok()?;
-        let meta = follow::look(dir, &name, &source.path, *follow, see.plain()).ok()?;
+        let meta = follow::look(dir, &name, &source.path, *follow, see.without_optional()).ok()?;
         let is_bare = self.options.dirs && !self.options.recursive && !source.contents;
         (!meta.is_dir() || is_bare).then_some(name)
     }
@@ -281,7 +281,7 @@ impl SourceTree {
         };
         let Base { dir, scopes, .. } = base;
         let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;
-        let judge = scopes.top(&RelPath::root());
+        let judge = scopes.judge_by_global_rules(&RelPath::root());
         let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
         look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
         judge.sift(&mut own);
@@ -504,7 +504,7 @@ impl Tree for SourceTree {
                 (path.clone(), io::Error::other("source and destination are the same entry"));
             return Err(StoreError::Io { action: "remove", path, source });
         }
-        let see = self.options.see.plain();
+        let see = self.options.see.without_optional();
         match follow::look(&place.dir, &place.name, path, self.options.follow, see) {
             // The symlink's target was removed under its own name.
             Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),

@@ -155,8 +155,8 @@ impl SpaceLedger {
         let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
         let (quota, unfinished) = SpaceQuota::new(root, limits, QuotaOwner::Volume, disk);
         for (inode, bytes) in unfinished {
-            lock(&quota.used).pending.add(one(bytes));
-            self.leave(inode, one(bytes), Arc::clone(&quota));
+            lock(&quota.used).pending.add(name_usage(bytes));
+            self.note_pending(inode, name_usage(bytes), Arc::clone(&quota));
         }
         Ok(quota)
     }
@@ -170,7 +170,7 @@ impl SpaceLedger {
     }
 
     /// Notes the reservation of `usage` for the unfinished file `inode`.
-    fn leave(&self, inode: Inode, usage: SpaceUsage, quota: Arc<SpaceQuota>) {
+    fn note_pending(&self, inode: Inode, usage: SpaceUsage, quota: Arc<SpaceQuota>) {
         let mut all = lock(&self.left);
         let left = all.entry(inode).or_default();
         (left.bytes, left.names) = (usage.bytes, usage.files);
@@ -193,7 +193,7 @@ impl SpaceLedger {
     }
 
     /// Converts the reservation of the unfinished file `inode`, if there is one, to used space: the file is in place.
-    pub(crate) fn landed(&self, inode: Inode) {
+    pub(crate) fn settle_pending(&self, inode: Inode) {
         if let Some(reserved) = self.take(inode) {
             reserved.keep();
         }
@@ -340,7 +340,7 @@ impl SpaceQuota {
         match self.limits.files {
             Some(most) if names > 0 && files.saturating_add(names) > most => {
                 let why = format!("the quota of the {whose} is used up: {files} of {most} names");
-                Err(full(path, io::ErrorKind::QuotaExceeded, why))
+                Err(full_error(path, io::ErrorKind::QuotaExceeded, why))
             }
             _ => Ok(()),
         }
@@ -368,7 +368,7 @@ impl SpaceQuota {
         if self.limits.bytes.is_some_and(|most| had.saturating_add(bytes) > most) {
             let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
             let why = format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
-            return Err(full(path, io::ErrorKind::QuotaExceeded, why));
+            return Err(full_error(path, io::ErrorKind::QuotaExceeded, why));
         }
         let mut unwritten = lock(&self.disk);
         let floor = self.limits.free_bytes;
@@ -378,7 +378,7 @@ impl SpaceQuota {
                 < floor.saturating_add(*unwritten).saturating_add(data)
         {
             let why = format!("less than {floor} bytes would stay free on the disk of the volume");
-            return Err(full(path, io::ErrorKind::StorageFull, why));
+            return Err(full_error(path, io::ErrorKind::StorageFull, why));
         }
         *unwritten = unwritten.saturating_add(data);
         used.pending.add(SpaceUsage { bytes, files: names });
@@ -386,7 +386,7 @@ impl SpaceQuota {
     }
 
     /// Subtracts a removed entry.
-    pub(crate) fn gone(&self, stat: &Stat) {
+    pub(crate) fn subtract_removed(&self, stat: &Stat) {
         lock(&self.used).settled.remove(taken_by(stat));
     }
 
@@ -424,7 +424,7 @@ impl SpaceQuota {
                 } else {
                     let is_first = stat.st_nlink == 1 || seen.insert(inode_of(&stat));
                     let counts = is_first && file_type(&stat).is_file();
-                    usage.add(one(if counts { stat.st_size as u64 } else { 0 }));
+                    usage.add(name_usage(if counts { stat.st_size as u64 } else { 0 }));
                 }
             }
         }
@@ -441,17 +441,17 @@ enum Within {
 }
 
 /// Returns the space of one name.
-const fn one(bytes: u64) -> SpaceUsage {
+const fn name_usage(bytes: u64) -> SpaceUsage {
     SpaceUsage { bytes, files: 1 }
 }
 
 /// Returns the space that is freed when this entry loses a name.
 fn taken_by(stat: &Stat) -> SpaceUsage {
     let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
-    one(if is_last { stat.st_size as u64 } else { 0 })
+    name_usage(if is_last { stat.st_size as u64 } else { 0 })
 }
 
-fn full(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
+fn full_error(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
     StoreError::new("write", path, Cause::Full, io::Error::new(kind, why))
 }
 
@@ -540,7 +540,7 @@ impl Reserved {
         for share in self.0.drain(..) {
             let mut used = lock(&share.quota.used);
             used.pending.remove(share.usage());
-            used.settled.add(one(share.bytes));
+            used.settled.add(name_usage(share.bytes));
         }
     }
 
@@ -552,11 +552,11 @@ impl Reserved {
     }
 
     /// Transfers the reservation to the unfinished file `inode`, until a run resumes or removes the file.
-    pub(crate) fn leave(mut self, inode: Inode, ledger: &SpaceLedger) {
+    pub(crate) fn move_to_file(mut self, inode: Inode, ledger: &SpaceLedger) {
         for share in self.0.drain(..) {
             let quota = Arc::clone(&share.quota);
             if quota.counts() {
-                ledger.leave(inode, share.usage(), quota);
+                ledger.note_pending(inode, share.usage(), quota);
             } else {
                 lock(&quota.used).pending.remove(share.usage());
             }

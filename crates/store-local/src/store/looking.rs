@@ -76,7 +76,7 @@ impl Tree for LocalStore {
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
         let place = self.place("remove", path)?;
-        let found = look_at(&place.dir, &place.name, self.0.see.plain());
+        let found = look_at(&place.dir, &place.name, self.0.see.without_optional());
         self.0.removing(&place, || place.remove_unchanged(is, found))
     }
 }
@@ -111,7 +111,7 @@ impl LocalStore {
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Owner and group are read at no cost.
         let MetaMask { users, groups, .. } = self.0.see;
-        let see = MetaMask { users, groups, ..self.0.see.plain() };
+        let see = MetaMask { users, groups, ..self.0.see.without_optional() };
         let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
         let mut listing = match much {
             Much::But(keep) => {

@@ -49,7 +49,7 @@ impl LocalStore {
             };
             let is = fs::fstat(dir)?;
             let attrs = attrs.inheriting(is.st_mode).without(withheld);
-            let lacks = made.is_some() || !attrs.are_on(&is);
+            let lacks = made.is_some() || !attrs.are_set_on(&is);
             Ok(lacks.then(|| attrs.set(on)))
         };
         let open = |usage| self.0.root.dir(path, usage);
@@ -126,7 +126,7 @@ impl LocalStore {
             let unset = attrs.set(On::Open(file.as_fd()));
             // A file without the note would be an ordinary file.
             unset
-                .why(NOTE)
+                .attribute_error(NOTE)
                 .map_or(Ok(()), |why| Err(Errno::from_io_error(why).unwrap_or(Errno::IO)))?;
             if self.0.touched.is_durable() {
                 fs::fsync(&file)?;

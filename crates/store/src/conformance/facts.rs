@@ -50,7 +50,7 @@ fn no_call_fails_where_nothing_is_known(facts: &impl FactStore) {
 fn digests_that_are_not_kept_are_unknown(facts: &impl FactStore) {
     let version = version(facts, 1);
     let later = facts.now().elapsed() + Duration::from_secs(86_400);
-    let settled = SettledVersion::read(version, Moment::since_1970(later));
+    let settled = SettledVersion::after_read(version, Moment::since_1970(later));
     facts.note_digests(&[(settled.expect("it changed long before"), digest(1))]);
     assert_eq!(find(facts, &[version]), [None]);
 }
@@ -105,7 +105,7 @@ fn a_digest_that_is_too_old_is_unknown(facts: &impl FactStore) {
     let now = facts.now().elapsed();
     let (hour, minute) = (Duration::from_secs(3600), Duration::from_secs(60));
     let at = |n, elapsed| {
-        let settled = SettledVersion::read(version(facts, n), Moment::since_1970(elapsed));
+        let settled = SettledVersion::after_read(version(facts, n), Moment::since_1970(elapsed));
         facts.note_digests(&[(settled.expect("it changed long before"), digest(n))]);
         version(facts, n)
     };
@@ -177,7 +177,7 @@ const fn query(versions: &[Version]) -> DigestQuery<'_> {
 }
 
 fn settled(facts: &impl FactStore, version: Version) -> SettledVersion {
-    SettledVersion::read(version, facts.now()).expect("it changed long before")
+    SettledVersion::after_read(version, facts.now()).expect("it changed long before")
 }
 
 /// Returns a version of the file `n`, which changed a day ago.

@@ -124,8 +124,9 @@ fn short_extents() -> impl Strategy<Value = Extents> {
 
 /// Content of each byte.
 fn bytes_of(extents: &Extents) -> Vec<Is> {
-    let each =
-        |(range, is): (Range<u64>, Is)| (0..range.end - range.start).map(move |at| is.at(at));
+    let each = |(range, is): (Range<u64>, Is)| {
+        (0..range.end - range.start).map(move |at| is.at_offset(at))
+    };
     extents.parts().flat_map(each).collect()
 }
 

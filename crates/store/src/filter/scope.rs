@@ -114,7 +114,7 @@ impl Scopes {
     }
 
     /// Returns a judge of names in `dir` that applies the filter's own rules alone.
-    pub fn top(&self, dir: &RelPath) -> Judge {
+    pub fn judge_by_global_rules(&self, dir: &RelPath) -> Judge {
         self.judge_in(Arc::default(), dir)
     }
 

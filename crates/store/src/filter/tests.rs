@@ -287,7 +287,7 @@ fn rules_about_attributes_judge_nothing_else() {
 fn perishable_rules_do_not_count_in_what_is_being_deleted() {
     let filter = filter_at(&["P,p *.o", "P keep"], FilterSide::Receiver);
     let scopes = Scopes::new(filter, Box::default(), Start::Root);
-    let mut judge = scopes.top(&path("gone"));
+    let mut judge = scopes.judge_by_global_rules(&path("gone"));
     let name = |text: &str| Name::new(text.as_bytes()).unwrap();
     assert!(!judge.admits(&name("x.o"), false));
     assert!(judge.admits_as(&name("x.o"), false, Fate::Goes));

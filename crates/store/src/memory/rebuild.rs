@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_tree::{Kind, Meta, RelPath};
 
-use super::tree::{Node, TreeState, give};
+use super::tree::{Node, TreeState, copy_attributes};
 use super::{INVALID, MemorySnapshot, MemoryStore};
 use crate::error::At;
 use crate::{
@@ -136,7 +136,7 @@ fn new_meta(commit: &Commit<'_, MemorySnapshot>, old: Option<&Node>, state: &Tre
     let Commit { meta, keep, .. } = commit;
     let old_mode = old.filter(|node| node.meta.is_file()).map(|node| node.meta.mode);
     let mut now = state.new_meta(keep.mode_of_new(meta, old_mode, UMASK));
-    give(&mut now, meta, *keep);
+    copy_attributes(&mut now, meta, *keep);
     Meta { kind: Kind::File, ..now }
 }
 

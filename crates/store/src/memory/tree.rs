@@ -208,7 +208,7 @@ impl TreeState {
             node.meta.mode = meta.mode;
         }
         node.meta.mode = keep.executable(meta, node.meta.mode);
-        give(&mut node.meta, meta, keep);
+        copy_attributes(&mut node.meta, meta, keep);
         node.version = changes;
         Ok(())
     }
@@ -359,7 +359,7 @@ impl Reads for TreeState {
 
 /// Sets the attributes of `own` that `keep` names, except the mode, to the values in `from`. Owner, group and access
 /// time are set if `from` has them.
-pub(super) fn give(own: &mut Meta, from: &Meta, keep: Keep) {
+pub(super) fn copy_attributes(own: &mut Meta, from: &Meta, keep: Keep) {
     own.user = from.user.or(own.user);
     own.group = from.group.or(own.group);
     let mut more = own.more.take().map(|more| *more).unwrap_or_default();

@@ -26,7 +26,7 @@ pub struct MetaMask {
 impl MetaMask {
     /// Returns a mask that reads no optional attributes. `fake_super` is unchanged.
     #[must_use]
-    pub fn plain(self) -> Self {
+    pub fn without_optional(self) -> Self {
         Self { fake_super: self.fake_super, ..Self::default() }
     }
 }

@@ -151,13 +151,13 @@ impl ModeRule {
         match op {
             ModeOp::Add => mode | bits & !hidden,
             ModeOp::Remove => mode & !bits,
-            _ => (mode & !self.replaced(whom)) | bits & !hidden,
+            _ => (mode & !self.cleared_bits(whom)) | bits & !hidden,
         }
     }
 
     /// Returns the bits that `=` clears: the permissions of the classes in `whom`, and their special bits if the item
     /// sets special bits.
-    fn replaced(&self, whom: u32) -> u32 {
+    fn cleared_bits(&self, whom: u32) -> u32 {
         let special = |bit: u32, place: u32| if whom & place == 0 { 0 } else { bit };
         let specials = special(0o4000, 0o100) | special(0o2000, 0o010);
         let of_bits = if self.bits & 0o7000 != 0 && self.who != 0 { specials } else { 0 };

@@ -85,7 +85,7 @@ struct Greeted {
 
 /// Greets as an end that dials and pushes, and answers as the other end.
 fn greet(options: &Options) -> Result<Greeted, SessionFailed> {
-    let [ours, theirs] = [1, 2].map(|byte| Hello::ours(Key::from_bytes([byte; 32])));
+    let [ours, theirs] = [1, 2].map(|byte| Hello::of_this_version(Key::from_bytes([byte; 32])));
     let (destination, options) = (b"anywhere"[..].into(), options.clone());
     let names = NamesFrom::Nowhere;
     let request = Request::Receive { destination, single: None, names, options };

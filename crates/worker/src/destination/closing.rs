@@ -70,15 +70,15 @@ impl<S: Store> DestinationWorker<S> {
         // A commit is tried once, and may need room.
         self.drops.settle();
         let committed = rebuild.commit(Commit { replaces, ..commit });
-        let committed = self.unless(committed, || self.is_there(path, meta));
+        let committed = self.ignore_same_change(committed, || self.has_metadata(path, meta));
         let committed = committed.map_err(|error| work_error(&error));
         let version = committed.as_ref().ok().copied().flatten();
-        let settled = version.and_then(|version| SettledVersion::written(version, begun));
+        let settled = version.and_then(|version| SettledVersion::after_write(version, begun));
         if let (Some(version), Some(digest)) = (settled, digest) {
             self.kept.digests.note_all(&[(version, digest)]);
         }
         if let Some(version) = settled.filter(|_| self.holds_bases()) {
-            self.kept.bases.hold(&version, proof.digest());
+            self.kept.bases.note_committed(&version, proof.digest());
         }
         if committed.is_ok() && self.keeps_notes() {
             in_place.inspect(|old| self.kept.recipes.forget(*old));
@@ -90,7 +90,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         // An old version may have lost its last link, and then takes long to free. The proof is dropped with the slot.
         if slot.old.iter().any(|old| old.meta().len >= LARGE_BYTES) {
-            self.drops.let_go(Box::new((slot, proof)));
+            self.drops.drop_later(Box::new((slot, proof)));
         }
         committed.map(drop)
     }
@@ -165,9 +165,10 @@ impl<S: Store> DestinationWorker<S> {
         }
         let mut notes = Vec::new();
         let unless = |(done, file): (Result<Option<Version>, StoreError>, &Whole<'_>)| {
-            let version = self.unless(done, || self.is_there(file.path, file.meta))?;
+            let version =
+                self.ignore_same_change(done, || self.has_metadata(file.path, file.meta))?;
             let version = version.filter(|_| file.meta.len > 0 && self.keeps_digests());
-            let settled = version.and_then(|version| SettledVersion::written(version, begun));
+            let settled = version.and_then(|version| SettledVersion::after_write(version, begun));
             notes.extend(settled.map(|version| (version, FileDigest::of(file.bytes))));
             Ok::<_, StoreError>(())
         };
@@ -205,9 +206,9 @@ impl<S: Store> DestinationWorker<S> {
         self.store.set_meta(path, meta, self.keep)?;
         if let Some((_, base)) = confirmed
             && let Some(version) = identity()
-            && let Some(version) = SettledVersion::written(version, begun)
+            && let Some(version) = SettledVersion::after_write(version, begun)
         {
-            self.kept.bases.hold(&version, &base);
+            self.kept.bases.note_committed(&version, &base);
         }
         Ok(())
     }

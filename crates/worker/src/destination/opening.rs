@@ -24,7 +24,7 @@ use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
 use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::{failed, warned, work_error};
+use crate::{to_failed_trouble, warned, work_error};
 
 use super::slot::{Growing, Slot, Sought};
 use super::{DestinationWorker, shrunk};
@@ -133,7 +133,7 @@ impl<S: Store> DestinationWorker<S> {
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.named(recipe));
         let base = in_place.as_ref().filter(|_| base);
-        let base = base.and_then(|old| self.kept.bases.held(path, old));
+        let base = base.and_then(|old| self.kept.bases.base_of_old(path, old));
         let mut lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
@@ -220,7 +220,7 @@ impl<S: Store> DestinationWorker<S> {
 fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Trouble> {
     match listed {
         Ok(listing) => match listing.errors.first() {
-            Some(error) => Err(failed(error)),
+            Some(error) => Err(to_failed_trouble(error)),
             None => Ok(Some(listing)),
         },
         Err(
@@ -228,7 +228,7 @@ fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Troubl
             | StoreError::NotADir { .. }
             | StoreError::OutsideRoot { .. },
         ) => Ok(None),
-        Err(error) => Err(failed(&error)),
+        Err(error) => Err(to_failed_trouble(&error)),
     }
 }
 

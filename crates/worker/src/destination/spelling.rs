@@ -10,7 +10,7 @@ use deltic_tree::fold::SampleNames;
 use deltic_tree::{Meta, Name, Names, RelPath};
 
 use super::DestinationWorker;
-use crate::failed;
+use crate::to_failed_trouble;
 
 impl<S: Store> DestinationWorker<S> {
     /// Lists the entries of `dir` that are not `listed`. An entry that a listed name finds under another spelling is
@@ -78,7 +78,7 @@ impl<S: Store> DestinationWorker<S> {
             match self.is_one_path(alike) {
                 Ok(false) => {}
                 Ok(true) => drop(spared.insert(&alike.missing, Ok(None))),
-                Err(error) => drop(spared.insert(&alike.missing, Err(failed(&error)))),
+                Err(error) => drop(spared.insert(&alike.missing, Err(to_failed_trouble(&error)))),
             }
         }
         for (path, found) in paths.iter().zip(found) {
@@ -119,7 +119,7 @@ impl<S: Store> DestinationWorker<S> {
             Ok(OneName::No) => return None,
             Ok(OneName::Yes) => "takes",
             Ok(OneName::Maybe) => "may take",
-            Err(error) => return Some((path, failed(&error))),
+            Err(error) => return Some((path, to_failed_trouble(&error))),
         };
         let words = |path: &str| {
             format!(

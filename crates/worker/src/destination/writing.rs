@@ -277,7 +277,7 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<(), WorkError> {
         let AttemptFiles { slot, growing, .. } = files;
         for run in block.runs() {
-            if let Some(bytes) = run.one_sent() {
+            if let Some(bytes) = run.single_received_piece() {
                 self.write_at(growing, run.start(), bytes)?;
                 continue;
             }

@@ -15,7 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::headings::{SHOW, TRAVEL};
-use super::opposites::names;
+use super::opposites::long_names;
 use crate::words::home::CONFIG;
 use crate::words::ways::Ways;
 
@@ -168,7 +168,7 @@ pub(crate) fn applied(
     for (at, setting) in settings.iter().enumerate() {
         let nearer = &settings[at + 1..];
         let words =
-            take.words(setting, nearer).map_err(|why| format!("{}: {why}", setting.origin))?;
+            take.arguments(setting, nearer).map_err(|why| format!("{}: {why}", setting.origin))?;
         applied.rules += if RULES.contains(&&*setting.name) { words.len() } else { 0 };
         applied.settings.extend((!words.is_empty()).then(|| setting.clone()));
         applied.words.extend(words);
@@ -224,7 +224,7 @@ fn option<'a>(cli: &'a Command, name: &str) -> Option<&'a Arg> {
 }
 
 fn option_of<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
-    command.get_arguments().find(|arg| names(arg).any(|known| known == name))
+    command.get_arguments().find(|arg| long_names(arg).any(|known| known == name))
 }
 
 /// The context that decides which settings become arguments.
@@ -238,7 +238,7 @@ struct SettingContext<'a> {
 impl SettingContext<'_> {
     /// Returns the arguments for a setting. Empty if a nearer place sets the option, or if the command lacks the
     /// option.
-    fn words(
+    fn arguments(
         &self,
         setting: &OptionSetting,
         nearer: &[OptionSetting],
@@ -258,7 +258,7 @@ impl SettingContext<'_> {
         let Some(arg) = option_of(self.command, name) else { return Ok(Vec::new()) };
         let shows = known.get_help_heading() == Some(SHOW);
         let adds_up = matches!(arg.get_action(), ArgAction::Append);
-        let is_same = |other: &OptionSetting| names(arg).any(|name| name == other.name);
+        let is_same = |other: &OptionSetting| long_names(arg).any(|name| name == other.name);
         let is_given =
             self.given.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine);
         if self.as_rsync && shows || !adds_up && (is_given || nearer.iter().any(is_same)) {
@@ -312,7 +312,7 @@ fn is_any(text: &OsStr, words: &[&str]) -> bool {
 /// True if the option may be set for all runs: the option decides how to sync, not which files.
 fn may_be_default(arg: &Arg) -> bool {
     let heading = arg.get_help_heading();
-    let is_any_of = |list: &[&str]| names(arg).any(|name| list.contains(&&*name));
+    let is_any_of = |list: &[&str]| long_names(arg).any(|name| list.contains(&&*name));
     is_any_of(DEFAULTS) || matches!(heading, Some(TRAVEL | SHOW)) && !is_any_of(NO_DEFAULTS)
 }
 

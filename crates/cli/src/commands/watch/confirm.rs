@@ -87,7 +87,7 @@ fn bind(dir: &SocketDir) -> io::Result<(UnixListener, String)> {
     for n in 0..MOST {
         let name = format!("{}-{n}.{ENDING}", process::id());
         let path = dir.path(&name);
-        if is_left_behind(&path) {
+        if is_stale_socket(&path) {
             fs::remove_file(&path)?;
         }
         match UnixListener::bind(&path) {
@@ -100,7 +100,7 @@ fn bind(dir: &SocketDir) -> io::Result<(UnixListener, String)> {
 
 /// True if no process listens at `path` any more. A datagram socket cannot connect to a watch, so this check is not a
 /// confirmation.
-fn is_left_behind(path: &Path) -> bool {
+fn is_stale_socket(path: &Path) -> bool {
     let asked = UnixDatagram::unbound().and_then(|socket| socket.connect(path));
     asked.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }

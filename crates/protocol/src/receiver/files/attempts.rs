@@ -19,7 +19,7 @@ use crate::work::{ErrorAction, Handle, WorkError};
 use super::WantedFiles;
 use super::candidate::{FileCandidate, FileOutcome, SettledFile};
 use super::incoming::{AttemptStage, IncomingFile, can_tell, most_leftover};
-use super::sharing::begins_shared;
+use super::sharing::begin_sharing;
 
 /// The warning about a file that was read although a program may have been writing to the file.
 fn was_in_use(cx: &Context, path: &RelPath) -> Trouble {
@@ -161,7 +161,7 @@ impl WantedFiles {
         let strategy = cx.strategy();
         // Chunks of an earlier session have names of their own.
         let is_cut_anew = kept.is_none() && recipe.is_none() && base.is_none();
-        let shares = is_cut_anew && begins_shared(cx, incoming, self.may_share);
+        let shares = is_cut_anew && begin_sharing(cx, incoming, self.may_share);
         // The old version is cut in the order of the new data, once that order is known.
         let may_cut = !incoming.old.has_holes;
         if let Some(kept) = kept {

@@ -132,7 +132,7 @@ impl WantedFiles {
 
     /// True if a frame that may have overtaken others belongs to the current attempt at the frame's file. A frame of
     /// an earlier attempt is of no use.
-    pub(super) fn admits_aside(&self, aside: &Aside) -> Result<bool, PeerError> {
+    pub(super) fn accepts_out_of_order(&self, aside: &Aside) -> Result<bool, PeerError> {
         let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };
         match incoming.is_at(aside.attempt) {
@@ -204,12 +204,17 @@ impl WantedFiles {
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return Ok(()) };
         step(transfer, &mut fx)?;
         let outcome = fx.take_outcome();
-        self.go_on(cx, handle, outcome);
+        self.apply_outcome(cx, handle, outcome);
         Ok(())
     }
 
     /// Acts on the outcome of a step: ends the transfer, or puts its result in place.
-    fn go_on(&mut self, cx: &mut Context, handle: Handle, outcome: Option<TransferOutcome>) {
+    fn apply_outcome(
+        &mut self,
+        cx: &mut Context,
+        handle: Handle,
+        outcome: Option<TransferOutcome>,
+    ) {
         match outcome {
             Some(TransferOutcome::Failed(error)) => self.fail(cx, handle, error),
             Some(TransferOutcome::Differs) => self.abandon(cx, handle, None),
@@ -235,7 +240,7 @@ impl WantedFiles {
             transfer.settle(&mut fx);
         }
         if let Some(outcome) = fx.take_outcome() {
-            self.go_on(cx, handle, Some(outcome));
+            self.apply_outcome(cx, handle, Some(outcome));
         }
     }
 
@@ -364,7 +369,7 @@ impl WantedFiles {
         } else {
             None
         };
-        self.go_on(cx, handle, outcome);
+        self.apply_outcome(cx, handle, outcome);
     }
 
     /// Returns the transfer of an offered file, unless it was taken or is of no use.

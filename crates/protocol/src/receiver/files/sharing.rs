@@ -19,7 +19,7 @@ const ALONE_FROM_BYTES: u64 = 4 << 20;
 /// Makes a file share content with other files of the run, of which `count` are known to be new. Returns false if the
 /// file shares nothing. A new file that shares is sent by recipe, also for content that repeats within the file. A
 /// file with a leftover of a killed run shares nothing.
-pub(super) fn begins_shared(cx: &mut Context, incoming: &mut IncomingFile, count: u64) -> bool {
+pub(super) fn begin_sharing(cx: &mut Context, incoming: &mut IncomingFile, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
     // A file with an empty or unreadable old version would be sent whole too.
     let is_empty = incoming.old.len_of(incoming.old.first_part()) == 0;
@@ -65,6 +65,6 @@ impl WantedFiles {
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
         transfer.index_more(&mut fx);
         let outcome = fx.take_outcome();
-        self.go_on(cx, handle, outcome);
+        self.apply_outcome(cx, handle, outcome);
     }
 }

@@ -191,7 +191,7 @@ impl WantedFiles {
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
         transfer.begin(&mut fx, expected);
         let outcome = fx.take_outcome();
-        self.go_on(cx, handle, outcome);
+        self.apply_outcome(cx, handle, outcome);
     }
 
     /// Begins a transfer from content that was offered before the request.

@@ -74,10 +74,10 @@ impl WantedFiles {
         let Some(file_len) = incoming.transfer().map(|transfer| transfer.meta().len) else {
             return;
         };
-        incoming.old.view_as(lens, file_len);
+        incoming.old.set_view_lens(lens, file_len);
         let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
         transfer.viewed(&mut fx);
         let outcome = fx.take_outcome();
-        self.go_on(cx, handle, outcome);
+        self.apply_outcome(cx, handle, outcome);
     }
 }

@@ -82,18 +82,18 @@ impl ChangeReceiver {
 
     /// Queues copies of all bytes up to `end`: moved runs that begin before `end`, and the bytes between moved runs
     /// from the same offsets of the base. Returns false if the base is too short.
-    fn goes_on(&mut self, end: u64) -> bool {
+    fn copy_up_to(&mut self, end: u64) -> bool {
         while let Some(run) = self.moved.get(self.passed).copied()
             && u64::from(run.to) * BLOCK < end
         {
             let to = u64::from(run.to) * BLOCK;
-            if !self.stays(to) {
+            if !self.copy_unmoved(to) {
                 return false;
             }
             self.copy(u64::from(run.from) * BLOCK, run.end() * BLOCK);
             self.passed += 1;
         }
-        self.stays(end)
+        self.copy_unmoved(end)
     }
 
     /// Queues copies of all bytes up to `end` from offset `from` of the base.
@@ -108,7 +108,7 @@ impl ChangeReceiver {
 
     /// Queues copies of all bytes up to `end` from the same offsets of the base. Returns false if the base is too
     /// short.
-    fn stays(&mut self, end: u64) -> bool {
+    fn copy_unmoved(&mut self, end: u64) -> bool {
         let is_there = end <= self.old || end <= self.end;
         if is_there {
             self.copy(self.end, end);
@@ -120,7 +120,7 @@ impl ChangeReceiver {
     pub(super) fn receive(&mut self, block: u32) -> Result<PayloadChunk, PeerError> {
         let start = u64::from(block) * BLOCK;
         // A moved run may reach into this block, or begin exactly at it: both are refused.
-        let is_free = start >= self.end && start < self.new && self.goes_on(start);
+        let is_free = start >= self.end && start < self.new && self.copy_up_to(start);
         let next = self.moved.get(self.passed).map_or(u64::MAX, |run| u64::from(run.to) * BLOCK);
         if !is_free || self.end > start || next <= start {
             return Err(UNASKED);
@@ -135,7 +135,7 @@ impl ChangeReceiver {
 
     /// Ends the changes: queues copies of the bytes after the last block. Returns false if the base is too short.
     pub(super) fn end(&mut self) -> bool {
-        self.goes_on(self.new)
+        self.copy_up_to(self.new)
     }
 
     /// Number of bytes copied from the base so far.
@@ -159,7 +159,7 @@ impl ChangeReceiver {
     }
 
     /// Returns the evidence that proves the file.
-    pub(super) fn prove(&mut self) -> ProofOf {
+    pub(super) fn proof(&mut self) -> ProofOf {
         let blocks = std::mem::take(&mut self.blocks);
         let blocks = blocks.into_iter().filter_map(|(block, chunk)| Some((block, chunk?)));
         ProofOf::Changes(self.base, self.new, std::mem::take(&mut self.moved), blocks.collect())

@@ -163,7 +163,7 @@ impl OldIndex {
     }
 
     /// Reads old versions in the order of the new data from now on.
-    pub(super) const fn go_on(&mut self) {
+    pub(super) const fn read_in_data_order(&mut self) {
         self.view = ReadOrder::Facing;
     }
 
@@ -214,7 +214,7 @@ impl Default for OldVersions {
 
 impl OldVersions {
     /// Takes the lengths of the versions in the new order of reading, for a new version of `file_len` bytes.
-    pub(crate) fn view_as(&mut self, lens: Vec<u64>, file_len: u64) {
+    pub(crate) fn set_view_lens(&mut self, lens: Vec<u64>, file_len: u64) {
         // A version of another length is not the new version, even with the same data.
         self.in_place &= self.lens.first() == Some(&file_len);
         let starts =

@@ -98,7 +98,7 @@ impl RecipeReceiver {
 
     /// Continues with the old versions once their order of reading is known.
     pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
-        self.old.go_on();
+        self.old.read_in_data_order();
         if !self.unread {
             self.index_more(fx, build);
         }

@@ -78,8 +78,8 @@ impl IncomingTransfer {
         let of = match &mut self.method {
             TransferMethod::Recipe(recipe) => all(recipe.prove()),
             TransferMethod::Blocks(blocks) => all(ProofChunks::all(blocks.chunks())),
-            TransferMethod::Changes(changes) => changes.prove(),
-            TransferMethod::Preset(preset) => preset.prove(),
+            TransferMethod::Changes(changes) => changes.proof(),
+            TransferMethod::Preset(preset) => preset.proof(),
         };
         Proof { digest, of, map: self.build.new.map.clone() }
     }

@@ -108,7 +108,7 @@ impl PendingDeletions {
 /// to be removed.
 ///
 /// If the list is empty, no name may be removed unless there is no limit: the source may not be mounted.
-fn most_deletes(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
+fn max_deletions(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
     match delete {
         Delete::Never => 0,
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
@@ -234,12 +234,12 @@ impl PendingDeletions {
         self.names_to_go().saturating_sub(self.moved)
     }
 
-    fn most_deletes(&self, cx: &Context) -> u64 {
-        most_deletes(cx.setting.options.delete, self.known, self.deletion_count())
+    fn max_deletions(&self, cx: &Context) -> u64 {
+        max_deletions(cx.setting.options.delete, self.known, self.deletion_count())
     }
 
     fn exceeds_limit(&self, cx: &Context) -> bool {
-        self.deletion_count() > self.most_deletes(cx)
+        self.deletion_count() > self.max_deletions(cx)
     }
 
     fn delete_within_limits(&mut self, cx: &mut Context) {
@@ -298,7 +298,7 @@ impl PendingDeletions {
 
     fn remove_all(&mut self, cx: &mut Context) {
         self.removing = true;
-        self.spare = self.most_deletes(cx).saturating_sub(self.deletion_count());
+        self.spare = self.max_deletions(cx).saturating_sub(self.deletion_count());
         self.remove_more(cx);
     }
 
@@ -367,7 +367,7 @@ impl PendingDeletions {
         if listed == 0 {
             return tell_empty(cx, "", "the source", names);
         }
-        let (deletion_count, most) = (self.deletion_count(), self.most_deletes(cx));
+        let (deletion_count, most) = (self.deletion_count(), self.max_deletions(cx));
         let besides = match self.moved {
             0 => String::new(),
             moved => format!(" besides {moved} that moved"),
@@ -429,7 +429,7 @@ impl PendingDeletions {
             cx.totals.deleted = counted;
         }
         // Names that rules protect stay, as the user wishes.
-        removed.troubles.into_iter().for_each(|trouble| cx.found(trouble));
+        removed.troubles.into_iter().for_each(|trouble| cx.report_trouble(trouble));
         if removed.goes_on && self.may_go_on(cx, &mut removal) {
             return self.ask_removal(cx, removal);
         }
@@ -498,7 +498,7 @@ mod tests {
     #[test]
     fn an_accident_takes_few_names_and_a_will_as_many_as_were_said() {
         let most = |guard, listed, deletion_count| {
-            most_deletes(Delete::Guarded(guard), listed, deletion_count)
+            max_deletions(Delete::Guarded(guard), listed, deletion_count)
         };
         let default = Guard::default();
         assert_eq!(most(default, 0, 7), 0, "an empty source empties nothing");
@@ -515,8 +515,8 @@ mod tests {
         assert_eq!(most(share(25), 315, 302), 154);
         assert_eq!([0, 10, 100].map(|percent| most(share(percent), 5, 5)), [0, 1, 10]);
         assert_eq!(most(Guard { names: Some(50), ..share(10) }, 5, 5), 5);
-        let at_most = |most, listed| most_deletes(Delete::AtMost(most), listed, 9);
-        assert_eq!(most_deletes(Delete::Never, 100, 1), 0);
+        let at_most = |most, listed| max_deletions(Delete::AtMost(most), listed, 9);
+        assert_eq!(max_deletions(Delete::Never, 100, 1), 0);
         assert_eq!([at_most(7, 1), at_most(7, 0)], [7, 0], "nor does a number");
         assert_eq!(at_most(NO_LIMIT, 0), NO_LIMIT);
     }

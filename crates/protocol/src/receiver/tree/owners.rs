@@ -83,7 +83,7 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
 /// Adapts an entry's metadata to this end, as far as that needs no look-up.
 pub(super) fn adopt(cx: &Context, meta: &mut Meta) {
     if cx.setting.options.tells_owners {
-        meta.keep_owner();
+        meta.save_sender_owner();
     }
     meta.mode = cx.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
     if cx.setting.is_privileged {

@@ -287,7 +287,7 @@ impl OutgoingTransfer {
 
     pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.mend(&self.attempt, cx, lines),
+            SendMethod::Recipe(recipe) => recipe.take_gap_requests(&self.attempt, cx, lines),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
                 Err(UNOFFERED)
             }

@@ -362,7 +362,7 @@ fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError>
 
 impl RecipeSender {
     /// Reads gaps and compares them with the sums of the old version.
-    pub(super) fn mend(
+    pub(super) fn take_gap_requests(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,

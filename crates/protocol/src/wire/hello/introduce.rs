@@ -38,7 +38,7 @@ impl Hello {
 
     /// Returns the hello of this version; `part` must be random.
     #[must_use]
-    pub fn ours(part: Key) -> Self {
+    pub fn of_this_version(part: Key) -> Self {
         let names = [RECIPE, SIEVE, CHECKS, ZSTD, ZEROS, STREAMS, DELETE_SHARE, RESUMED]
             .into_iter()
             .chain([

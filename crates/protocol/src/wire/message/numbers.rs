@@ -108,9 +108,9 @@ macro_rules! frames {
             pub fn encode_behind(&self, to: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant { $($field),* } => {
-                        frame_behind(to, $number, |to| { $($field.put(to);)* });
+                        append_frame(to, $number, |to| { $($field.put(to);)* });
                     })+
-                    $(Self::$tuple($inner) => frame_behind(to, $tuple_number, |to| $inner.put(to)),)*
+                    $(Self::$tuple($inner) => append_frame(to, $tuple_number, |to| $inner.put(to)),)*
                 }
             }
 

@@ -11,7 +11,7 @@ use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 use crate::error::PeerError;
 use crate::report::Trouble;
 use crate::wire::codec::{WireEncoding, whole};
-use crate::wire::frame::frame_behind;
+use crate::wire::frame::append_frame;
 
 use super::lines::{
     ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine, ShortDigestLine,

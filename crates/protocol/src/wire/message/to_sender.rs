@@ -8,7 +8,7 @@ use deltic_core::{BlockSumSpec, Digest, Key};
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
 use crate::wire::codec::{WireEncoding, whole};
-use crate::wire::frame::frame_behind;
+use crate::wire::frame::append_frame;
 
 use super::done::Done;
 use super::lines::{Extent, FileNo, GapLine, How};

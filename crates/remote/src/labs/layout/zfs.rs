@@ -16,7 +16,7 @@ use crate::sums::{ContentSum, SumAlgorithm};
 
 /// Splits `POOL/DATASET@SNAPSHOT:INODE` into snapshot and inode.
 #[must_use]
-pub fn object(word: &OsStr) -> Option<(&str, u64)> {
+pub fn split_object(word: &OsStr) -> Option<(&str, u64)> {
     let (snapshot, inode) = word.to_str()?.rsplit_once(':')?;
     let (dataset, name) = snapshot.split_once('@')?;
     let is_snapshot = !dataset.is_empty() && !name.is_empty() && !dataset.starts_with('-');

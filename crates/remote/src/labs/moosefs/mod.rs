@@ -137,7 +137,7 @@ impl StorageSystem for MooseFsMounts {
             Err(RemoteError::NotFound) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let found = found(&meta);
+        let found = entry_of(&meta);
         if found.is_some() {
             self.master(&at(path), meta.dev())?;
         }
@@ -165,7 +165,8 @@ impl StorageSystem for MooseFsMounts {
                 meta => meta?,
             };
             // Another file system is mounted there.
-            let found = found(&meta).filter(|_| meta.dev() == device).unwrap_or(SystemEntry::Other);
+            let found =
+                entry_of(&meta).filter(|_| meta.dev() == device).unwrap_or(SystemEntry::Other);
             let name = entry.file_name().into_string();
             each(name.unwrap_or_else(|name| mark_not_utf8(&name.to_string_lossy())), found);
         }
@@ -252,7 +253,7 @@ fn at(path: &str) -> PathBuf {
     Path::new("/").join(path)
 }
 
-fn found(meta: &Metadata) -> Option<SystemEntry> {
+fn entry_of(meta: &Metadata) -> Option<SystemEntry> {
     if meta.is_dir() {
         return Some(SystemEntry::Dir { modified: modified(meta) });
     }

@@ -199,8 +199,11 @@ impl StorageSystem for SeaweedFiler {
         let header = range_header(&range);
         let make = || self.request(path, "", "range", &header);
         // Different chunk lists may have the same entity tag, so `check` verifies the version.
-        let wanted =
-            RangeRequest { range: range.clone(), of: object.len, version: ExpectedVersion::Untold };
+        let wanted = RangeRequest {
+            range: range.clone(),
+            of: object.len,
+            version: ExpectedVersion::NotSent,
+        };
         self.client.range(&make, &wanted, buf)?.map_err(|answer| self.refused(&answer))
     }
 
@@ -276,11 +279,11 @@ fn parse_entry(entry: &Value) -> Result<Option<SystemEntry>, RemoteError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::answers;
     use crate::testing::conformance::{self, SumHonesty};
     use crate::testing::fake::{
         FakeServer, PART, ServedSystem, StoredObject, TestAnswer, TestRequest,
     };
+    use crate::testing::serve_answers;
     use ::md5::{Digest as _, Md5};
 
     fn entry(extra: &str) -> Value {
@@ -329,7 +332,8 @@ mod tests {
         let now = entry(CHUNKS);
         let bodies = [now.to_string(), entry(&CHUNKS.replace("01bb", "01cc")).to_string()];
         let filer =
-            SeaweedFiler::open(&answers(bodies.iter().map(|body| ok(body)).collect())).unwrap();
+            SeaweedFiler::open(&serve_answers(bodies.iter().map(|body| ok(body)).collect()))
+                .unwrap();
         let sums = filer.sums("dir/img", &object(&now)).unwrap();
         let algorithms = [SumAlgorithm::Md5, SumAlgorithm::Name].map(Some);
         assert!(
@@ -343,7 +347,7 @@ mod tests {
         let list = |body: &str| {
             let answer = ok(body);
             // The filer is asked again with fewer names.
-            let filer = SeaweedFiler::open(&answers(vec![answer; 8])).unwrap();
+            let filer = SeaweedFiler::open(&serve_answers(vec![answer; 8])).unwrap();
             let mut names = Vec::new();
             filer.list("dir", &mut |name, _| names.push(name)).map(|()| names)
         };

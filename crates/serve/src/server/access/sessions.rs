@@ -48,7 +48,12 @@ impl Access {
         if is_starter {
             make_room(&mut records, now)?;
             let session = Some(self.served.clone());
-            let grant = Grant { session, admin: true, expires: Some(expires), ..Grant::all(NAME) };
+            let grant = Grant {
+                session,
+                admin: true,
+                expires: Some(expires),
+                ..Grant::with_all_rights(NAME)
+            };
             let token = made.insert(new_token());
             records.insert(token.hash().to_string(), grant.into());
         } else {
@@ -83,7 +88,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let starter = new_token().hash();
         let file = TokenFile::of(dir.path());
-        let other = file.add(Grant { expires: Some(7), ..Grant::all("other") }).unwrap().hash();
+        let other =
+            file.add(Grant { expires: Some(7), ..Grant::with_all_rights("other") }).unwrap().hash();
         let of = |volumes: &str| {
             let file = TokenFile::of(dir.path());
             Access::new(file, Some(starter), Grants::new(), volumes.into()).unwrap()

@@ -87,14 +87,14 @@ impl Acme {
         }
         match order.poll_ready(&PATIENCE).await {
             Ok(OrderStatus::Ready) => Ok(()),
-            Ok(_) => Err(why_not(order).await),
+            Ok(_) => Err(validation_error(order).await),
             Err(why) => Err(told(why)),
         }
     }
 }
 
 /// Returns the authority's reason why a name could not be validated.
-async fn why_not(order: &mut Order) -> String {
+async fn validation_error(order: &mut Order) -> String {
     let mut names = order.authorizations();
     while let Some(Ok(mut name)) = names.next().await {
         let Ok(state) = name.refresh().await else { break };

@@ -93,7 +93,7 @@ pub(super) struct Present<'a> {
 
 /// Checks the conditions of a request against the present version, if there is one. A valid HTTP date counts only
 /// without the corresponding header with tags.
-pub(super) fn weigh(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdict {
+pub(super) fn evaluate_conditions(headers: &HeaderMap, present: Option<Present<'_>>) -> Verdict {
     let names = |condition| present.is_some_and(|it| names_tag(headers, &condition, it.tag));
     let is_newer = |condition| {
         let since = date(headers, &condition)?;
@@ -151,7 +151,7 @@ pub(super) fn check_change(
     present: Option<Present<'_>>,
 ) -> Result<(), Problem> {
     // `If-Modified-Since` applies to GET and HEAD only.
-    match weigh(headers, present) {
+    match evaluate_conditions(headers, present) {
         Verdict::HasIt if headers.contains_key(header::IF_NONE_MATCH) => {
             Err(failed("there is such a file (If-None-Match)"))
         }
@@ -167,7 +167,7 @@ pub(super) fn failed(why: &str) -> Problem {
 
 /// Returns the answer to a change that failed at its commit. If the request had conditions and another client
 /// committed first, the answer is that of a failed condition.
-pub(super) fn not_committed(headers: &HeaderMap, error: StoreError) -> Problem {
+pub(super) fn commit_problem(headers: &HeaderMap, error: StoreError) -> Problem {
     let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
     match is_lost && has_conditions(headers) {
         true => failed("the file is another version by now"),
@@ -211,7 +211,7 @@ mod tests {
             headers.append(name, value.parse().unwrap());
         }
         let modified = Timestamp { secs: 784_111_777, nanos: 500_000_000 };
-        weigh(&headers, Some(Present { tag: "\"a\"", modified }))
+        evaluate_conditions(&headers, Some(Present { tag: "\"a\"", modified }))
     }
 
     #[test]
@@ -236,10 +236,10 @@ mod tests {
     #[test]
     fn of_no_file_only_a_tag_is_asked() {
         let one = |name, value: &str| HeaderMap::from_iter([(name, value.parse().unwrap())]);
-        let weigh = |headers| weigh(&headers, None);
-        assert!(matches!(weigh(one(header::IF_MATCH, "*")), Verdict::Fails(_)));
-        assert_eq!(weigh(one(header::IF_NONE_MATCH, "*")), Verdict::Holds);
-        assert_eq!(weigh(one(header::IF_UNMODIFIED_SINCE, OLD)), Verdict::Holds);
-        assert_eq!(weigh(one(header::IF_MODIFIED_SINCE, SAME)), Verdict::Holds);
+        let evaluate_conditions = |headers| evaluate_conditions(&headers, None);
+        assert!(matches!(evaluate_conditions(one(header::IF_MATCH, "*")), Verdict::Fails(_)));
+        assert_eq!(evaluate_conditions(one(header::IF_NONE_MATCH, "*")), Verdict::Holds);
+        assert_eq!(evaluate_conditions(one(header::IF_UNMODIFIED_SINCE, OLD)), Verdict::Holds);
+        assert_eq!(evaluate_conditions(one(header::IF_MODIFIED_SINCE, SAME)), Verdict::Holds);
     }
 }

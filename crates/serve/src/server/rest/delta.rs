@@ -58,7 +58,7 @@ pub(super) async fn signature(server: Arc<Server>, at: At) -> Result<Response, P
 pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     let reader = Reader::of(&server, &at)?;
-    let (known, incoming) = known(&at, body, INDEX_COST).await?;
+    let (known, incoming) = read_signature(&at, body, INDEX_COST).await?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let mut out = Vec::new();
@@ -72,7 +72,7 @@ pub(super) async fn delta(server: Arc<Server>, at: At, body: Body) -> Result<Res
 pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     let reader = Reader::of(&server, &at)?;
-    let (known, incoming) = known(&at, body, FOUND_COST).await?;
+    let (known, incoming) = read_signature(&at, body, FOUND_COST).await?;
     let snapshot = on_disk(&server, move || versions::open(&volume, &at)).await?;
     let tag = tag(&server, &snapshot);
     let made = Making {
@@ -84,7 +84,7 @@ pub(super) async fn matches(server: Arc<Server>, at: At, body: Body) -> Result<R
 }
 
 /// Reads a signature from a body, and reserves `cost` bytes of memory for each byte of the signature.
-async fn known(at: &At, body: Body, cost: u64) -> Result<(RecipeFile, Incoming), Problem> {
+async fn read_signature(at: &At, body: Body, cost: u64) -> Result<(RecipeFile, Incoming), Problem> {
     let mut incoming = Incoming::new(&at.headers, body, MAX_BODY, cost)?;
     let mut reader = RecipeReader::new(MAX_KNOWN_CHUNKS);
     while let Some(piece) = incoming.next().await? {

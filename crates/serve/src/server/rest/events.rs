@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::request::{Address, no_store};
 use crate::server::events::{Event, Events, Missed, PIECE, Place};
 use crate::server::problem::Problem;
-use crate::server::shared::{Known, Server, Somebody, WatchPermit};
+use crate::server::shared::{ClientGuard, Known, Server, WatchPermit};
 use crate::server::volume::Right;
 
 /// Longest time without a byte sent: proxies cut connections that are silent for a minute.
@@ -71,7 +71,7 @@ struct Follower {
     has_ended: bool,
     /// Time of the next heartbeat.
     beat: Instant,
-    _here: (Somebody, WatchPermit),
+    _here: (ClientGuard, WatchPermit),
 }
 
 impl Follower {
@@ -109,7 +109,7 @@ impl Follower {
                 _ = draining.wait_for(|drain| *drain) => {}
             }
         });
-        let _here = (server.somebody(), permit);
+        let _here = (server.count_client(), permit);
         let (first, beat) = (Some(first), Instant::now() + HEARTBEAT);
         Ok(Self { server, known, volume, events, seen, more, first, ends, has_ended, beat, _here })
     }

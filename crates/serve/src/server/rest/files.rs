@@ -18,8 +18,8 @@ use deltic_tree::RelPath;
 use sha2::{Digest, Sha256};
 
 use super::conditions::{
-    Present, Verdict, check_change, check_conditions, failed, need_condition, not_committed, tag,
-    tag_of, weigh,
+    Present, Verdict, check_change, check_conditions, commit_problem, evaluate_conditions, failed,
+    need_condition, tag, tag_of,
 };
 use super::delta;
 use super::incoming::{broken, content_length, next};
@@ -86,7 +86,10 @@ async fn read(server: Arc<Server>, at: At, method: Method) -> Result<Response, P
     let build = |response: Builder, body| {
         Ok(no_store(response.body(body).expect("headers are plain text")))
     };
-    match weigh(headers, Some(Present { tag: &tag, modified: snapshot.meta().modified })) {
+    match evaluate_conditions(
+        headers,
+        Some(Present { tag: &tag, modified: snapshot.meta().modified }),
+    ) {
         Verdict::Holds => {}
         Verdict::HasIt => return build(response.status(StatusCode::NOT_MODIFIED), Body::empty()),
         Verdict::Fails(why) => return Err(failed(why)),
@@ -298,7 +301,7 @@ pub(super) async fn delete(
         }
         let version = check_conditions(&again, &store, &file, &at.headers)?.ok_or_else(missing)?;
         let removed = store.remove_version(&file, &version);
-        removed.map_err(|error| not_committed(&at.headers, error))?;
+        removed.map_err(|error| commit_problem(&at.headers, error))?;
         store.flush()?;
         Ok(StatusCode::NO_CONTENT)
     })

@@ -11,7 +11,7 @@ use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use rustix::io::Errno;
 
-use super::conditions::{check_conditions, names_tag, names_version, not_committed, tag, tag_of};
+use super::conditions::{check_conditions, commit_problem, names_tag, names_version, tag, tag_of};
 use super::request::{Above, At, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -89,8 +89,8 @@ fn rename(
 /// Returns the answer to a move that failed.
 fn not_moved(headers: &HeaderMap, from: &RelPath, error: StoreError) -> Problem {
     match &error {
-        StoreError::NotFound { .. } => not_committed(headers, error),
-        StoreError::Conflict { path } if path == from => not_committed(headers, error),
+        StoreError::NotFound { .. } => commit_problem(headers, error),
+        StoreError::Conflict { path } if path == from => commit_problem(headers, error),
         StoreError::Io { source, .. } if source.kind() == io::ErrorKind::CrossesDevices => {
             let why = "the file system moves no file between these directories";
             let way = "put a copy there, and then delete the file";

@@ -80,7 +80,7 @@ impl Reader {
 
     /// Returns the volume, if the client still has the right to read at the path.
     pub(super) fn volume(&self) -> Result<Volume, Problem> {
-        let known = self.server.still(self.token)?;
+        let known = self.server.known_begun(self.token)?;
         self.server.volume_for(Right::Read, &known, &self.volume, &self.path)
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
     let reader = Arc::new(reader);
     tokio::spawn(async move {
         // Lets the server look for revoked tokens while a slow client takes no bytes.
-        let _here = reader.server.somebody();
+        let _here = reader.server.count_client();
         let revoked = reader.server.access.revoked(&reader.token);
         tokio::pin!(revoked);
         while !send.is_closed() {

@@ -16,7 +16,7 @@ use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
 use super::conditions::{
-    Present, check_change, check_conditions, has_conditions, names_version, not_committed, tag,
+    Present, check_change, check_conditions, commit_problem, has_conditions, names_version, tag,
     tag_of_new,
 };
 use super::request::{Above, At, no_store};
@@ -187,7 +187,7 @@ impl Replacement {
         let (version, is_whole) = match new.commit(Commit { meta: &meta, keep, replaces }) {
             // The new version is in place.
             Err(StoreError::Unset { .. }) => (None, false),
-            Err(error) => return Err(target.not_committed(error)),
+            Err(error) => return Err(target.commit_error(error)),
             Ok(version) => (version, true),
         };
         above.keep();
@@ -201,15 +201,15 @@ impl Replacement {
 impl ReplaceTarget {
     /// Checks the right to write again: settings and tokens may change while an upload lasts.
     fn check_again(&self) -> Result<(), Problem> {
-        let known = self.server.still(self.token)?;
+        let known = self.server.known_begun(self.token)?;
         let volume = self.volume.name.to_string();
         self.server.volume_for(Right::Write, &known, &volume, &self.file).map(drop)
     }
 
     /// Returns the error of a failed commit: a failed condition, if the request had conditions.
-    fn not_committed(&self, error: StoreError) -> ReplaceError {
+    fn commit_error(&self, error: StoreError) -> ReplaceError {
         match has_conditions(&self.headers) {
-            true => ReplaceError::Refused(not_committed(&self.headers, error)),
+            true => ReplaceError::Refused(commit_problem(&self.headers, error)),
             false => ReplaceError::Store(error),
         }
     }

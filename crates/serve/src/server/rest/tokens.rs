@@ -96,7 +96,8 @@ impl Wanted {
         let ends = self.expires_in.map(|secs| now.saturating_add(secs));
         let expires = ends.into_iter().chain(own.expires).min();
         let Self { name, write, delete, quota_bytes, quota_files, .. } = self;
-        let wanted = Grant { volumes, path, read, write, delete, expires, ..Grant::all(name) };
+        let wanted =
+            Grant { volumes, path, read, write, delete, expires, ..Grant::with_all_rights(name) };
         Ok(Grant { share, quota_bytes, quota_files, ..wanted })
     }
 }

@@ -84,7 +84,7 @@ fn shown(version: &OldVersion) -> Value {
     json!({
         "version": id.to_string(),
         "created": version.created().map(|created| created.as_secs()),
-        "replaced": id.went().as_secs(),
+        "replaced": id.replaced_at().as_secs(),
         "bytes": meta.len,
         "modified": meta.modified.secs,
     })

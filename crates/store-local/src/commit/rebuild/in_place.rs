@@ -105,7 +105,7 @@ impl LocalRebuild {
         let rules = self.store.attribute_rules(commit.keep);
         let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
         let attrs = Attrs::of_new(commit.meta, rules, mode);
-        self.store.space.gone(&old);
+        self.store.space.subtract_removed(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
         unset.add("backup's", backup);
         if lasts {

@@ -427,8 +427,9 @@ impl SourceTree {
 
     /// True if the rules protect the directory `dir` from deletion at a receiver.
     fn is_protected(&self, dir: &RelPath) -> bool {
-        let protects =
-            |(above, name): (RelPath, Name)| !self.protects.top(&above).admits(&name, true);
+        let protects = |(above, name): (RelPath, Name)| {
+            !self.protects.judge_by_global_rules(&above).admits(&name, true)
+        };
         !self.options.protects.is_empty() && dir.split_last().is_some_and(protects)
     }
 

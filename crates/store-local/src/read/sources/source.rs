@@ -165,9 +165,12 @@ impl<'a> Source<'a> {
             return false;
         };
         let held = dir.dir(&above, Use::Pass);
-        let look = |dir| follow::look(&dir, &name, &self.path, options.follow, options.see.plain());
-        held.and_then(look)
-            .is_ok_and(|meta| !self.base.scopes.top(&above).admits(&name, meta.is_dir()))
+        let look = |dir| {
+            follow::look(&dir, &name, &self.path, options.follow, options.see.without_optional())
+        };
+        held.and_then(look).is_ok_and(|meta| {
+            !self.base.scopes.judge_by_global_rules(&above).admits(&name, meta.is_dir())
+        })
     }
 
     /// True if this argument sends all entries of `dir`, and not only entries that other arguments name. `dir` is the
@@ -249,7 +252,7 @@ impl<'a> Source<'a> {
             return Err(unseen(Errno::NOTDIR));
         }
         if path != self.path {
-            look.sift(name, &mut meta, &self.base.scopes.top(at));
+            look.sift(name, &mut meta, &self.base.scopes.judge_by_global_rules(at));
             return Ok(Some(Entry { name: name.clone(), meta }));
         }
         let mut judge = self.judge_at(at)?;
@@ -261,7 +264,7 @@ impl<'a> Source<'a> {
     /// Returns the judge of names in `at`. No directory was entered yet at the root, so no rules file applies.
     fn judge_at(&self, at: &RelPath) -> Result<Judge, StoreError> {
         if at.is_root() {
-            return Ok(self.base.scopes.top(at));
+            return Ok(self.base.scopes.judge_by_global_rules(at));
         }
         self.base.scopes.judge(at, self.held("list", at)?)
     }

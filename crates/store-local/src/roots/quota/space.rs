@@ -6,7 +6,7 @@ use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::Stat;
 
-use super::{FileSize, QuotaOwner, Reserved, SpaceLedger, SpaceQuota, one};
+use super::{FileSize, QuotaOwner, Reserved, SpaceLedger, SpaceQuota, name_usage};
 use crate::bytes::holes::bytes_on_disk;
 use crate::handles::stat::inode_of;
 use crate::kernel::lock;
@@ -75,7 +75,7 @@ impl StoreSpace {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
                     // The reservation stays with the file, for a session that has room.
-                    reserved.leave(inode_of(stat), &self.ledger);
+                    reserved.move_to_file(inode_of(stat), &self.ledger);
                     return Err(error);
                 }
             }
@@ -85,8 +85,8 @@ impl StoreSpace {
     }
 
     /// Counts an entry as removed.
-    pub(crate) fn gone(&self, old: &Stat) {
-        self.counting().for_each(|quota| quota.gone(old));
+    pub(crate) fn subtract_removed(&self, old: &Stat) {
+        self.counting().for_each(|quota| quota.subtract_removed(old));
     }
 }
 
@@ -118,7 +118,7 @@ impl Reserved {
 impl SpaceQuota {
     /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
     pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
-        Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(one(0)));
+        Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(name_usage(0)));
     }
 
     /// True if old versions count.

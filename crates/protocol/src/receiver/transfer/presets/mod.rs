@@ -177,7 +177,7 @@ impl PresetState {
     }
 
     /// Returns the evidence that proves the file.
-    pub(super) fn prove(&self) -> ProofOf {
+    pub(super) fn proof(&self) -> ProofOf {
         match (&self.side, self.config.strategy.proof()) {
             (SumUse::Confirm(confirm), FileProof::Recipe) => {
                 let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
