@@ -425,6 +425,9 @@ mod tests {
             &1_i64.to_le_bytes(),
             &2_u32.to_le_bytes(),
             &0o644_u32.to_le_bytes(),
+            // No ACL, no default ACL, no extended attribute.
+            &[0, 0],
+            &0_u64.to_le_bytes(),
         ];
         assert_eq!(record, expected.concat());
         let key = key();
