@@ -113,7 +113,7 @@ fn lengths(report: &ChunkReport, block: &SizeResults) -> Figure {
 
 /// A function that makes a figure of the results for one mean length.
 type OfBlock = fn(&ChunkReport, &SizeResults) -> Figure;
-/// Figures for each mean length.
+/// The figures that are drawn for each mean length, by file name.
 const OF_BLOCKS: [(&str, OfBlock); 3] =
     [("throughput-cold", cold), ("throughput-hot", hot), ("lengths", lengths)];
 /// Name of the figure for all mean lengths.

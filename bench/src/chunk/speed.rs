@@ -77,7 +77,7 @@ impl<'a> TimedData<'a> {
         Self { cold, largest, evict }
     }
 
-    /// Returns the length of a hot slice for chunks of at most `longest` bytes.
+    /// Returns the length of the slice that is timed in the processor cache, for chunks of at most `longest` bytes.
     pub(crate) fn hot_len(&self, longest: usize) -> usize {
         self.largest.len().min(HOT_BYTES.max(HOT_CHUNKS * longest))
     }

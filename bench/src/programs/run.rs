@@ -142,7 +142,10 @@ impl BenchRig {
         let near = ProcessCost::read(&self.path("near"))?;
         let far = ProcessCost::read(&far)?;
         if near.cpu < far.cpu {
-            bail!("{}: the count of both ends does not include the far end", shown(&line));
+            bail!(
+                "{}: the processor time of both ends is less than that of the far end",
+                shown(&line)
+            );
         }
         // The near wrapper also counts the far end. Its peak belongs to the near end only if it is the larger peak.
         let near_peak = if near.peak_any > far.peak_any { near.peak_any } else { near.peak_own };

@@ -87,7 +87,7 @@ fn show(table: &TextTable, options: &ServeOptions) -> Result<()> {
     })
 }
 
-/// Returns the sync options of a way.
+/// Returns the client options for `way`: `whole`, `update` or the name of a strategy.
 fn manner_of(way: &str) -> Result<ClientOptions> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);

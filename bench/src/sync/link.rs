@@ -82,7 +82,9 @@ impl LinkCosts {
         let failed = || format!("read {}", shown(path));
         let line = fs::read_to_string(path).with_context(failed)?;
         let micros: Vec<_> = line.split_whitespace().flat_map(str::parse).collect();
-        let [far, own] = micros[..] else { bail!("{}: expected two times", failed()) };
+        let [far, own] = micros[..] else {
+            bail!("{}: expected two numbers of microseconds", failed())
+        };
         Ok(Self { far: Duration::from_micros(far), own: Duration::from_micros(own) })
     }
 }

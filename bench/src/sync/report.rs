@@ -21,7 +21,7 @@ pub(crate) struct SyncCase {
     pub(crate) data: String,
     /// `none`, or the kind of change.
     pub(crate) change: String,
-    /// Number of changed bytes, unknown for a pair.
+    /// Number of changed bytes. `None` for two files named by `--pair`.
     pub(crate) changed: Option<u64>,
     /// Amount of change as given on the command line.
     pub(crate) amount: String,

@@ -43,7 +43,8 @@ pub enum Event<S, W> {
     },
     /// The other end ended the stream of this reader. The channel is closed.
     End(S),
-    /// The bytes of a gathered stream, or the start of a stream that exceeds its limit. The channel is closed.
+    /// All bytes of a channel opened by [`open_whole`](Channels::open_whole), or the first ones if the stream exceeds
+    /// its limit; with the `taker` of the channel. The channel is closed.
     Whole(W, Vec<u8>),
 }
 
@@ -140,7 +141,7 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes channel `number` if its stream is being gathered. Returns the taker of the stream.
+    /// Closes channel `number` and returns its `taker`, if [`open_whole`](Self::open_whole) opened the channel.
     pub fn give_up(&mut self, number: u32) -> Option<W> {
         if matches!(self.open.get(&number)?, Incoming::Stream(_)) {
             return None;
@@ -151,8 +152,8 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes the channels of gathered streams that were opened more than `after` ago. Returns their numbers and
-    /// takers. `now` is the time since the connection started.
+    /// Closes each channel that [`open_whole`](Self::open_whole) opened more than `after` ago. Returns numbers and
+    /// takers of the closed channels. `now` is the time since the connection started.
     pub fn close_late(&mut self, now: Duration, after: Duration) -> Vec<(u32, W)> {
         let is_late = |incoming: &mut Incoming<S, W>| match incoming {
             Incoming::Whole(gathered) => now.saturating_sub(gathered.opened) > after,

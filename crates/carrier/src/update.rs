@@ -207,7 +207,7 @@ fn read_time(from: &mut Reader<'_>) -> Result<Timestamp, CodecError> {
 pub enum Answer {
     /// The new version is in place and flushed.
     Done,
-    /// The file is not the base. A session can transfer the new version.
+    /// Nothing was changed: the file is not the base of the update. A session can transfer the new version.
     OtherBase,
 }
 

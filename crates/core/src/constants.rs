@@ -8,8 +8,8 @@ pub(crate) static GEAR: [u64; 256] = table();
 
 /// The first seed after ASCII "deltic" for which no run of one repeated byte value has a hash in the lowest
 /// 1/128.
-/// So chunkers cut holes and padding at `max`: at level 2 for all sizes, at level 0 where the average is that
-/// far above the minimum.
+/// So the Gear chunker cuts holes and padding only at `max`: at normalisation level 2 with all sizes, at level 0 if
+/// `avg - min` is at least 128 bytes.
 const SEED: u64 = 0x6465_6c74_6975;
 
 const fn table() -> [u64; 256] {

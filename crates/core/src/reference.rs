@@ -339,7 +339,7 @@ fn zero_bytes(register: u32, len: u64) -> u32 {
     register
 }
 
-/// The sum of a block of a gap, with all three bytes.
+/// Sum of a block of a gap, at its full length of three bytes.
 #[must_use]
 pub fn gap_sum(block: &[u8], seed: u64) -> u32 {
     let k = split_mix(seed, 0) / 8 * 8 + 5;

@@ -75,7 +75,7 @@ pub enum SumStrength {
     Hint,
     /// 64 bits: the blocks are equal unless an author forged the sum.
     AgainstAccidents,
-    /// A cryptographic hash: the blocks are equal.
+    /// A cryptographic hash: blocks with equal sums are equal.
     Proof,
 }
 

@@ -222,7 +222,8 @@ struct DeltaBuilder<'a> {
 }
 
 impl DeltaBuilder<'_> {
-    /// Adds a copy of the old version from `start`. Does nothing if the bytes differ.
+    /// Adds the steps for the gap before `new`, then a copy of `new.len()` bytes of the old version from `start`. Does
+    /// nothing if the bytes differ.
     fn add_copy(&mut self, start: usize, new: Range<usize>) {
         let old = start..start + new.len();
         if self.old.get(old.clone()) != Some(&self.new[new.clone()]) {
@@ -234,7 +235,8 @@ impl DeltaBuilder<'_> {
         push(&mut self.ops, DeltaOp::Copy(old));
     }
 
-    /// Adds steps up to `new_end`. The next match, if any, is at `old_end` in the old version.
+    /// Adds steps for the gap up to `new_end`. The old bytes of the gap end at `old_end`: at the next match, or at the
+    /// end of the old version.
     fn fill_to(&mut self, old_end: usize, new_end: usize) {
         // If the next match lies before the last copy, the old range between them is empty.
         let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);

@@ -11,7 +11,7 @@ use deltic_core::format::recipe::{RecipeReader, RecipeWriter, StreamSummary};
 use deltic_core::format::{FormatError, RecordParser};
 use deltic_core::{ChunkerSpec, CodecError};
 
-/// Error of a call.
+/// Error of [`signature`], [`delta`] or [`patch`].
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// Reading or writing a stream failed.

@@ -254,7 +254,7 @@ impl TreeSync {
     }
 
     /// Lists the source, and transfers nothing: each name is an [`Event::Entry`]. The destination is not used.
-    /// Everything below the source is listed after [`TreeSync::archive`].
+    /// Names in subdirectories are listed only if [`TreeSync::archive`] was called.
     ///
     /// Runs on this thread, as [`TreeSync::run`] does.
     ///

@@ -34,7 +34,7 @@ pub struct WriteBuffer {
     open: HashMap<u64, OpenBlock>,
     /// Received bytes in incomplete blocks.
     held: usize,
-    /// Memory of pieces and notes of incomplete blocks, in bytes, without received bytes.
+    /// Memory of piece lists and chunk notes of incomplete blocks, in bytes. Received content counts in `held`.
     kept: usize,
     /// Largest value of `kept`, above which incomplete blocks are written early.
     most_kept: usize,

@@ -31,7 +31,7 @@ pub(crate) fn files_at_once(budget: &Budget) -> Option<usize> {
 
 /// Number of open files that is enough for a session.
 const ENOUGH_FILES: u64 = 4096;
-/// Open files for streams and directories.
+/// File descriptors reserved for streams and directories.
 const HANDLES_BESIDES: usize = 40;
 /// Most open files for each file being synced: the old version, a similar file, the staged file, and the new version
 /// if the sender is in this process too.

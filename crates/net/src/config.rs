@@ -49,7 +49,7 @@ impl Default for Facts {
 }
 
 impl From<PathBuf> for Facts {
-    /// Returns facts that are kept in a directory of the user.
+    /// Returns the facts that are stored in the directory `dir`.
     fn from(dir: PathBuf) -> Self {
         Self::new(LocalFacts::in_dir(dir))
     }

@@ -370,7 +370,7 @@ struct Ears<'a> {
     frames: &'a mut mpsc::Receiver<Reading>,
 }
 
-/// State that a step of the session can ask about.
+/// Implements [`SessionDriver`] for a step: room in streams and pool, buffers, and observation of sent frames.
 struct Around<'a, M: Machine, W> {
     worker: &'a W,
     pool: &'a PoolOf<M>,

@@ -58,8 +58,8 @@ pub struct Embedding {
     pub user: User,
     /// Ends the session from another task or thread.
     pub cancel: Cancel,
-    /// Facts that sessions keep for later sessions. A run with its own cache directory uses the facts in that directory
-    /// instead.
+    /// Store of digests, recipes and bases of files, for later sessions. A run with its own cache directory uses that
+    /// directory instead.
     pub facts: Facts,
 }
 

@@ -21,8 +21,9 @@ use crate::transport::{Arrivals, Counters};
 
 pub(crate) use deltic_engine::greeting::{Greeting, Role, agree, is_greeting};
 
-/// Most bytes of a foreign stream that an error quotes, and the longest wait for these bytes.
+/// Most bytes of a stream without a valid greeting that an error quotes.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
+/// Longest wait for further bytes to quote.
 const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
 
 /// Called once, with the terms and the reply of the greeting.

@@ -52,7 +52,7 @@ impl Spent {
     }
 }
 
-/// Records the costs of an end; by default nothing is recorded.
+/// Records processor time, sent bytes and comparisons of one end of a session. The default value records nothing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Monitor(Option<Arc<Ledger>>);
 

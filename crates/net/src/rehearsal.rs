@@ -27,7 +27,7 @@ pub struct Rehearsal {
     pub link: Option<LinkSchedule>,
 }
 
-/// The costs of a rehearsed sync.
+/// Measured costs of a sync with both ends in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Rehearsed {
     /// Result of the connecting end, which is the sender.
@@ -53,7 +53,9 @@ pub fn rehearse(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Rehearsed, SyncError> {
     if !matches!((&plan.sources, &plan.destination), (Sources::Local(_), Destination::Local(_))) {
-        return Err(SyncError::Usage("both ends of a rehearsal are here".into()));
+        return Err(SyncError::Usage(
+            "a rehearsal needs a local source and a local destination".into(),
+        ));
     }
     let either = Either::default();
     let config = || SessionConfig {

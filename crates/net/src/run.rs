@@ -52,7 +52,7 @@ pub fn pull_into<S: Store>(
     block_on(WORK_PATIENCE, async {
         let _hearing = cancel_on_signals(&with);
         let Some(dial) = plan.dial.clone() else {
-            return Err(SyncError::Usage("the sources are not behind a URL".into()));
+            return Err(SyncError::Usage("the sources are not a URL".into()));
         };
         let transport = dial.open().await?;
         embed::pull_into(plan, open, transport, &with, watch).await

@@ -20,7 +20,7 @@ pub struct Known {
     /// Differences from the base that the receiver named; `None` if that base is not known, or if too much of the
     /// version differs.
     pub changed: Option<Changed>,
-    /// Sums that the storage keeps of the version, where a signature may use stored sums.
+    /// Kind and block length of the sums that the storage keeps of the version, if the signature may use these sums.
     pub keeps: Option<BlockSumSpec>,
     /// Data map of the file, if the file has large holes and the receiver supports holes. Then only the data is
     /// transferred, and all offsets count through the packed data.

@@ -27,7 +27,7 @@ use crate::sums::Sum;
 /// A portion of a version to be cut or summed: one piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Portion {
-    /// Cut and sum the final chunks in about one segment from this offset.
+    /// Cut about one segment from this offset, and sum the chunks that later bytes cannot change.
     From(u64),
     /// Find possible chunk ends in these bytes, without sums ([`TwoStage::sub_chunks`]).
     Ends(Range<u64>, JudgeScope),

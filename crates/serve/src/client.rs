@@ -156,7 +156,7 @@ impl Address {
         is_here(&self.endpoint().0)
     }
 
-    /// Returns the path of a request on the host.
+    /// Returns `path` below the path prefix of the server's address.
     fn at(&self, path: &str) -> String {
         format!("{}{path}", self.below)
     }

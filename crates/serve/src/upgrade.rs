@@ -7,7 +7,7 @@ use sha1::{Digest, Sha1};
 /// GUID from RFC 6455.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Returns a random key for a client's request.
+/// Returns a random `Sec-WebSocket-Key` (RFC 6455).
 pub(crate) fn new_key() -> String {
     let mut key = [0; 16];
     getrandom::fill(&mut key).expect("the system has randomness");

@@ -8,7 +8,7 @@ use deltic_tree::{Name, Names};
 pub struct Respell<'a> {
     /// The listed names of the directory, complete.
     pub listed: &'a Names,
-    /// Sample names in the directory, among the names that are not listed.
+    /// Samples of the unlisted names in the directory.
     pub samples: &'a SampleNames,
     /// True for a dry run, which finds entries and renames none.
     pub dry_run: bool,

@@ -111,7 +111,8 @@ pub struct SampleNames {
 }
 
 impl SampleNames {
-    /// Takes `name` as the sample of its kind, unless the kind has a sample already or `name` has no other spelling.
+    /// Stores `name` as the sample of its kind (ASCII with letters, ASCII without, non-ASCII), if the kind has no
+    /// sample yet and `name` has another spelling.
     pub fn note(&mut self, name: &Name) {
         let bytes = name.as_bytes();
         let sample = match (bytes.is_ascii(), bytes.iter().any(u8::is_ascii_alphabetic)) {
@@ -203,7 +204,7 @@ fn keys(name: &[u8]) -> [Vec<u8>; 2] {
     [in_one_case(name), [&start, KIND].concat()]
 }
 
-/// Last byte of a key without dots and blanks; no name contains a slash.
+/// Suffix of the second key of a name (see [`keys`]). Names contain no slash, so no first key ends with this byte.
 const KIND: &[u8] = b"/";
 
 fn hash(key: &[u8]) -> u64 {

@@ -277,7 +277,7 @@ pub struct ExtraMeta {
     /// True for a directory that only has to exist for the entries below, and keeps its own metadata
     /// (`--no-implied-dirs`).
     pub implied: bool,
-    /// The sender's owner ids, if the receiver reports owners. Never sent.
+    /// The owner ids that the sender listed, saved by a receiver that reports owners. Not part of the wire format.
     pub owner: Option<Owner>,
 }
 

@@ -45,8 +45,8 @@ impl<S: Store> Alternates<S> {
         self.trees.iter().map(look).collect()
     }
 
-    /// Returns an alternate, as the place where `path` was seen. Errors: [`StoreError::Changed`] if the alternate could
-    /// not be opened.
+    /// Returns the alternate with this number. Errors: [`StoreError::Changed`] for `path` if the alternate could not be
+    /// opened.
     pub(super) fn tree(&self, alternate: usize, path: &RelPath) -> Result<&S, StoreError> {
         let tree = self.trees.get(alternate).and_then(Option::as_ref);
         tree.ok_or_else(|| StoreError::Changed { path: path.clone() })

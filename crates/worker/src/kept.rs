@@ -55,7 +55,7 @@ impl KeptFacts {
         Self { bases: self.bases.explaining(reasons), ..self }
     }
 
-    /// True if sums can supply a base for an old version that no earlier run noted.
+    /// True if an old version without a noted base can get its base from an [`OldSums`](crate::old_sums::OldSums).
     pub(crate) fn sums_old(&self) -> bool {
         self.bases.sums_old()
     }

@@ -20,7 +20,7 @@ use xxhash_rust::xxh64::xxh64;
 use super::Buffers;
 use super::steps::asking_pays;
 
-/// Returns the name of a file's content, made of the sums of its blocks.
+/// Returns the digest that identifies a file's content: a hash of its block sums, or its fs-verity digest.
 ///
 /// # Errors
 /// Errors of the store, if the file changed or a block cannot be read.

@@ -139,7 +139,7 @@ pub(crate) enum RemoteRole {
     Sources,
     /// The destination is on the other machine.
     Destination,
-    /// Both ends are on this machine.
+    /// No role: both ends are on this machine.
     Nothing,
 }
 

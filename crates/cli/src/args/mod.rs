@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn short_options_combine() {
         let args = sync("-avvzn src dst").unwrap();
-        assert!(args.archive && args.travel.compress && args.dry_run);
+        assert!(args.archive && args.travel.compression.compress && args.dry_run);
         assert_eq!((args.show.verbose, args.operands.len()), (2, 2));
     }
 

@@ -17,9 +17,9 @@ use crate::words::zone::Zone;
 
 use super::headings::TRAVEL;
 
-/// Options for the connection and the transfer.
+/// Options for compression.
 #[derive(Debug, clap::Args)]
-pub(crate) struct ConnectionArgs {
+pub(crate) struct CompressionArgs {
     /// Compress data during the transfer (zstd)
     ///
     /// Over a network, data is compressed without this option too, wherever that saves time.
@@ -41,6 +41,13 @@ pub(crate) struct ConnectionArgs {
     /// Accepted: --threads sets the number of threads
     #[arg(long, value_name = "N", visible_alias = "zt", help_heading = TRAVEL)]
     pub(crate) compress_threads: Option<u32>,
+}
+
+/// Options for the connection and the transfer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConnectionArgs {
+    #[command(flatten)]
+    pub(crate) compression: CompressionArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     ///
     /// A number without a unit is in KiB.
@@ -107,9 +114,9 @@ pub(crate) enum CompressChoice {
     None,
 }
 
-impl ConnectionArgs {
+impl CompressionArgs {
     /// Returns the request for compression: the options of the sync with the same names.
-    pub(crate) fn compression(&self) -> (bool, u32) {
+    pub(crate) fn requested(&self) -> (bool, u32) {
         let level = self.compress_level.unwrap_or(0);
         let is_refused = match self.compress_choice {
             Some(choice) => choice == CompressChoice::None,
@@ -123,7 +130,9 @@ impl ConnectionArgs {
         let level = if level == 0 { 0 } else { level.clamp(1, MAX_LEVEL as i32).unsigned_abs() };
         (packs, level)
     }
+}
 
+impl ConnectionArgs {
     /// Returns the limits of time; `asks` is true if a remote shell can ask the user for a password.
     ///
     /// # Errors
@@ -214,7 +223,9 @@ fn until(word: &str) -> Result<Duration> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let now = now.as_secs() as i64;
     let Some(at) = Zone::here().next(word, now) else {
-        bail!("--stop-at={word}: not a time; write 2030-12-31T23:59, or a part of such a time")
+        bail!(
+            "--stop-at={word}: not a time; write 2030-12-31T23:59, or a part such as 23:59 or 12-31"
+        )
     };
     if at <= now {
         bail!("--stop-at={word}: not in the future");

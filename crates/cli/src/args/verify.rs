@@ -63,7 +63,7 @@ pub(crate) struct VerifyArgs {
     /// Run this program on the other machine
     #[arg(long, visible_alias = "rsync-path", value_name = "PROGRAM", default_value = "deltic")]
     pub(crate) deltic_path: OsString,
-    /// Servers.
+    /// Token and pin for `https://` servers.
     #[command(flatten)]
     pub(crate) login: LoginArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit

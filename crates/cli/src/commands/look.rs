@@ -204,7 +204,7 @@ fn names_content(sources: &Sources) -> bool {
     }
 }
 
-/// Returns the content of the directories that `sources` name.
+/// Adds a slash to each source: the content of a directory is then listed, not the directory itself.
 fn content_of(sources: Sources) -> Sources {
     let slashed = |path: &OsStr| OsString::from_vec([path.as_bytes(), b"/"].concat());
     match sources {

@@ -316,7 +316,7 @@ fn options(
     terminals: Terminals,
 ) -> Result<Options> {
     let local = far == RemoteRole::Nothing;
-    let (compress, compress_level) = args.travel.compression();
+    let (compress, compress_level) = args.travel.compression.requested();
     let mut metadata = args.metadata.metadata(args.archive, deltic_net::umask)?;
     args.metadata.set_fake_super(far, &args.travel.remote_option, &mut metadata)?;
     let keeps = args.show.partial_progress;

@@ -176,7 +176,7 @@ impl LineFormat {
     }
 }
 
-/// Returns the name alone: rsync's line for changed attributes, if changes are not itemized.
+/// Returns the line for changed attributes without `--itemize-changes`: the name alone, as in rsync.
 pub(crate) fn plain(change: &Change, escape: Escape) -> Vec<u8> {
     escape.escaped(&name(change))
 }

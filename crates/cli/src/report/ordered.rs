@@ -89,8 +89,8 @@ impl PathTexts {
         self.sorted(by_name, to);
     }
 
-    /// Passes each path and its text to `to`, sorted by the lowest directory above the path that was not removed. In
-    /// each directory, removed entries come first, in reverse order.
+    /// Passes each path and its text to `to`, grouped by the nearest ancestor directory that still exists, in the order
+    /// of names. In each group, removed entries come first, in reverse order.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
         let gone = lines.filter(|line| line.fate == PathFate::Gone && line.name.is_empty());

@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Writes the waiting lines. Fails if any write failed, except after the reader left.
+    /// Writes the waiting lines. Returns the error of a failed write, but not a closed pipe (EPIPE).
     pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.flush();
         match mem::replace(&mut self.state, ReaderState::Closed) {

@@ -37,7 +37,7 @@ pub(super) struct PersonReporter {
     explain: Option<SendExplanation>,
     listed: ListedEntries,
     options: Options,
-    /// Message on the transmission, until shown before the first change.
+    /// rsync's `delta-transmission` message, until it is shown before the first change. `None` without `--debug=flist`.
     transmission: Option<&'static str>,
     /// Removed sources, to be shown in the order of names.
     removed: PathTexts,

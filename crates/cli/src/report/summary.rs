@@ -219,7 +219,7 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
     lines
 }
 
-/// Index of the line behind the number of files transferred.
+/// Index of the line after the number of transferred files.
 const MOVED_LINE: usize = 5;
 
 /// Index of the line behind the matched data.

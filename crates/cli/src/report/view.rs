@@ -14,7 +14,7 @@ use crate::report::numbers::NumberStyle;
 use crate::report::waiting::DeletionOrder;
 use crate::words::levels::{DebugLevels, InfoLevels};
 
-/// Choice of the output that the user sees of a run.
+/// Settings for the output of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OutputView {
     /// True if programs read standard output.

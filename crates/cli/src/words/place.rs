@@ -118,9 +118,10 @@ fn foreign_address_hint(host: &[u8], path: &[u8]) -> Option<String> {
             };
             Some(format!("an address of another kind; write {shell}'{host}:/{path}'"))
         }
-        b"file" => {
-            Some(format!("an address of another kind; write '/{}'", rest.trim_start_matches('/')))
-        }
+        b"file" => Some(format!(
+            "URLs of this kind are not supported; write '/{}'",
+            rest.trim_start_matches('/')
+        )),
         b"abfs" | b"b2" | b"ftp" | b"ftps" | b"dav" | b"davs" | b"webdav" | b"smb" | b"cifs"
         | b"nfs" | b"afp" => {
             Some("not supported: use host:path over ssh, or a mounted path".into())

@@ -145,8 +145,8 @@ impl StepBits {
         risen
     }
 
-    /// The number of ups since the last down, at the end of these steps. `ups` is the number before these steps. The
-    /// result is below [`LENGTH`], because no step has ended a chunk.
+    /// Returns the number of ups (bytes larger than the byte before) since the last down, after the steps in `self`;
+    /// `ups` is the number before these steps. The result is below [`LENGTH`], because no step has ended a chunk.
     #[inline(always)]
     fn ups_at_end(&self, ups: u32) -> u32 {
         match self.down.checked_ilog2() {

@@ -188,7 +188,7 @@ impl<S: Simd> SieveMesh<S> {
         Self { simd, low, high, bits: simd.splat(bits), before: simd.zero() }
     }
 
-    /// The positions that pass in the next block, which starts at `start`.
+    /// Returns the positions in `block` that pass the first stage. `start` is the position of `block[0]`.
     #[inline(always)]
     fn block(&mut self, start: usize, block: &[u8]) -> PassedPositions {
         let simd = self.simd;

@@ -185,7 +185,7 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<SortedEntry> {
     entries
 }
 
-/// Entries in a flat index by weak sum (SkySync §3.2.2, Entry2).
+/// Cuckoo index from weak sums to blocks, one entry for each pair of sums (SkySync §3.2.2, Entry2).
 #[derive(Debug)]
 struct FlatIndex {
     index: CuckooIndex<u32>,

@@ -57,7 +57,7 @@ pub(crate) trait CarrylessKernel {
 /// Declares [`MultiplierWitness`]: one variant for each multiplier, the fastest last, with its witness type and name.
 macro_rules! witnesses {
     ($($(#[$there:meta])* $variant:ident($type:ty) = $name:literal,)+) => {
-        /// A multiplier that this machine supports; every value was detected.
+        /// Proof that this machine supports a multiplier. Values come only from detection.
         #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) enum MultiplierWitness {
             $($(#[$there])* $variant($type)),+

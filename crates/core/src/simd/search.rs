@@ -110,7 +110,7 @@ pub(crate) enum WantedBytes {
 }
 
 impl WantedBytes {
-    /// The first position of a wanted byte in `data`: packed scanning (§4.2).
+    /// The first position of a wanted byte in `data`, by packed scanning (VectorCDC §4.2).
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {

@@ -67,12 +67,16 @@ pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<SuiteInput> {
     let repeat = |pattern: &[u8]| pattern.iter().copied().cycle().take(len).collect::<Vec<u8>>();
     let each = |byte: fn(usize) -> usize| (0..len).map(|n| byte(n) as u8).collect::<Vec<u8>>();
     let constant =
-        [0, 1, 127, 128, 255].map(|n| SuiteInput::new(format!("only {n}"), vec![n; len]));
+        [0, 1, 127, 128, 255].map(|n| SuiteInput::new(format!("all bytes {n}"), vec![n; len]));
     let periodic = [2, 3, 4, 5, 7, 8, 16, 64, 251, 4096]
         .map(|n| SuiteInput::new(format!("period {n}"), repeat(&random(n as u64, n))));
     let end = own_end(spec);
-    let ends = [1, 2, 8, 16, 32, 64]
-        .map(|n| SuiteInput::new(format!("its own end by {n}"), repeat(&end[end.len() - n..])));
+    let ends = [1, 2, 8, 16, 32, 64].map(|n| {
+        SuiteInput::new(
+            format!("last {n} bytes of a chunk, repeated"),
+            repeat(&end[end.len() - n..]),
+        )
+    });
     let few = [1, 3, 17, 128].map(|mask| {
         let bytes = random(mask.into(), len).into_iter().map(|byte| byte & mask);
         SuiteInput::new(format!("bits {mask:08b}"), bytes.collect())

@@ -398,7 +398,7 @@ impl Restriction {
     }
 }
 
-/// Returns the directories in the options, with the names of their options.
+/// Returns each directory that an option names (`--backup-dir`, `--temp-dir`, …), with the name of the option.
 fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[u8]>)> {
     let alternate = match options.compare.alternates.usage {
         AlternateUse::Compare => "--compare-dest",

@@ -108,7 +108,9 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadP
 fn unusable(path: &[u8], bad: &BadPath, context: &StoreContext) -> SyncError {
     if *bad == BadPath::Dots {
         let path = shown_bytes(path, context);
-        return SyncError::Usage(format!("source {path}: '..' leads nowhere in a relative path"));
+        return SyncError::Usage(format!(
+            "source {path}: '..' cannot be sent as part of a path with -R"
+        ));
     }
     SyncError::Selection(format!("source {}: {bad}", shortened(&shown_bytes(path, context))))
 }
@@ -169,7 +171,7 @@ pub fn read_names(from: impl Read, form: ListForm) -> io::Result<PackedStrings> 
     Ok(names)
 }
 
-/// Reads the names of the list in the file `path` on this machine.
+/// Reads the names in the list file `path` of `--files-from`, on this machine.
 pub(crate) fn names_in_file(
     path: &[u8],
     form: ListForm,

@@ -51,7 +51,7 @@ impl Session {
         self.end(result).await
     }
 
-    /// Sends from the tree that `open` opens for the request of the connecting end.
+    /// Answers a request for sources: opens the tree with `open`, and sends the tree.
     pub(crate) async fn serve_tree<T: Tree>(
         mut self,
         open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,

@@ -25,7 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Purpose of a remote shell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// The session, with its first stream.
+    /// The remote shell that carries the first stream of the session.
     First,
     /// A further stream of the session. Nothing is lost if this shell is killed.
     Further,

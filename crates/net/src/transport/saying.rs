@@ -185,6 +185,6 @@ mod tests {
         flow.counters.note(9);
         assert_eq!(signs().await, 1);
         flow.counters.note(Alive::KIND);
-        assert_eq!(signs().await, 0, "two ends that live have nothing to say to each other");
+        assert_eq!(signs().await, 0, "no sign of life answers a sign of life");
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Mounts {
     /// The mount table. `poll` reports [`PRI`](rustix::event::PollFlags::PRI) after each change. `None` if the table
     /// cannot be opened.
     pub(super) table: Option<File>,
-    /// The lines of the table for mount points at or below the directories.
+    /// Lines of the mount table with mount points at or below the watched directories.
     within: Vec<Vec<u8>>,
 }
 

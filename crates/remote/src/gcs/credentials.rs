@@ -68,7 +68,7 @@ impl GoogleCredentials {
         if !matches!(kind, "service_account" | "authorized_user") {
             let why = format!("credentials of type '{kind}' are not supported");
             return Err(RemoteError::Address(format!(
-                "{why}; `gcloud auth print-access-token` gives one for GOOGLE_OAUTH_ACCESS_TOKEN"
+                "{why}; set GOOGLE_OAUTH_ACCESS_TOKEN to the output of `gcloud auth print-access-token`"
             )));
         }
         Ok(Self::File(Box::new(TokenSource { file, last: Mutex::default() })))

@@ -56,7 +56,7 @@ pub(crate) struct Found {
 #[derive(Debug, Default)]
 struct Known {
     stamp: Option<(u64, i64, i64)>,
-    /// Grants from the file.
+    /// Grants from the token file.
     grants: Grants,
     /// Grants from the settings, and of the starter's token.
     fixed: Grants,

@@ -210,7 +210,7 @@ impl AcmeConfig {
         }
         let is_secret = |uri: &Uri| uri.scheme_str() == Some("https") && uri.host().is_some();
         if !self.directory.parse::<Uri>().is_ok_and(|uri| is_secret(&uri)) {
-            return bad(format!("directory: '{}' is no address by https://", self.directory));
+            return bad(format!("directory: '{}' is not an https:// URL", self.directory));
         }
         match self.contact.as_ref().filter(|contact| !contact.starts_with("mailto:")) {
             Some(contact) => bad(format!("contact: '{contact}' does not begin with mailto:")),

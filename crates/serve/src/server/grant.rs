@@ -78,9 +78,9 @@ pub struct Grant {
     pub expires: Option<u64>,
     /// Hash of the token that made this token. A token ends when its maker ends.
     pub parent: Option<TokenHash>,
-    /// Set for the token of a session, which keeps a page signed in: the digest of the volumes of the server that made
-    /// the session. The session has the starter's rights and rates, is extended by use, and is unknown to a server
-    /// with other volumes.
+    /// Digest of the served volumes, for the token of a signed-in page (session). The session has the rights and rates
+    /// of the starter's token, which the server printed, and is extended by use. A server with other volumes does not
+    /// accept the session.
     pub session: Option<String>,
 }
 

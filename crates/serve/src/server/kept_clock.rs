@@ -15,7 +15,7 @@ use super::config::Config;
 use super::keep::Keep;
 use crate::private;
 
-/// The clock for the age of old versions, and the file with the last time that the clock believed.
+/// The clock that measures the age of old versions, and the file that stores its last trusted time.
 #[derive(Debug)]
 pub(super) struct KeptClock {
     clock: Arc<AgeClock>,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock;
 
-/// Number of keys after which keys without debt are removed.
+/// Least number of keys at which idle keys are removed: keys that have their full burst again.
 const SWEEP: usize = 1 << 10;
 /// Most keys. New keys have to wait while the table is full.
 const MAX_KEYS: usize = 1 << 16;

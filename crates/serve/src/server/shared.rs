@@ -93,8 +93,8 @@ impl Server {
         self.admit(client, token.map(|token| token.hash()))
     }
 
-    /// Uses a ticket for a file that `client` showed. Returns the client that asked for the ticket, and what the ticket
-    /// is good for.
+    /// Redeems a ticket for a file. `client` presented the ticket. Returns the token that requested the ticket, and the
+    /// use that the ticket permits.
     pub(crate) fn redeem(
         &self,
         client: &Client,
@@ -254,7 +254,7 @@ impl Room {
         Self { most, left, with_files, watches, files, online: Arc::default() }
     }
 
-    /// Takes room for one more session, next to `clients` connections.
+    /// Reserves a place for a session, with `clients` connections open. `None` at the limit of sessions or open files.
     fn take(&self, clients: usize) -> Option<Taken> {
         let busy = self.most - self.with_files.available_permits();
         // The first session has room however many clients are connected.

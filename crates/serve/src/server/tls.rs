@@ -53,7 +53,7 @@ pub(crate) fn identity(tls: &Tls, state: &Path) -> Result<Option<Identity>, Conf
                 |error: rcgen::Error| ConfigError::Bad(format!("cannot make a key: {error}"));
             let path = state.join(OWN_KEY);
             let key = own_key(&path)
-                .map_err(ConfigError::io(format!("keep a key in {}", path.display())))?;
+                .map_err(ConfigError::io(format!("read or store the key {}", path.display())))?;
             let key = KeyPair::from_pem(&key).map_err(failed)?;
             let pin = Pin::of(&key.subject_public_key_info()).to_string();
             // Clients compare only the key, so names and dates do not matter.

@@ -43,7 +43,7 @@ pub(crate) struct Volume {
 pub(crate) struct VolumeFacts {
     /// Recipes of the files of all volumes.
     pub(crate) recipes: RecipeCache,
-    /// Bases of all tokens, if bases can be stored.
+    /// For each token, the bases (versions that server and client both know). `None` if bases cannot be stored.
     pub(crate) bases: Option<Bases>,
 }
 

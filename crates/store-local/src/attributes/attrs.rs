@@ -101,7 +101,7 @@ impl NewMode {
 }
 
 impl<'a> Attrs<'a> {
-    /// Returns the metadata to set on an entry that is not in the tree yet, or on an entry that gets a mode by `new`.
+    /// Returns the metadata to set on a new entry, or on an entry whose mode is computed from `new`.
     pub(crate) fn of_new(meta: &'a Meta, rules: AttributeRules<'a>, new: NewMode) -> Self {
         let NewMode { old, umask, heritage } = new;
         let mode = Some(rules.keep.mode_of_new(meta, old, heritage.umask(umask)));
@@ -247,7 +247,7 @@ impl<'a> Attrs<'a> {
         let stat = match on.stat() {
             Ok(stat) => stat,
             Err(errno) => {
-                unset.note("all but times", Err(errno));
+                unset.note("attributes other than times", Err(errno));
                 return None;
             }
         };

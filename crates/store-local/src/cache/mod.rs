@@ -286,7 +286,7 @@ const fn place_of(inode: Inode, buckets: u64) -> SlotPlace {
     SlotPlace((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
-/// Returns the first near slot of a file within its bucket.
+/// Returns the index, in its bucket, of the first of the [`NEAR_SLOTS`] slots to try for a file.
 const fn first_slot(inode: Inode) -> usize {
     // The slot depends on other bits of the hash than the bucket.
     (hash_of(inode) >> 32) as usize % (BUCKET_BYTES / SLOT_BYTES - NEAR_SLOTS + 1)

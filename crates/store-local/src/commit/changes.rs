@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use deltic_tree::RelPath;
 
-/// The change of a name.
+/// Kind of change to a name, as reported by [`Changes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Became {
     /// A new version of a file, or a new entry, has this name.

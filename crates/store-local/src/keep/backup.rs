@@ -167,8 +167,8 @@ impl BackupPlace {
         }
     }
 
-    /// Returns the spot `name` of `above` for the old version at `place`; `None` if an entry there, or on the way
-    /// there, must stay.
+    /// Returns where to back up the old version at `place`: as `name` in the directory `above`. Returns `None` if an
+    /// entry there, or on the way there, must not be replaced.
     fn free<'a>(
         &self,
         taken: &TakenPaths<'_>,

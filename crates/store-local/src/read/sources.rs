@@ -410,7 +410,8 @@ impl SourceTree {
     }
 }
 
-/// Returns `dir`, set to follow all symlinks if the run follows any, or else symlinks that arguments name.
+/// Returns `dir`, set to follow all symlinks if an option follows any. Otherwise follows only symlinks in paths that
+/// arguments name.
 fn following(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
         Follow::Never => dir.keeping_links(options.trust),

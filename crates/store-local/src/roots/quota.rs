@@ -148,8 +148,8 @@ impl SpaceLedger {
 
     /// Returns the quota of a volume at `root`, after a count of the files.
     ///
-    /// Unfinished files without a writer are found only here. A run that resumes such a file reserves space in the
-    /// token's quota too.
+    /// Also reserves space in this quota for unfinished files without a writer, which no other count finds. A run that
+    /// resumes such a file reserves space in the quota of the token too.
     fn of_volume(&self, root: Dir, limits: QuotaLimits) -> Result<Arc<SpaceQuota>, Errno> {
         let device = fs::fstat(&root)?.st_dev;
         let disk = Arc::clone(lock(&self.disks).entry(device).or_default());
@@ -440,7 +440,7 @@ enum Within {
     Stage,
 }
 
-/// Returns the space of one name.
+/// Returns the space used by one name with `bytes` bytes of content.
 const fn name_usage(bytes: u64) -> SpaceUsage {
     SpaceUsage { bytes, files: 1 }
 }

@@ -64,7 +64,7 @@ pub(crate) struct Stages {
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
     /// Staging directories in use. Each has a lock that other writers can share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
-    /// For recently used directories, the directory that has the staging directory.
+    /// For recently used directories, the home: the directory that contains their staging directory.
     last: Recent<RelPath>,
     /// True if nameless files cannot be created here, or cannot be given a name.
     needs_names: AtomicBool,
@@ -246,8 +246,8 @@ impl Stages {
             && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
     }
 
-    /// Returns the owner and mode that new files in `dir` get on this device. A new file is examined through its own
-    /// handle; a new directory could be replaced before it is opened.
+    /// Returns the owner and mode of new files in `dir` on `device`, found with a probe file once for each device. The
+    /// probe is a file, not a directory, because another user could replace a directory before it is opened.
     fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
         *lock(&self.made_up).entry(device).or_insert_with(|| {
             let name = new_name(&RelPath::root());

@@ -112,7 +112,7 @@ fn some_extents() -> impl Strategy<Value = Extents> {
     prop::collection::vec((len, some_is()), 0..40).prop_map(|parts| extents(&parts))
 }
 
-/// Extents of few bytes and few identities, so that parts often meet.
+/// Short extents of few identities, so that equal parts are common.
 fn short_extents() -> impl Strategy<Value = Extents> {
     let is = prop_oneof![
         Just(Is::Zero),

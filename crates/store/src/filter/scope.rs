@@ -27,8 +27,8 @@ pub struct Scope(Vec<Slot>);
 #[derive(Clone, Debug)]
 struct Slot {
     merge: Arc<Merge>,
-    /// Topmost directory of the search for the file. The directories from there down to the start of the walk are
-    /// searched first.
+    /// Topmost directory in which the file is searched, if directories above the walk are searched. The search goes
+    /// from there down to the start of the walk.
     from: Option<Arc<[u8]>>,
     layer: Option<Arc<Layer>>,
 }

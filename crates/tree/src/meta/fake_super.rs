@@ -151,7 +151,7 @@ pub fn acl_bytes(acl: &Acl) -> Vec<u8> {
 }
 
 const ALL_BITS: u32 = 0o7777;
-/// Marks permissions that the ACL leaves to the mode.
+/// Value of an ACL field without an entry, as in rsync: the mode supplies these permissions.
 const NO_ENTRY: u32 = 0x80;
 /// Distinguishes a named user from a named group.
 const IS_USER: u32 = 1 << 31;

@@ -231,8 +231,8 @@ impl<S: Store> Slot<S> {
         }
     }
 
-    /// From now on, reads the old versions in the order of the data in `map`. Returns the packed length of each old
-    /// version in bytes.
+    /// From now on, reads packed old versions: first the places where the new version has data in `map`, then the
+    /// other data. Returns the length of each packed old version in bytes.
     pub(super) fn view_as(&self, map: &DataMap) -> Result<Vec<u64>, StoreError> {
         let view = self.versions().map(|old| facing(old, map)).collect::<Result<Vec<_>, _>>()?;
         let view = self.view.get_or_init(|| view);

@@ -221,7 +221,7 @@ fn fit(options: &Options) -> bool {
         && *compare == compares
 }
 
-/// True if an edited file gets only its time and mode.
+/// True if the options preserve no attributes of an edited file except its time and mode.
 fn carries_plainly(metadata: &Metadata) -> bool {
     let Metadata { devices, specials, users, groups, omit_dir_times, omit_link_times, .. } =
         *metadata;

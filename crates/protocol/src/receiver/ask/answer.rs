@@ -46,7 +46,7 @@ pub enum ReceiverAnswer {
     New(NewVersionAnswer),
     /// The files that could not be put in place, with the reasons.
     Landed(Vec<(RelPath, Trouble)>),
-    /// The end of work without another answer.
+    /// Success or failure of work that returns no value.
     Done(Result<(), WorkError>),
 }
 

@@ -96,7 +96,7 @@ impl Index<&FileNo> for FilesUnderWay {
 pub(super) struct LentPaths {
     /// Lent paths, each with the number of files matched against the path.
     places: HashMap<RelPath, usize>,
-    /// Complete files that wait, because their paths are lent.
+    /// Complete files that wait, because other files are still matched against the old files at their paths.
     held: BTreeSet<Handle>,
 }
 

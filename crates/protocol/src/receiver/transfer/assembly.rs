@@ -137,8 +137,8 @@ impl FileAssembly {
         held == Some(told) && len == Some(told)
     }
 
-    /// Makes the copies found, or holds them back while the file may prove unchanged. `index` names the chunks of the
-    /// old versions.
+    /// Starts the copies in `found`. While all copies keep bytes at their places in the old version, the file may be
+    /// unchanged, and the copies are held back. `index` holds the chunks of the old versions.
     pub(super) fn copy(
         &mut self,
         fx: &mut FileContext<'_>,

@@ -161,8 +161,9 @@ impl GroupTable {
         Ok(end - start)
     }
 
-    /// Returns the name and length in bytes of a told group that another file may have. Groups of chunks of the
-    /// longest length are mostly zeros, which are not sent: no file need wait for them.
+    /// Returns name and length in bytes of a group that the sender named and that no old version has: another file
+    /// of the run may have it, so this file may wait. Returns `None` if all its chunks have the maximum length:
+    /// such groups are mostly zeros, and zeros are not sent.
     pub(super) fn shareable(&self, no: u32) -> Option<(GroupPrefix, u64)> {
         let GroupSlot { chunks, len, state, .. } = &self.groups[no as usize];
         let GroupState::Open(name) = *state else { return None };

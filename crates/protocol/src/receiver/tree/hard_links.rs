@@ -188,7 +188,8 @@ impl HardLinks {
         Some(shared.meta.clone())
     }
 
-    /// Lets another name lead. The first name is then decided as a later name.
+    /// Removes the first name of a file as leader, so that another name can lead. The first name is decided again,
+    /// like a later name.
     fn demote_first(&mut self, first: FileNo) {
         self.leaders.remove(&first);
         if let Some(shared) = self.files.get_mut(&first) {
@@ -293,7 +294,7 @@ impl HardLinks {
         }
     }
 
-    /// Marks a leader as taken from an alternate. The other names are then not reported as new.
+    /// Marks the leader of some hard links as taken from an alternate. The other names are then not reported as new.
     pub(super) fn comes_from_beside(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {

@@ -20,7 +20,8 @@ pub(super) struct EntryList {
     settled: u64,
     /// Bytes of the unsettled entries.
     bytes: ListedBytes,
-    /// Number of entries received, plus the entries of directories that the sender did not list because they are alike.
+    /// Number of entries received, plus the entries of directories that the sender did not list because their digests
+    /// are equal.
     known: u64,
     /// Directories that the sender has named but not listed. A listed directory gets this metadata at the end. `None`
     /// if the metadata is set in any case.

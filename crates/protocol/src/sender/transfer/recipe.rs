@@ -259,7 +259,8 @@ impl RecipeSender {
         self.table.slice(chunks).iter().map(line)
     }
 
-    /// Takes the receiver's answer to the oldest groups: the lacking groups.
+    /// Takes the receiver's answer to the oldest unanswered groups. `lacked` are the groups that the receiver lacks;
+    /// their chunks are sent next.
     pub(super) fn lack(
         &mut self,
         attempt: &mut SendAttempt,

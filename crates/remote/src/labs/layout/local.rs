@@ -21,7 +21,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
     let (extents, system, identities, about) = match file.extents()? {
         Some(extents) => (extents, "btrfs", SumStrength::Proof, Vec::new()),
         None => {
-            let why = format!("no identities: {}", file.missing_extents_reason());
+            let why = format!("no extent identities: {}", file.missing_extents_reason());
             match file.mapped()? {
                 Some(mapped) => {
                     let shared = format!("{} bytes are shared with other files", mapped.shared);

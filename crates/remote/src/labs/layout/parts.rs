@@ -16,7 +16,7 @@ pub struct Layout {
     pub token: String,
     /// Strength of equal storage places as a proof of equal bytes.
     pub identities: SumStrength,
-    /// The history of storage within which places are unique.
+    /// Identity of the storage system. Equal places mean equal bytes only in layouts with the same `history`.
     pub(super) history: [u8; 32],
     pub(super) parts: Vec<LayoutPart>,
     len: u64,

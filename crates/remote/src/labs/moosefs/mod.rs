@@ -48,7 +48,7 @@ pub(crate) struct MooseFsMounts {
     /// Masters by the device number of their mount.
     masters: Mutex<HashMap<u64, Arc<MasterServer>>>,
     servers: ChunkServers,
-    /// Seals of each file's chunks at the time when its checksums were returned.
+    /// By path of the file: the seals of its chunks, sums over block checksums, when the checksums were returned.
     known: Mutex<HashMap<String, Vec<u32>>>,
     received: AtomicU64,
 }

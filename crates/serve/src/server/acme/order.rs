@@ -37,7 +37,7 @@ impl Acme {
         }
         .map_err(told)?;
         self.prove(&mut order).await?;
-        let failed = |error: rcgen::Error| format!("cannot make a request: {error}");
+        let failed = |error: rcgen::Error| format!("cannot make a certificate request: {error}");
         let key = KeyPair::generate().map_err(failed)?;
         let domains = self.settings.domains.clone();
         let mut params = CertificateParams::new(domains.clone()).map_err(failed)?;

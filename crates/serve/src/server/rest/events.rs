@@ -48,7 +48,7 @@ pub(super) async fn follow(
     Ok(no_store(response.body(body).expect("headers are plain text")))
 }
 
-/// Returns the events of a volume in which the token may read the directory that the token is for.
+/// Returns the events of a volume, if the token has the right to read its part of the volume.
 fn readable(server: &Server, known: &Known, volume: &str) -> Result<Arc<Events>, Problem> {
     let part = known.grant.part();
     Ok(server.volume_for(Right::Read, known, volume, &part)?.events)

@@ -140,7 +140,7 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
 struct Restoring {
     old: LocalSnapshot,
     replacement: Replacement,
-    /// The present version, as long as no byte differs from the old version.
+    /// The present version, until a byte differs from `old`. `None` if the versions differ: then `old` is copied.
     present: Option<LocalSnapshot>,
     /// Number of bytes that were compared with the present version, or else copied.
     made: u64,

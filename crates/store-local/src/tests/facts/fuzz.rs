@@ -100,7 +100,7 @@ impl<'a> Files<'a> {
             fs::create_dir(root.join(dir)).unwrap();
             let is_so = |flag| succeeds(Command::new("chattr").arg(flag).arg(root.join(dir)));
             if !flag.is_none_or(is_so) {
-                skip(&format!("no file is tried in a directory that is {dir}"));
+                skip(&format!("chattr cannot make a directory {dir} here"));
                 continue;
             }
             names.extend((0..2).map(|no| format!("{dir}/{no}")));

@@ -29,8 +29,9 @@ pub(super) struct MatchConfirmation {
     weak: Vec<u32>,
     /// Fingerprints of these chunks, if the recipe is the proof.
     names: Option<Vec<Fingerprint>>,
-    /// Number of chunks that were looked for, and number of chunks named to the sender.
+    /// Number of chunks looked up in the old versions.
     looked: u32,
+    /// Number of chunks named to the sender.
     named: u32,
     after: Option<ChunkNo>,
     hashing: usize,

@@ -8,7 +8,8 @@ use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::MAX_SUMS;
 
-/// Most candidates to look at for a weak sum. Equal sums of chunks of different lengths are chance or malice.
+/// Most chunks of old versions to examine for a weak sum. Chunks of different lengths have the same weak sum only by
+/// chance or forgery.
 const CANDIDATES: usize = 16;
 
 /// The chunks of the old versions.
