@@ -109,9 +109,12 @@ impl LocalStore {
         self.0.root.check_path("list", dir)?;
         let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
-        // Owner and group are read at no cost.
-        let MetaMask { users, groups, .. } = self.0.see;
-        let see = MetaMask { users, groups, ..self.0.see.without_optional() };
+        // Owner and group are read at no cost. Digests of directories also cover ACLs and extended attributes.
+        let MetaMask { users, groups, fake_super, .. } = self.0.see;
+        let see = match much {
+            Much::Part(_) if !fake_super => self.0.see,
+            _ => MetaMask { users, groups, ..self.0.see.without_optional() },
+        };
         let look = Look { root: &held, dir: &held, path: dir, follow: Follow::Never, see };
         let mut listing = match much {
             Much::But(keep) => {
