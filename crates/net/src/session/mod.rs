@@ -49,7 +49,7 @@ const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time for sending an abort.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 /// Most inodes that an end announces as its sources or destination.
-const MAX_PLACES: usize = 32;
+const MAX_PLACES: usize = 24;
 
 /// One end of a connection that carries a session.
 pub(crate) struct Session {
