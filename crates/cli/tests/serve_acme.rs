@@ -62,7 +62,7 @@ fn settings_that_make_no_sense_are_told() {
         ("domains = [\"*.example\"]", "no name of a host"),
         ("domains = [\"192.0.2.1\"]", "no name of a host"),
         ("domains = [\"NAS.example\"]", "in small letters"),
-        ("domains = [\"a.example\"]\ndirectory = \"http://ca.example\"", "no address by https://"),
+        ("domains = [\"a.example\"]\ndirectory = \"http://ca.example\"", "is not an https:// URL"),
         ("domains = [\"a.example\"]\ncontact = \"me@example.org\"", "does not begin with mailto:"),
         ("domains = [\"a.example\"]\nca_file = \"/missing\"", "read /missing"),
     ] {

@@ -127,6 +127,8 @@ const WORDS: &[(&str, &str, i32, Shows)] = &[
     ("-rt --no-whole-file --out-format=%n:%b", "--block-size=32768", 0, Yes),
     ("-rt --no-whole-file --out-format=%n:%b", "--checksum-choice=none", 0, Yes),
     ("-rt", "--streams=2", 0, No),
+    ("-rt", "--retry-for=2m", 0, No),
+    ("-rt", "--no-retry", 0, No),
     ("-rt", "--threads=2", 0, No),
     ("-rt", "--no-fsync", 0, No),
     ("-rt", "--fsync", 0, No),
@@ -364,7 +366,8 @@ fn run(words: &str, way: Way, user: User) -> End {
 fn lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     // A run may be over before all its streams are there.
-    let passing = ["{\"event\":\"progress\"", "further streams did not join"];
+    let passing =
+        ["{\"event\":\"progress\"", "further streams did not join", "Compression: ", "Measured "];
     let is_lasting = |line: &&str| !passing.iter().any(|passing| line.contains(passing));
     let mut lines: Vec<_> = text.lines().filter(is_lasting).map(figureless).collect();
     lines.sort_unstable();
@@ -374,6 +377,8 @@ fn lines(bytes: &[u8]) -> Vec<String> {
 /// A line without figures of time and traffic.
 fn figureless(line: &str) -> String {
     let varies = ["seconds", "speedup", "Total bytes", "sent ", "{", "] "];
+    let (line, compression) = line.split_once(",\"compression\":{").unwrap_or((line, "}"));
+    let line = &format!("{line}{}", compression.split_once('}').expect("it ends").1);
     match varies.iter().any(|word| line.contains(word)) {
         _ if line.contains("/sec") || line.contains("B/s ") => "a rate".to_owned(),
         true => line.replace(|c: char| c.is_ascii_digit() || ",.".contains(c), ""),

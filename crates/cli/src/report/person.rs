@@ -339,8 +339,8 @@ impl PersonReporter {
         }
         if let Some(explain) = &self.explain {
             explain.reasons().iter().for_each(|line| self.lines.output.line(line));
-            // The full summary has the same lines.
-            if self.view.summary != SummaryForm::Full {
+            // The full summary has the lines of a run that compressed.
+            if self.view.summary != SummaryForm::Full || outcome.link.packing.original == 0 {
                 link_lines(&outcome.link).iter().for_each(|line| self.lines.output.line(line));
             }
         }

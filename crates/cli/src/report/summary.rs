@@ -215,7 +215,10 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
         let count = numbers.count(tally.moved);
         lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
     }
-    lines.extend(link_lines(&outcome.link));
+    // Short runs have the lines of rsync alone.
+    if outcome.link.packing.original > 0 {
+        lines.extend(link_lines(&outcome.link));
+    }
     lines
 }
 
