@@ -163,7 +163,7 @@ impl SyncWay {
             }
         };
         let before = process_cpu();
-        let rehearsal = Rehearsal { link: self.link.map(Into::into) };
+        let rehearsal = Rehearsal { link: self.link };
         let ended = match rehearse(&plan, rehearsal, &mut note) {
             Ok(ended) => ended,
             Err(SyncError::Interrupted) => return Err(SyncError::Interrupted.into()),

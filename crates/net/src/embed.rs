@@ -76,7 +76,7 @@ pub struct Outcome {
     pub link: LinkReport,
 }
 
-/// What an end measured of the link to the other end, and how it compressed literals.
+/// Rate of the link to the other end, and compression of literals, measured by one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
     /// Rate at which the other end took bytes, in bits a second. `None` if the link never limited the rate.

@@ -15,7 +15,6 @@ use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::run::{WORK_PATIENCE, block_on, cancel_on_signals};
 use crate::session::{Session, dial};
-pub use crate::shape::LinkSchedule;
 use crate::shape::carry;
 use crate::task::Task;
 use crate::{Outcome, SyncError, transport};
@@ -24,7 +23,7 @@ use crate::{Outcome, SyncError, transport};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rehearsal {
     /// The simulated link between the ends; `None` to connect the ends in memory. Both ends know the link at first.
-    pub link: Option<LinkSchedule>,
+    pub link: Option<LinkModel>,
 }
 
 /// Measured costs of a sync with both ends in this process.
@@ -60,7 +59,7 @@ pub fn rehearse(
     let either = Either::default();
     let config = || SessionConfig {
         bwlimit: plan.bwlimit,
-        between: rehearsal.link.map(|link| link.first),
+        between: rehearsal.link,
         monitor: Monitor::on(&either),
         ..SessionConfig::default()
     };

@@ -24,42 +24,18 @@ const ARRIVED_BYTES: u64 = 256 << 10;
 /// Most time that the link makes up for after a late timer.
 const LATE_AT_MOST: Duration = Duration::from_millis(2);
 
-/// A simulated link, which may change once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkSchedule {
-    /// The link at first.
-    pub first: Figures,
-    /// The link from the time on when one direction has carried this many bytes.
-    pub later: Option<(u64, Figures)>,
-}
-
-impl From<Figures> for LinkSchedule {
-    fn from(first: Figures) -> Self {
-        Self { first, later: None }
-    }
-}
-
-impl LinkSchedule {
-    /// Returns the link after `carried` bytes.
-    fn after(&self, carried: u64) -> Figures {
-        self.later.filter(|(from, _)| carried >= *from).map_or(self.first, |(_, later)| later)
-    }
-}
-
 /// Carries bytes from `from` to `to`, as one direction of a link, until one of the two ends.
 pub(crate) async fn carry(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
-    schedule: impl Into<LinkSchedule>,
+    figures: Figures,
 ) {
-    let schedule = schedule.into();
-    let figures = schedule.first;
     // Space for bytes under way and for unread bytes, so that a slow reader delays the sender.
     let under_way = figures.bits_per_second as f64 / 8.0 * figures.round_trip.as_secs_f64() / 2.0;
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
     let (pieces, arriving) = mpsc::unbounded_channel();
-    tokio::join!(depart(from, schedule, pieces, Arc::clone(&room)), arrive(arriving, to, room),);
+    tokio::join!(depart(from, figures, pieces, Arc::clone(&room)), arrive(arriving, to, room),);
 }
 
 /// Bytes, and the time of their arrival.
@@ -71,19 +47,17 @@ struct Piece {
 /// Reads pieces from the sender, at the rate of the link.
 async fn depart(
     mut from: impl AsyncRead + Unpin,
-    schedule: LinkSchedule,
+    figures: Figures,
     pieces: mpsc::UnboundedSender<Piece>,
     room: Arc<Semaphore>,
 ) {
     let mut free = Instant::now();
-    let (mut buffer, mut carried) = (vec![0; PIECE_BYTES], 0);
+    let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let Ok(len @ 1..) = from.read(&mut buffer).await else { return };
         // The semaphore is closed if the reader is gone.
         let Ok(permit) = room.acquire_many(len as u32).await else { return };
         permit.forget();
-        let figures = schedule.after(carried);
-        carried += len as u64;
         let now = Instant::now();
         let began = free.max(now.checked_sub(LATE_AT_MOST).unwrap_or(now));
         free = began + Duration::from_secs_f64(len as f64 * 8.0 / figures.bits_per_second as f64);
@@ -157,14 +131,6 @@ mod tests {
         for (time, nominal) in times.into_iter().zip([500, 1000, 2000]) {
             assert_near(time, late + Duration::from_millis(nominal));
         }
-    }
-
-    #[test]
-    fn a_link_changes_once_it_has_carried_enough() {
-        let later = Figures { bits_per_second: 1, ..FIGURES };
-        let schedule = LinkSchedule { first: FIGURES, later: Some((1000, later)) };
-        assert_eq!([0, 999, 1000].map(|bytes| schedule.after(bytes)), [FIGURES, FIGURES, later]);
-        assert_eq!(LinkSchedule::from(FIGURES).after(u64::MAX), FIGURES);
     }
 
     #[tokio::test(start_paused = true)]

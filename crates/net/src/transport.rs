@@ -17,7 +17,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, DuplexStream};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 
-use crate::shape::{LinkSchedule, carry};
+use deltic_core::strategy::LinkModel as Figures;
+
+use crate::shape::carry;
 
 pub(crate) use child::{Heard, Part, Shell, farewell, spawn};
 pub(crate) use flow::{Counters, Flow};
@@ -109,13 +111,13 @@ pub(crate) fn memory() -> (Ends, Ends) {
     (ends(from_other, to_other), ends(from_one, to_one))
 }
 
-/// Returns two ends, connected by a simulated link.
-pub(crate) fn shaped(link: LinkSchedule) -> (Ends, Ends) {
+/// Returns two ends, connected by a simulated link with these figures.
+pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-    tokio::spawn(carry(near.0, far.1, link));
-    tokio::spawn(carry(far.0, near.1, link));
+    tokio::spawn(carry(near.0, far.1, figures));
+    tokio::spawn(carry(far.0, near.1, figures));
     (Link::within(one).into(), Link::within(other).into())
 }
 

@@ -280,7 +280,7 @@ impl Access {
     }
 }
 
-/// Makes room for one more token made with `parent`: at the limit, removes those that expired long ago.
+/// Makes room for one more token made with `parent`: at the limit, removes tokens that expired long ago.
 fn make_room(records: &mut GrantRecords, parent: &TokenHash) -> Result<(), Refusal> {
     let maker = Some(parent.to_string());
     let made =

@@ -1,4 +1,4 @@
-//! Merges the notices and counts of all attempts of a run into those of one run without a lost connection.
+//! Merges the notices and counts of all attempts of a run: the user sees one run without a lost connection.
 //!
 //! Each attempt lists and compares everything again. A name that an earlier attempt reported is not reported again, and
 //! counts once. The record of reported names has a bound; later names may be reported twice.
@@ -185,7 +185,7 @@ fn compare_contents(options: &mut Options) -> bool {
     true
 }
 
-/// Returns what a change adds to the totals of its attempt.
+/// Returns the counts that a change adds to the totals of an attempt.
 fn counts(change: &Change) -> Totals {
     let Change { item, action, facts, .. } = change;
     let is_sent = matches!(action, Action::Created | Action::Updated)
