@@ -40,7 +40,7 @@ use crate::handles::place::{Place, STAGED_SUFFIX};
 use crate::handles::stat::{Stamp, file_type};
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::SpaceLedger;
-use left::{MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
+use left::{LockWaits, MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
 use realm::Realm;
 
 use crate::handles::dir::{Dir, Use};
@@ -62,6 +62,7 @@ pub(crate) struct Stages {
     parted: Mutex<HashSet<RelPath>>,
     /// Leftovers by home: the directory that has, or may have, the staging directory. `None` before the first scan.
     homes: Mutex<HashMap<RelPath, Option<Leftovers>>>,
+    waits: LockWaits,
     /// Staging directories in use. Each has a lock that other writers can share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
     /// For recently used directories, the home: the directory that contains their staging directory.
@@ -142,6 +143,7 @@ impl Stages {
             space,
             parted,
             homes,
+            waits: LockWaits::new(),
             held,
             last,
             needs_names,
@@ -328,7 +330,9 @@ impl Stages {
     pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
         let mut found = Vec::new();
         for home in self.homes(place)? {
-            found.extend(self.with_known(place, &home, |dir, known| take(dir, place, known))?);
+            found.extend(
+                self.with_known(place, &home, |dir, known| take(dir, place, known, &self.waits))?,
+            );
         }
         Ok(found)
     }
@@ -344,7 +348,7 @@ impl Stages {
         for home in self.homes(place)? {
             let resumed = self.with_known(place, &home, |dir, known| {
                 for at in 0..known.len().min(MAX_LEFTOVERS) {
-                    let found = resume(dir, &known[at].name, len, shown);
+                    let found = resume(dir, &known[at].name, len, shown, &self.waits);
                     if let Some((file, log, notes)) = found.at("resume", &place.path)? {
                         let name = known.remove(at).name;
                         let staged = Staged { file, home: home.clone(), whose: self.whose, name };

@@ -1,6 +1,9 @@
 //! Staged files that killed runs left behind: finds files that are not locked and can be used.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use deltic_store::StoreError;
 use deltic_tree::Name;
@@ -15,6 +18,36 @@ use crate::handles::stat::{inode_of, names};
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::SpaceLedger;
 use crate::staging::log::{LOG_SUFFIX, Log, Notes, remove_log, staged_name};
+
+/// Waits for other processes that hold leftovers: 2 seconds for all files of a run. A killed run may leave its agent on
+/// the other machine behind, and that agent holds the file for a moment longer than its client lives.
+#[derive(Debug)]
+pub(super) struct LockWaits(AtomicU32);
+
+impl LockWaits {
+    const INTERVAL: Duration = Duration::from_millis(50);
+
+    pub(super) fn new() -> Self {
+        Self(AtomicU32::new(40))
+    }
+
+    /// Locks `file` as [`try_lock`] does, after other processes have released the file, if they do in time.
+    fn lock(&self, file: &OwnedFd) -> Result<bool, Errno> {
+        loop {
+            let is_locked = fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+            if is_locked != Err(Errno::WOULDBLOCK) || !self.take_one() {
+                return finish_lock(file, is_locked);
+            }
+            thread::sleep(Self::INTERVAL);
+        }
+    }
+
+    /// Takes one interval from the time that is left. Returns false if no time is left.
+    fn take_one(&self) -> bool {
+        let take = |left: u32| left.checked_sub(1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
 
 pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger) -> Result<u64, Errno> {
     let mut removed = 0;
@@ -47,15 +80,19 @@ pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
     Ok(leftovers)
 }
 
-/// Opens the newest leftovers in `known` that no process holds, and marks these leftovers as taken.
+/// Opens the newest leftovers in `known` that no process holds, after waiting by `waits`, and marks these leftovers as
+/// taken.
 pub(super) fn take(
     dir: &Dir,
     place: &Place,
     known: &mut [Leftover],
+    waits: &LockWaits,
 ) -> Result<Vec<LocalSnapshot>, StoreError> {
     let mut snapshots = Vec::new();
     for leftover in known.iter_mut().take(MAX_LEFTOVERS) {
-        if let Ok(Some(file)) = lock_free(dir, &leftover.name) {
+        if let Ok(file) = open_writable(dir, &leftover.name)
+            && waits.lock(&file) == Ok(true)
+        {
             snapshots.extend(LocalSnapshot::of(file, &place.path, dir.shared())?);
             leftover.taken = true;
         }
@@ -71,12 +108,13 @@ pub(super) fn resume(
     name: &Name,
     len: u64,
     shown: Option<Inode>,
+    waits: &LockWaits,
 ) -> Result<Option<(OwnedFd, Log, Notes)>, Errno> {
     let file = match dir.open(name, OFlags::RDWR) {
         Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP) => return Ok(None),
         opened => opened?,
     };
-    if !try_lock(&file)? {
+    if !waits.lock(&file)? {
         return Ok(None);
     }
     let stat = fs::fstat(&file)?;
@@ -91,20 +129,19 @@ pub(super) fn resume(
     Ok(None)
 }
 
-/// Opens and locks the file `name`; `None` if another process holds it.
-fn lock_free(dir: &Dir, name: &Name) -> Result<Option<OwnedFd>, Errno> {
-    // Some network file systems only lock files that are open for writing. A finished file may not be writable.
-    let file = match dir.open(name, OFlags::RDWR) {
-        Err(Errno::ACCESS) => dir.open(name, OFlags::RDONLY)?,
-        opened => opened?,
-    };
-    Ok(try_lock(&file)?.then_some(file))
+/// Opens the file `name` for writing if its mode allows writing. Some network file systems only lock files that are open
+/// for writing. A finished file may not be writable.
+fn open_writable(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
+    match dir.open(name, OFlags::RDWR) {
+        Err(Errno::ACCESS) => dir.open(name, OFlags::RDONLY),
+        opened => opened,
+    }
 }
 
 /// True if no living process holds the staged file `name`.
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
-    match lock_free(dir, name) {
-        Ok(held) => held.is_some(),
+    match open_writable(dir, name).and_then(|file| try_lock(&file)) {
+        Ok(is_locked) => is_locked,
         // The name is a symlink, which no run creates here, or a finished file with a mode that excludes its owner. If
         // such a file is about to be renamed, its commit fails with an error.
         Err(errno) => matches!(errno, Errno::LOOP | Errno::ACCESS),
@@ -113,7 +150,12 @@ pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
 
 /// Locks `file`. Returns false if another process holds or has removed the file.
 fn try_lock(file: &OwnedFd) -> Result<bool, Errno> {
-    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    finish_lock(file, fs::flock(file, FlockOperation::NonBlockingLockExclusive))
+}
+
+/// Returns false if another process holds `file`, by the result of `flock`, or has removed `file`.
+fn finish_lock(file: &OwnedFd, result: Result<(), Errno>) -> Result<bool, Errno> {
+    match result {
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(errno) => Err(errno),
         Ok(()) => Ok(fs::fstat(file)?.st_nlink > 0),
