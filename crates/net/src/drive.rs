@@ -13,7 +13,7 @@ use deltic_core::strategy::LinkModel as Figures;
 use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{self, Session, SessionDriver, SessionStep};
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::report::{Notice, Trouble, TroubleKind};
+use deltic_protocol::report::{Notice, Side, Trouble, TroubleKind};
 use deltic_protocol::{Purpose, WorkId};
 
 use crate::batch::Tap;
@@ -117,53 +117,63 @@ async fn turn<M: Machine, W: Worker<M>>(
     let (pool, mut results) = SessionPool::new(share, perform);
     let session =
         Session::new(machine, greeting.map(|(greeting, agree)| heard_by(greeting, agree)));
-    let mut runner = Runner { session, worker, pool, outlets, counters, monitor, tap, link }.told();
+    let is_lost = false;
+    let mut runner =
+        Runner { session, worker, pool, outlets, counters, monitor, tap, link, is_lost }.told();
     let (begun, mut answers) = (Instant::now(), Vec::new());
     let mut heard: Heard = Vec::new().into_iter();
     let mut withheld = Withheld { patience: by.credit_patience, until: None };
-    loop {
-        while let Ok(news) = news.try_recv() {
-            runner.take_news(news, watch);
-        }
-        if runner.step(watch)? {
-            return runner.end(watch).await;
-        }
-        if !heard.as_slice().is_empty() && runner.hears() {
-            if !runner.hear(&mut heard)? {
-                let ears = Ears { heard, frames: &mut frames };
-                return runner.last_words(ears, SyncError::StreamLost, watch).await;
+    let ended = async {
+        loop {
+            while let Ok(news) = news.try_recv() {
+                runner.take_news(news, watch);
             }
-            continue;
-        }
-        let session = &runner.session;
-        let (wake, blocked) = (session.next_wake(), session.blocked_on());
-        let until = withheld.until(session.lacks_credit());
-        tokio::select! {
-            _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
-            reading = frames.recv(), if session.takes_frames() => {
-                let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
-                heard = reading.into_iter();
+            if runner.step(watch)? {
+                return runner.end(watch).await;
             }
-            // Wakes the loop, and does nothing else.
-            () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
-            () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
-                let woken = runner.session.wake(begun.elapsed());
-                woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
-            }
-            () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
-                return Err(SyncError::Silence);
-            }
-            // Wakes the loop, which checks the capacity again.
-            writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
-                if let Err(Closed(lane)) = writable {
-                    let error =
-                        if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
+            if !heard.as_slice().is_empty() && runner.hears() {
+                if !runner.hear(&mut heard)? {
                     let ears = Ears { heard, frames: &mut frames };
-                    return runner.last_words(ears, error, watch).await;
+                    return runner.last_words(ears, SyncError::StreamLost, watch).await;
+                }
+                continue;
+            }
+            let session = &runner.session;
+            let (wake, blocked) = (session.next_wake(), session.blocked_on());
+            let until = withheld.until(session.lacks_credit());
+            tokio::select! {
+                _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
+                reading = frames.recv(), if session.takes_frames() => {
+                    let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
+                    heard = reading.into_iter();
+                }
+                // Wakes the loop, and does nothing else.
+                () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
+                () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
+                    let woken = runner.session.wake(begun.elapsed());
+                    woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
+                }
+                () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
+                    return Err(SyncError::Silence);
+                }
+                // Wakes the loop, which checks the capacity again.
+                writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
+                    if let Err(Closed(lane)) = writable {
+                        let error =
+                            if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
+                        let ears = Ears { heard, frames: &mut frames };
+                        return runner.last_words(ears, error, watch).await;
+                    }
                 }
             }
         }
     }
+    .await;
+    if M::SIDE == Side::Receiver && ended.as_ref().is_err_and(is_connection_loss) {
+        let settled = runner.settle(&mut results, watch);
+        tokio::time::timeout(LAST_PATIENCE, settled).await.ok();
+    }
+    ended
 }
 
 /// Measures how long a session has waited for credit.
@@ -204,6 +214,8 @@ struct Runner<M: Machine, W> {
     monitor: Monitor,
     tap: Option<Arc<Tap>>,
     link: KnownLink,
+    /// True once the connection is lost: all further frames are dropped.
+    is_lost: bool,
 }
 
 impl<M: Machine, W: Worker<M>> Runner<M, W> {
@@ -215,15 +227,16 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             self.set_link(figures);
         }
         let is_over = loop {
-            let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
-            match session.poll(&Around { worker: &**worker, pool, outlets, monitor, tap }) {
+            let Self { session, worker, pool, outlets, monitor, tap, is_lost, .. } = self;
+            let worker = &**worker;
+            match session.poll(&Around { worker, pool, outlets, monitor, tap, is_lost: *is_lost }) {
                 Some(SessionStep::Work(id, work)) => {
                     let (cost, bytes) = (worker.cost(&work).into(), W::bytes(&work));
                     pool.take(cost, (id, work), bytes);
                     continue;
                 }
                 Some(SessionStep::Send(lane, batch)) => outlets.send(lane, batch),
-                Some(SessionStep::Event(notice)) => watch(located(&**worker, notice)),
+                Some(SessionStep::Event(notice)) => watch(located(worker, notice)),
                 Some(SessionStep::Done) => break true,
                 None => break false,
             }
@@ -235,7 +248,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     }
 
     /// Sends all remaining frames and ends the streams. Stops sending if the other end no longer reads.
-    async fn end(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+    async fn end(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         self.monitor.note_compared(self.session.counts());
         while let Some(batch) = self.rest() {
             if !self.outlets.send_first(batch).await {
@@ -272,7 +285,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
 
     fn rest(&mut self) -> Option<Vec<u8>> {
         let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
-        session.poll_rest(&Around { worker: &**worker, pool, outlets, monitor, tap })
+        let worker = &**worker;
+        session.poll_rest(&Around { worker, pool, outlets, monitor, tap, is_lost: false })
     }
 
     fn answered(
@@ -317,10 +331,29 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.feed(kind, &payload)
     }
 
+    /// After the loss of the connection: completes the work that needs no further frame, and reports that work. So files
+    /// whose data had all arrived are written and counted.
+    async fn settle(
+        &mut self,
+        results: &mut mpsc::UnboundedReceiver<Done<Answered<M>>>,
+        watch: Watch<'_>,
+    ) {
+        self.is_lost = true;
+        let mut answers = Vec::new();
+        while let Ok(false) = self.step(watch)
+            && self.pool.is_at_work()
+        {
+            results.recv_many(&mut answers, AT_ONCE).await;
+            if self.answered(answers.drain(..)).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Ends a session after the loss of a stream. Reads the last frames of the other end: the session may be complete,
     /// or the other end may have sent a reason. Otherwise returns `error`.
     async fn last_words(
-        mut self,
+        &mut self,
         ears: Ears<'_>,
         error: SyncError,
         watch: Watch<'_>,
@@ -377,6 +410,8 @@ struct Around<'a, M: Machine, W> {
     outlets: &'a Outlets,
     monitor: &'a Monitor,
     tap: &'a Option<Arc<Tap>>,
+    /// True if frames are dropped instead of sent.
+    is_lost: bool,
 }
 
 impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
@@ -385,7 +420,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     }
 
     fn can_send(&self, lane: Lane) -> bool {
-        self.outlets.has_room(lane)
+        self.is_lost || self.outlets.has_room(lane)
     }
 
     fn can_start(&self, work: &M::Work) -> bool {
@@ -449,6 +484,14 @@ fn perform_all<M: Machine, W: Worker<M>>(
         let answers = monitor.work(stage, || worker.perform_together(works));
         results.extend(ids.into_iter().zip(answers));
     }
+}
+
+/// True for errors of a connection that broke, without a reason of the other end.
+const fn is_connection_loss(error: &SyncError) -> bool {
+    matches!(
+        error,
+        SyncError::Disconnected(_) | SyncError::Transport { .. } | SyncError::StreamLost
+    )
 }
 
 fn connection_lost() -> SyncError {

@@ -64,8 +64,8 @@ impl Outlets {
     }
 
     /// Ends the further streams.
-    pub(crate) async fn end(self) {
-        for outlet in &self.0[1..] {
+    pub(crate) async fn end(&mut self) {
+        for outlet in self.0.drain(1..) {
             outlet.batches.send(over()).await.ok();
         }
     }
