@@ -1,4 +1,4 @@
-//! Moves a finished version into place, at once or together with all others of the run.
+//! Moves a finished version into place by a rename, at once or together with all others of the run.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

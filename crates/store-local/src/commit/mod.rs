@@ -1,4 +1,12 @@
 //! Steps that change a tree: putting new versions in place, and removing entries.
+//!
+//! ```text
+//! rebuild   stages a new version, sets its metadata, and flushes the file
+//! finished  the version, which only lacks its name; with `--delay-updates` until the end of the run
+//! land      checks the replaced version, keeps it as a backup if asked, and renames the staged file over it
+//! ```
+//!
+//! The rename is the commit: before, the name shows the old version; afterwards, the new version.
 
 pub(crate) mod backing_up;
 pub(crate) mod changes;
