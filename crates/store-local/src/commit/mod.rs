@@ -3,7 +3,7 @@
 //! ```text
 //! rebuild   stages a new version, sets its metadata, and flushes the file
 //! finished  the version, which only lacks its name; with `--delay-updates` until the end of the run
-//! land      checks the replaced version, keeps it as a backup if asked, and renames the staged file over it
+//! land      checks the replaced version, keeps it as a backup if asked, then renames the staged file
 //! ```
 //!
 //! The rename is the commit: before, the name shows the old version; afterwards, the new version.
