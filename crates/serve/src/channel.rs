@@ -18,6 +18,7 @@ use futures_util::stream::SplitStream;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tokio_util::sync::PollSender;
 use tokio_websockets::{Limits, Message, WebSocketStream};
 
@@ -26,6 +27,8 @@ use crate::lock;
 
 /// Most messages queued from a connection to a channel, and from all channels to a connection.
 const WAITING: usize = 4;
+/// Time after which an end counts as heard again, while its messages wait for a channel's reader.
+const ALIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// Returns the limits for the messages of a connection.
 #[must_use]
@@ -288,8 +291,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
     }
 
     /// Carries messages until one end closes the connection, `ended` completes, or all channels and `Mux`es are
-    /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each message.
-    /// While the future of `hear` runs, messages are sent and no message is read.
+    /// dropped; queued messages are sent first. Control messages go to `hear`, and `alive` is called for each message,
+    /// and while a message waits for the reader of its channel. While the future of `hear` runs, messages are sent and
+    /// no message is read.
     ///
     /// # Errors
     /// The error that ended the connection. All channels are closed with it.
@@ -312,7 +316,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
                     channels.all().receive_ping(now).map_err(invalid)?;
                     continue;
                 }
-                if let Some(message) = channels.receive(message.into_payload().into()).await? {
+                // While a channel's reader is busy, no message is read, but the other end has been heard.
+                let received = channels.receive(message.into_payload().into());
+                if let Some(message) = until_ready(received, &mut alive).await? {
                     hear(message).await?;
                 }
             }
@@ -351,6 +357,17 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
     }
 }
 
+/// Calls `alive` from time to time until `ready` completes.
+async fn until_ready<T>(ready: impl Future<Output = T>, alive: &mut impl FnMut()) -> T {
+    tokio::pin!(ready);
+    loop {
+        match timeout(ALIVE_EVERY, &mut ready).await {
+            Ok(done) => return done,
+            Err(_) => alive(),
+        }
+    }
+}
+
 /// Error for a violation of the protocol.
 pub(crate) fn invalid(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
@@ -380,6 +397,31 @@ mod tests {
         drop(channel);
         here.await.expect("it does not panic").expect("nothing went wrong");
         there.await.expect("it does not panic").ok();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_end_whose_messages_wait_for_a_reader_counts_as_heard() {
+        let (here, there) = tokio::io::duplex(1 << 20);
+        let here = tokio_websockets::ClientBuilder::new().take_over(here);
+        let there = tokio_websockets::ServerBuilder::new().serve(there);
+        let ((here, ours), (there, theirs)) = (Connection::new(here), Connection::new(there));
+        let (heard, times) = (Arc::new(Mutex::new(0)), |heard: &Mutex<u32>| *lock(heard));
+        let again = Arc::clone(&heard);
+        tokio::spawn(here.carry(|_| ready(Ok(())), || {}, std::future::pending()));
+        let alive = move || *lock(&again) += 1;
+        tokio::spawn(there.carry(|_| ready(Ok(())), alive, std::future::pending()));
+        let (mut busy, mut sender) = (theirs.open(1).unwrap(), ours.open(1).unwrap());
+        for _ in 0..=WAITING {
+            sender.write_all(b"x").await.unwrap();
+        }
+        tokio::time::sleep(ALIVE_EVERY * 100).await;
+        let before = times(&heard);
+        assert!(before > 90, "{before}");
+        // Nothing waits any more, and the other end is silent.
+        busy.read_exact(&mut [0; WAITING + 1]).await.unwrap();
+        let before = times(&heard);
+        tokio::time::sleep(ALIVE_EVERY * 100).await;
+        assert_eq!(times(&heard), before);
     }
 
     /// Connects two ends with `room` bytes of buffer between them, and carries both.

@@ -13,6 +13,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt;
 use rustls::ServerConfig;
 use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -107,6 +108,7 @@ impl Door {
     async fn converse(&self, stream: TcpStream, peer: Arc<Peer>) {
         stream.set_nodelay(true).ok();
         let limits = self.server.admission.limits();
+        end_if_unanswered(&stream, limits.stall());
         // Linger unless a request says otherwise: a malformed head never becomes a request.
         let lingers = Arc::new(AtomicBool::new(true));
         let stream = Patient::new(stream, limits.stall(), Arc::clone(&lingers));
@@ -173,6 +175,13 @@ impl Door {
     }
 }
 
+/// Lets the kernel end a connection whose client acknowledges nothing for three times `stall`. The buffer of the kernel
+/// takes short answers, such as events, for a quarter of an hour after the client's machine has gone.
+fn end_if_unanswered(stream: &TcpStream, stall: Duration) {
+    let millis = u32::try_from(stall.as_millis()).unwrap_or(u32::MAX).saturating_mul(3);
+    sockopt::set_tcp_user_timeout(stream, millis).ok();
+}
+
 /// A spare file descriptor, closed for a moment when descriptors run out, so that a waiting connection can be
 /// refused.
 struct Spare(Option<File>);
@@ -195,5 +204,18 @@ impl Spare {
         let accepted = listener.poll_accept(&mut context);
         drop(accepted);
         *self = Self::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_ends_a_connection_whose_client_acknowledges_nothing() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        end_if_unanswered(&stream, Duration::from_secs(60));
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 180_000);
     }
 }
