@@ -2,7 +2,6 @@
 //! thread.
 
 use std::error::Error;
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -85,59 +84,89 @@ impl Reader {
     }
 }
 
-/// Streams the pieces that `step` makes, until `step` returns `None` or fails. An error, and the loss of the right to
-/// read, break off the body.
-pub(super) fn body_of<E: Into<Box<dyn Error + Send + Sync>> + Send + 'static>(
+/// Reason why an answer breaks off.
+pub(super) type BrokenOff = Box<dyn Error + Send + Sync>;
+
+/// The body of an answer that is made while the answer is sent.
+pub(super) struct Outgoing {
+    reader: Arc<Reader>,
+    send: mpsc::Sender<Result<Bytes, BrokenOff>>,
+}
+
+impl Outgoing {
+    /// Runs `work` on a thread that may block on the disk. Errors: those of `work`, and the client has left, or may not
+    /// read any more.
+    pub(super) async fn on_disk<T: Send + 'static, E: Into<BrokenOff>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, BrokenOff> {
+        if self.send.is_closed() {
+            return Err(has_left());
+        }
+        let turn = Arc::clone(&self.reader.server.disk).acquire_owned().await;
+        let reader = Arc::clone(&self.reader);
+        let done = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            reader.volume().map_err(|_| may_not_read())?;
+            work().map_err(Into::into)
+        });
+        done.await?
+    }
+
+    /// Sends bytes once the client has taken earlier ones. Errors: the client has left.
+    pub(super) async fn send(&self, bytes: Vec<u8>) -> Result<(), BrokenOff> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.send.send(Ok(bytes.into())).await.map_err(|_| has_left())
+    }
+}
+
+fn has_left() -> BrokenOff {
+    "the client has left".into()
+}
+
+fn may_not_read() -> BrokenOff {
+    "the client may not read any more".into()
+}
+
+/// Streams the body that `make` sends. An error, and the loss of the right to read, break off the body.
+pub(super) fn made_body<F: Future<Output = Result<(), BrokenOff>> + Send + 'static>(
     reader: Reader,
-    mut step: impl FnMut() -> Result<Option<Vec<u8>>, E> + Send + 'static,
+    make: impl FnOnce(Outgoing) -> F,
 ) -> Body {
-    type Piece = Result<Bytes, Box<dyn Error + Send + Sync>>;
-    let (send, pieces) = mpsc::channel::<Piece>(2);
-    let reader = Arc::new(reader);
+    let (send, pieces) = mpsc::channel(2);
+    let (reader, end) = (Arc::new(reader), send.clone());
+    let making = make(Outgoing { reader: Arc::clone(&reader), send });
     tokio::spawn(async move {
         // Lets the server look for revoked tokens while a slow client takes no bytes.
         let _here = reader.server.count_client();
-        let revoked = reader.server.access.revoked(&reader.token);
-        tokio::pin!(revoked);
-        while !send.is_closed() {
-            let turn = Arc::clone(&reader.server.disk).acquire_owned().await;
-            let again = Arc::clone(&reader);
-            let made = tokio::task::spawn_blocking(move || {
-                let _turn = turn;
-                let piece = match again.volume() {
-                    Ok(_) => step().map_err(Into::into),
-                    Err(_) => Err(io::Error::other("the client may not read any more").into()),
-                };
-                (step, piece)
-            });
-            let piece = match made.await {
-                Ok((again, piece)) => {
-                    step = again;
-                    piece
-                }
-                Err(panicked) => {
-                    send.send(Err(panicked.into())).await.ok();
-                    return;
-                }
-            };
-            let piece: Piece = match piece {
-                Ok(None) => return,
-                Ok(Some(piece)) if piece.is_empty() => continue,
-                Ok(Some(piece)) => Ok(piece.into()),
-                Err(error) => Err(error),
-            };
-            let ends = piece.is_err();
-            tokio::select! {
-                sent = send.send(piece) => if sent.is_err() || ends {
-                    return;
-                },
-                () = &mut revoked => return,
-            }
+        let made = tokio::select! {
+            made = making => made,
+            () = reader.server.access.revoked(&reader.token) => Err(may_not_read()),
+        };
+        if let Err(error) = made {
+            end.send(Err(error)).await.ok();
         }
     });
     Body::from_stream(stream::unfold(pieces, |mut pieces| async {
         pieces.recv().await.map(|piece| (piece, pieces))
     }))
+}
+
+/// Streams the pieces that `step` makes, until `step` returns `None` or fails.
+pub(super) fn body_of<E: Into<BrokenOff> + Send + 'static>(
+    reader: Reader,
+    mut step: impl FnMut() -> Result<Option<Vec<u8>>, E> + Send + 'static,
+) -> Body {
+    made_body(reader, |out| async move {
+        loop {
+            let (again, piece) = out.on_disk(move || step().map(|piece| (step, piece))).await?;
+            let Some(piece) = piece else { return Ok(()) };
+            out.send(piece).await?;
+            step = again;
+        }
+    })
 }
 
 /// Repeats `step` until the step returns `Step::Done`.

@@ -1,43 +1,51 @@
-//! A directory as a ZIP archive, made while it is sent: files as they are, without compression (APPNOTE.TXT 6.3).
+//! A directory as a ZIP archive, made while it is sent: files as they are, without compression.
 //!
 //! Sums follow the content of each file, so the archive needs no second read and no room on the disk. Files that cannot
 //! be opened are listed in a text at the end of the archive. A file that changes while it is read breaks the archive off.
 
 use std::fmt;
-use std::sync::Arc;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
 
-use axum::body::Body;
 use axum::http::{StatusCode, header};
 use axum::response::Response;
 use crc32fast::Hasher;
 use deltic_store::{Snapshot, Store, StoreError, Tree};
-use deltic_store_local::LocalStore;
+use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::path::printable;
 use deltic_tree::{Kind, RelPath, Timestamp};
+use rawzip::extra_fields::ExtraFieldId;
+use rawzip::time::UtcDateTime;
+use rawzip::{DataDescriptorOutput, Header, ZipArchiveWriter};
 
 use super::incoming::Memory;
-use super::pieces::{Pieces, Reader, body_of};
+use super::pieces::{BrokenOff, Outgoing, Pieces, Reader, made_body};
 use super::request::{At, no_store, on_disk};
+use crate::lock;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Right;
 
-/// Most bytes of the archive's directory, which is kept in memory until the end.
-const MAX_DIRECTORY: usize = 64 << 20;
+/// Most bytes of memory for the archive's directory, which is kept until the end.
+const MAX_DIRECTORY: usize = 256 << 20;
+/// Memory of an entry of the archive's directory, in bytes, besides its name.
+const ENTRY_BYTES: usize = 256;
 /// Memory of a member that is still to come, in bytes: longer paths are rare.
 const MEMBER_BYTES: usize = 256;
 /// Name of the text about files that are missing.
 const MISSING: &str = "files that could not be read.txt";
+/// Files from this length on have lengths of 64 bits (ZIP64).
+const LARGE: u64 = u32::MAX as u64;
 
 /// Streams a directory as a ZIP archive.
 pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     let reader = Reader::of(&server, &at)?;
     let dir = at.file()?;
-    let mut archive = on_disk(&server, move || {
+    let members = on_disk(&server, move || {
         let store = volume.store()?;
         match store.look(&dir)? {
-            Some(there) if there.is_dir() => Ok(Archive::new(store, dir)),
+            Some(there) if there.is_dir() => Ok(Members::new(store, dir)),
             Some(_) => Err(Problem::new(StatusCode::CONFLICT, format!("{dir}: not a directory"))),
             None => Err(Problem::new(StatusCode::NOT_FOUND, format!("{dir}: no such directory"))),
         }
@@ -48,33 +56,101 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
         .header(header::CONTENT_DISPOSITION, "attachment")
         .header(header::CONTENT_SECURITY_POLICY, "sandbox")
         .header(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    let body: Body = body_of(reader, move || archive.next());
+    let body = made_body(reader, |out| write(members, out));
     Ok(no_store(response.body(body).expect("headers are plain text")))
 }
 
-/// An archive that is being made.
-struct Archive {
+/// Writes an archive with all members. Errors: a file changed, or there are too many.
+async fn write(mut members: Members, out: Outgoing) -> Result<(), BrokenOff> {
+    let made = MadeBytes::default();
+    let mut zip = ZipArchiveWriter::new(made.clone());
+    while let Some(member) = members.left.pop() {
+        let (again, begun) = out.on_disk(move || members.begin(&member)).await?;
+        members = again;
+        match begun {
+            Begun::Nothing => {}
+            Begun::Dir(head) => {
+                let dir = zip.new_dir(&*head.name).last_modified(head.modified());
+                dir.unix_permissions(0o040_755).create()?;
+            }
+            Begun::File(head, snapshot) => add_file(&mut zip, &made, &head, snapshot, &out).await?,
+        }
+        out.send(made.take()).await?;
+    }
+    if !members.missing.is_empty() {
+        let (mut text, _) = zip.new_file(MISSING).unix_permissions(0o100_644).start()?;
+        let (sum, len) = (crc32fast::hash(members.missing.as_bytes()), members.missing.len());
+        text.write_all(members.missing.as_bytes())?;
+        text.finish(DataDescriptorOutput::new(sum, len as u64))?;
+    }
+    out.on_disk(move || zip.finish().map(drop)).await?;
+    out.send(made.take()).await
+}
+
+/// Adds a file with its content.
+async fn add_file(
+    zip: &mut ZipArchiveWriter<MadeBytes>,
+    made: &MadeBytes,
+    head: &Head,
+    snapshot: LocalSnapshot,
+    out: &Outgoing,
+) -> Result<(), BrokenOff> {
+    let len = snapshot.meta().len;
+    let mut file = zip.new_file(&*head.name).last_modified(head.modified());
+    if len >= LARGE {
+        // A reader of a stream learns here that the lengths behind the content have 64 bits.
+        file = file.extra_field(ExtraFieldId::ZIP64, &[0; 16], Header::LOCAL)?;
+    }
+    let (mut entry, _) = file.unix_permissions(0o100_644).start()?;
+    let (mut pieces, mut sum) = (Pieces::whole(snapshot), Hasher::new());
+    loop {
+        let read = move || {
+            let piece = pieces.next()?;
+            sum.update(piece.as_deref().unwrap_or_default());
+            Ok::<_, StoreError>((pieces, sum, piece))
+        };
+        let piece;
+        (pieces, sum, piece) = out.on_disk(read).await?;
+        let Some(piece) = piece else { break };
+        entry.write_all(&piece)?;
+        out.send(made.take()).await?;
+    }
+    entry.finish(DataDescriptorOutput::new(sum.finalize(), len))?;
+    Ok(())
+}
+
+/// Bytes of the archive that were not sent yet. Clones share the bytes.
+#[derive(Clone, Debug, Default)]
+struct MadeBytes(Arc<Mutex<Vec<u8>>>);
+
+impl MadeBytes {
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+impl Write for MadeBytes {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        lock(&self.0).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The directories and files of an archive.
+struct Members {
     store: LocalStore,
     /// Number of leading bytes of paths that names in the archive leave out.
     prefix: usize,
     /// Directories and files that are still to come, the next one last.
     left: Vec<Member>,
-    file: Option<OpenMember>,
-    directory: Vec<u8>,
-    members: u64,
-    written: u64,
+    /// Memory for the archive's directory, in bytes.
+    directory: usize,
+    /// Text about files that are missing.
     missing: String,
-    state: ArchiveState,
-    /// Memory for `left`, `directory` and `missing`.
     memory: Memory,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ArchiveState {
-    Members,
-    Missing,
-    End,
-    Done,
 }
 
 struct Member {
@@ -83,86 +159,50 @@ struct Member {
     modified: Timestamp,
 }
 
-/// The file whose content is being sent.
-struct OpenMember {
-    pieces: Pieces,
-    sum: Hasher,
-    entry: ArchiveEntry,
-}
-
-/// An entry of the archive's directory.
-struct ArchiveEntry {
+/// Name and time of a member in the archive.
+struct Head {
     name: String,
     modified: Timestamp,
-    len: u64,
-    sum: u32,
-    offset: u64,
 }
 
-impl Archive {
+impl Head {
+    fn modified(&self) -> UtcDateTime {
+        UtcDateTime::from_unix(self.modified.secs)
+    }
+}
+
+/// A member whose content follows.
+enum Begun {
+    /// The member could not be read.
+    Nothing,
+    Dir(Head),
+    File(Head, LocalSnapshot),
+}
+
+impl Members {
     fn new(store: LocalStore, dir: RelPath) -> Self {
         let above = dir.split_last().map(|(above, _)| above.as_bytes().len());
         let prefix = above.map_or(0, |len| if len == 0 { 0 } else { len + 1 });
         let left = vec![Member { path: dir, is_dir: true, modified: Timestamp::default() }];
-        Self {
-            store,
-            prefix,
-            left,
-            file: None,
-            directory: Vec::new(),
-            members: 0,
-            written: 0,
-            missing: String::new(),
-            state: ArchiveState::Members,
-            memory: Memory::default(),
-        }
+        let (missing, memory) = (String::new(), Memory::default());
+        Self { store, prefix, left, directory: 0, missing, memory }
     }
 
-    /// Returns the next bytes of the archive, or `None` at the end. Errors: a file changed, or there are too many.
-    fn next(&mut self) -> Result<Option<Vec<u8>>, StoreError> {
-        let bytes = match self.state {
-            ArchiveState::Members => self.next_of_members()?,
-            ArchiveState::Missing => {
-                self.state = ArchiveState::End;
-                self.text_of_missing()
-            }
-            ArchiveState::End => {
-                self.state = ArchiveState::Done;
-                self.end()
-            }
-            ArchiveState::Done => return Ok(None),
-        };
-        self.written += bytes.len() as u64;
-        Ok(Some(bytes))
+    /// Opens a file, or lists a directory. Errors: there are too many members.
+    fn begin(mut self, member: &Member) -> Result<(Self, Begun), StoreError> {
+        let begun = if member.is_dir { self.begin_dir(member) } else { self.begin_file(member) };
+        if let Begun::Dir(head) | Begun::File(head, _) = &begun {
+            // The name is in memory twice when the directory is written.
+            self.directory += ENTRY_BYTES + 2 * head.name.len();
+        }
+        let held = self.left.len() * MEMBER_BYTES + self.directory + self.missing.len();
+        if self.directory > MAX_DIRECTORY || self.memory.hold(held as u64).is_err() {
+            return Err(StoreError::Changed { path: member.path.clone() });
+        }
+        Ok((self, begun))
     }
 
-    /// Returns the next bytes of the current file, or the head of the next member.
-    fn next_of_members(&mut self) -> Result<Vec<u8>, StoreError> {
-        if let Some(file) = &mut self.file {
-            if let Some(piece) = file.pieces.next()? {
-                file.sum.update(&piece);
-                return Ok(piece);
-            }
-            return Ok(self.end_of_file());
-        }
-        let Some(member) = self.left.pop() else {
-            self.state = ArchiveState::Missing;
-            return Ok(Vec::new());
-        };
-        if self.directory.len() > MAX_DIRECTORY {
-            return Err(StoreError::Changed { path: member.path });
-        }
-        let head = match member.is_dir {
-            true => self.begin_dir(&member),
-            false => self.begin_file(&member),
-        };
-        let held = self.left.len() * MEMBER_BYTES + self.directory.len() + self.missing.len();
-        let full = |_| StoreError::Changed { path: member.path };
-        self.memory.hold(held as u64).map_err(full)?;
-        Ok(head)
-    }
-
-    fn begin_dir(&mut self, member: &Member) -> Vec<u8> {
+    fn begin_dir(&mut self, member: &Member) -> Begun {
         match self.store.list(&member.path) {
             Ok(listing) => {
                 listing.errors.iter().for_each(|error| self.miss(format_args!("{error}")));
@@ -185,44 +225,20 @@ impl Archive {
             Err(error) => self.miss(format_args!("{}: {error}", member.path)),
         }
         let name = format!("{}/", self.name(&member.path));
-        let entry = self.entry(name, member.modified, 0);
-        let head = entry.head(false);
-        self.note(&entry, false);
-        head
+        Begun::Dir(Head { name, modified: member.modified })
     }
 
-    fn begin_file(&mut self, member: &Member) -> Vec<u8> {
-        let snapshot = match self.store.open(&member.path) {
-            Ok(snapshot) => snapshot,
+    fn begin_file(&mut self, member: &Member) -> Begun {
+        match self.store.open(&member.path) {
+            Ok(snapshot) => {
+                let (name, modified) = (self.name(&member.path), snapshot.meta().modified);
+                Begun::File(Head { name, modified }, snapshot)
+            }
             Err(error) => {
                 self.miss(format_args!("{}: {error}", member.path));
-                return Vec::new();
+                Begun::Nothing
             }
-        };
-        let (len, modified) = (snapshot.meta().len, snapshot.meta().modified);
-        let entry = self.entry(self.name(&member.path), modified, len);
-        let head = entry.head(true);
-        self.file = Some(OpenMember { pieces: Pieces::whole(snapshot), sum: Hasher::new(), entry });
-        head
-    }
-
-    /// Returns the descriptor behind the content of the current file.
-    fn end_of_file(&mut self) -> Vec<u8> {
-        let Some(OpenMember { sum, mut entry, .. }) = self.file.take() else { return Vec::new() };
-        entry.sum = sum.finalize();
-        self.note(&entry, true);
-        entry.descriptor()
-    }
-
-    fn text_of_missing(&mut self) -> Vec<u8> {
-        if self.missing.is_empty() {
-            return Vec::new();
         }
-        let text = std::mem::take(&mut self.missing).into_bytes();
-        let mut entry = self.entry(MISSING.into(), Timestamp::default(), text.len() as u64);
-        entry.sum = crc32fast::hash(&text);
-        self.note(&entry, true);
-        [entry.head(true), text, entry.descriptor()].concat()
     }
 
     /// Notes the reason why a file is missing.
@@ -236,138 +252,5 @@ impl Archive {
     /// these are written as in the address of a file.
     fn name(&self, path: &RelPath) -> String {
         printable(&path.as_bytes()[self.prefix..]).replace('\\', "%5C").replace(':', "%3A")
-    }
-
-    const fn entry(&self, name: String, modified: Timestamp, len: u64) -> ArchiveEntry {
-        ArchiveEntry { name, modified, len, sum: 0, offset: self.written }
-    }
-
-    fn note(&mut self, entry: &ArchiveEntry, is_file: bool) {
-        self.members += 1;
-        entry.list(&mut self.directory, is_file);
-    }
-
-    /// Returns the archive's directory and its end.
-    fn end(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.directory);
-        let (len, start) = (bytes.len() as u64, self.written);
-        let is_large = self.members >= u64::from(u16::MAX) || start + len >= LARGE;
-        if is_large {
-            let end = start + len;
-            bytes.extend(0x0606_4b50_u32.to_le_bytes());
-            bytes.extend(44_u64.to_le_bytes());
-            bytes.extend([VERSION.to_le_bytes(), VERSION.to_le_bytes()].concat());
-            bytes.extend([0; 8]);
-            for number in [self.members, self.members, len, start] {
-                bytes.extend(number.to_le_bytes());
-            }
-            bytes.extend(0x0706_4b50_u32.to_le_bytes());
-            bytes.extend([0; 4]);
-            bytes.extend(end.to_le_bytes());
-            bytes.extend(1_u32.to_le_bytes());
-        }
-        let members = u16::try_from(self.members).unwrap_or(u16::MAX);
-        bytes.extend(0x0605_4b50_u32.to_le_bytes());
-        bytes.extend([0; 4]);
-        bytes.extend([members.to_le_bytes(), members.to_le_bytes()].concat());
-        bytes.extend(short(len).to_le_bytes());
-        bytes.extend(short(start).to_le_bytes());
-        bytes.extend([0; 2]);
-        bytes
-    }
-}
-
-/// Numbers from here on are written in fields of 64 bits.
-const LARGE: u64 = u32::MAX as u64;
-/// Version of the format that a reader needs: 4.5, for fields of 64 bits.
-const VERSION: u16 = 45;
-/// The sum follows the content, and the name is UTF-8.
-const FLAGS: u16 = 1 << 3 | 1 << 11;
-
-fn short(number: u64) -> u32 {
-    u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-impl ArchiveEntry {
-    /// Returns the header before the content.
-    fn head(&self, is_file: bool) -> Vec<u8> {
-        let mut bytes = 0x0403_4b50_u32.to_le_bytes().to_vec();
-        let extra =
-            if self.len >= LARGE { [&[1, 0, 16, 0][..], &[0; 16]].concat() } else { Vec::new() };
-        self.common(&mut bytes, is_file);
-        let len = if self.len >= LARGE { u32::MAX } else { 0 };
-        bytes.extend([[0; 4], len.to_le_bytes(), len.to_le_bytes()].concat());
-        self.names(&mut bytes, &extra);
-        bytes.extend(self.name.as_bytes());
-        bytes.extend(self.time());
-        bytes.extend(extra);
-        bytes
-    }
-
-    /// Returns the sum and the length behind the content.
-    fn descriptor(&self) -> Vec<u8> {
-        let mut bytes = 0x0807_4b50_u32.to_le_bytes().to_vec();
-        bytes.extend(self.sum.to_le_bytes());
-        match self.len >= LARGE {
-            true => bytes.extend([self.len.to_le_bytes(), self.len.to_le_bytes()].concat()),
-            false => {
-                bytes.extend(
-                    [short(self.len).to_le_bytes(), short(self.len).to_le_bytes()].concat(),
-                );
-            }
-        }
-        bytes
-    }
-
-    /// Adds the entry to the archive's directory.
-    fn list(&self, directory: &mut Vec<u8>, is_file: bool) {
-        let mut large = Vec::new();
-        if self.len >= LARGE {
-            large.extend([self.len.to_le_bytes(), self.len.to_le_bytes()].concat());
-        }
-        if self.offset >= LARGE {
-            large.extend(self.offset.to_le_bytes());
-        }
-        let mut extra = Vec::new();
-        if !large.is_empty() {
-            extra.extend([1, 0, large.len() as u8, 0]);
-            extra.extend(large);
-        }
-        directory.extend(0x0201_4b50_u32.to_le_bytes());
-        // Made on Unix, so that the attributes have a mode.
-        directory.extend((3 << 8 | VERSION).to_le_bytes());
-        self.common(directory, is_file);
-        directory.extend(self.sum.to_le_bytes());
-        directory.extend([short(self.len).to_le_bytes(), short(self.len).to_le_bytes()].concat());
-        self.names(directory, &extra);
-        directory.extend([0; 6]);
-        let mode: u32 = if is_file { 0o100_644 << 16 } else { 0o040_755 << 16 | 0x10 };
-        directory.extend(mode.to_le_bytes());
-        directory.extend(short(self.offset).to_le_bytes());
-        directory.extend(self.name.as_bytes());
-        directory.extend(self.time());
-        directory.extend(extra);
-    }
-
-    /// Writes version, flags, method, and a time that readers ignore for the exact one.
-    fn common(&self, bytes: &mut Vec<u8>, is_file: bool) {
-        let flags = if is_file { FLAGS } else { FLAGS & !(1 << 3) };
-        for number in [VERSION, flags, 0, 0, 0x21] {
-            bytes.extend(number.to_le_bytes());
-        }
-    }
-
-    /// Writes the lengths of the name and of the extra fields.
-    fn names(&self, bytes: &mut Vec<u8>, extra: &[u8]) {
-        // A path has at most 4,096 bytes, each of which is printed by at most seven.
-        let name = u16::try_from(self.name.len()).unwrap_or(u16::MAX);
-        bytes.extend(name.to_le_bytes());
-        bytes.extend(((self.time().len() + extra.len()) as u16).to_le_bytes());
-    }
-
-    /// Returns the extra field of the modification time, in seconds since 1970.
-    fn time(&self) -> Vec<u8> {
-        let secs = u32::try_from(self.modified.secs).unwrap_or_default();
-        [&[0x55, 0x54, 5, 0, 1][..], &secs.to_le_bytes()].concat()
     }
 }

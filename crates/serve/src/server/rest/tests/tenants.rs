@@ -1,5 +1,7 @@
 //! Tests of tokens made by other tokens, of tickets, and of the separation between tenants.
 
+use std::io::Read;
+
 use super::*;
 
 /// Starts a server with two tenants. The returned token is for `photos/dir`; `music` belongs to the other tenant.
@@ -389,15 +391,19 @@ fn a_directory_is_read_as_an_archive() {
             here.by("none", ("GET", &ask), b"").await
         });
         assert_eq!(status, StatusCode::OK);
-        let has = |wanted: &[u8]| zip.windows(wanted.len()).filter(|part| *part == wanted).count();
-        assert_eq!(has(&long), 1);
-        // Each member is in the archive and in its directory; the link is in neither.
-        assert_eq!([&b"pack/empty/"[..], b"pack/long", b"pack/link"].map(has), [2, 2, 0]);
-        let end = &zip[zip.len() - 22..];
-        let (members, start) = (u16::from_le_bytes([end[10], end[11]]), &end[16..20]);
-        let start = u32::from_le_bytes(start.try_into().unwrap()) as usize;
-        assert_eq!((&end[..4], members), (&b"PK\x05\x06"[..], 3));
-        assert_eq!(&zip[start..start + 4], b"PK\x01\x02");
+        let zip = rawzip::ZipArchive::from_slice(&zip).unwrap();
+        let (mut entries, mut members) = (zip.entries(), Vec::new());
+        while let Some(entry) = entries.next_entry().unwrap() {
+            let name = String::from_utf8(entry.file_path().as_ref().to_vec()).unwrap();
+            let content = zip.get_entry(entry.wayfinder()).unwrap();
+            let mut bytes = Vec::new();
+            content.verifying_reader(content.data()).read_to_end(&mut bytes).unwrap();
+            members.push((name, bytes));
+        }
+        members.sort();
+        // The link is left out.
+        let names = ["pack/", "pack/empty/", "pack/long"].map(str::to_owned);
+        assert!(members.into_iter().eq(names.into_iter().zip([Vec::new(), Vec::new(), long])));
     });
 }
 
