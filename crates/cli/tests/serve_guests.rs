@@ -1,6 +1,7 @@
 //! What the holder of a token for guests may not do by plain HTTP.
 
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::thread;
 
 use crate::common::http::{Answer, ask, ask_as};
@@ -176,4 +177,78 @@ fn the_audit_log_has_moves_with_both_names_and_nothing_of_made_up_tokens() {
     assert_eq!(told, 1, "{log}");
     assert!(log.lines().all(|line| line.len() < 5_000), "{log}");
     assert!(!log.contains(place.rsplit('/').next().unwrap()), "{log}");
+}
+
+#[test]
+fn a_guest_learns_no_usage_of_the_volume_and_no_time_of_a_file_that_it_may_not_read() {
+    let world = World::new();
+    world.write("photos/dir/a", "text");
+    let server = Server::set_volume(&world, "quota_bytes = 100000", FAST);
+    let bytes = |token: &str| {
+        let shown = json_of(&ask_as(&server, token, ("GET /v1/volumes", ""), b""));
+        shown["volumes"][0]["bytes"].clone()
+    };
+    assert_eq!(bytes(server.token())["used"], 4);
+    let token = |wanted: Value| {
+        let (status, made) = mint(&server, server.token(), wanted);
+        assert_eq!(status, 201);
+        made["token"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(bytes(&token(json!({ "name": "part", "path": "dir" }))), Value::Null);
+    let drop_box = token(json!({ "name": "drop", "read": false, "write": true }));
+    assert_eq!(bytes(&drop_box), Value::Null);
+    let since = "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:36 GMT\r\n";
+    let put = |more: &str| {
+        ask_as(&server, &drop_box, (&format!("PUT {FILES}/dir/a"), more), b"new").status
+    };
+    assert_eq!(put(since), 403);
+    assert_eq!(put(&format!("{since}Upload-Complete: ?0\r\nUpload-Length: 3\r\n")), 403);
+    assert_eq!(put(""), 204);
+}
+
+#[test]
+fn a_printed_name_that_is_not_the_name_is_marked() {
+    let world = World::new();
+    let odd = std::ffi::OsStr::from_bytes(b"\x80");
+    std::fs::create_dir_all(world.path("photos")).unwrap();
+    std::fs::write(world.path("photos").join(odd), "odd").unwrap();
+    world.write("photos/\\x80", "plain");
+    let server = Server::start(&world, "");
+    let listed = json_of(&ask(&server, "GET /v1/volumes/photos/tree/", "", b""));
+    let exact: Vec<_> =
+        listed["entries"].as_array().unwrap().iter().map(|it| &it["exact"]).collect();
+    assert_eq!(exact, [&Value::Null, &json!(false)], "{listed}");
+}
+
+#[test]
+fn a_download_goes_on_while_the_file_is_replaced() {
+    const LEN: usize = 64 << 20;
+    let world = World::new();
+    for settings in ["", "versions = 3"] {
+        world.write("photos/dir/a", vec![7; LEN]);
+        let server = Server::set_volume(&world, settings, "");
+        let mut download = server.connect();
+        let head = format!(
+            "GET {FILES}/dir/a HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer {}\r\n\r\n",
+            server.token()
+        );
+        download.write_all(head.as_bytes()).unwrap();
+        let mut got = vec![0; 1000];
+        download.read_exact(&mut got).unwrap();
+        assert_eq!(ask(&server, &format!("PUT {FILES}/dir/a"), "", b"new").status, 204);
+        download.read_to_end(&mut got).unwrap();
+        let body = got.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+        assert!(got.len() - body == LEN && got[body..].iter().all(|byte| *byte == 7), "{settings}");
+        assert_eq!(world.read("photos/dir/a"), b"new");
+    }
+}
+
+#[test]
+fn a_damaged_token_file_tells_a_client_no_path_of_the_server() {
+    let world = World::new();
+    let server = Server::start(&world, "");
+    world.write("state/tokens.json", "{");
+    let (status, refused) = mint(&server, server.token(), json!({ "name": "link" }));
+    let why = refused["detail"].as_str().unwrap();
+    assert!(status == 500 && why.contains("damaged") && !why.contains('/'), "{why}");
 }

@@ -102,10 +102,12 @@ impl Server {
         volume: &str,
         path: &RelPath,
     ) -> Result<(Known, TicketUse), Problem> {
-        let ticket = ticket.parse::<Token>().ok();
-        let used = ticket.and_then(|ticket| self.tickets.take(&ticket.hash(), volume, path));
-        let known = self.admit(client, used.map(|(token, _)| token))?;
-        Ok((known, used.map(|(_, good_for)| good_for).unwrap_or_default()))
+        let ticket = ticket.parse::<Token>().ok().map(|ticket| ticket.hash());
+        let found = ticket.and_then(|ticket| self.tickets.find(&ticket, volume, path));
+        // A request that is refused here uses up no ticket.
+        let known = self.admit(client, found.map(|(token, _)| token))?;
+        let good_for = ticket.and_then(|ticket| self.tickets.take(&ticket, volume, path));
+        Ok((known, good_for.ok_or_else(Problem::not_let_in)?))
     }
 
     fn admit(&self, client: &Client, token: Option<TokenHash>) -> Result<Known, Problem> {

@@ -56,6 +56,12 @@ struct Ticket {
     ends: Instant,
 }
 
+impl Ticket {
+    fn is_for(&self, volume: &str, path: &RelPath) -> bool {
+        self.ends > Instant::now() && self.volume == volume && self.path == *path
+    }
+}
+
 impl Tickets {
     /// Makes a ticket for a file of a volume, for a token and the first token in its chain of makers.
     pub(crate) fn issue(
@@ -78,23 +84,33 @@ impl Tickets {
         Ok(ticket)
     }
 
-    /// Uses a ticket, if the ticket is for this file; a ticket for one read is used up. Returns the token that asked
-    /// for the ticket, and the requests that the ticket permits.
-    pub(crate) fn take(
+    /// Returns the token that asked for a ticket, and the requests that the ticket permits, if the ticket is for this
+    /// file.
+    pub(crate) fn find(
         &self,
         ticket: &TokenHash,
         volume: &str,
         path: &RelPath,
     ) -> Option<(TokenHash, TicketUse)> {
+        let all = lock(&self.0);
+        let found = all.get(ticket).filter(|it| it.is_for(volume, path))?;
+        Some((found.token, found.good_for))
+    }
+
+    /// Uses a ticket, if the ticket is for this file; a ticket for one read is used up. Returns the requests that the
+    /// ticket permits.
+    pub(crate) fn take(
+        &self,
+        ticket: &TokenHash,
+        volume: &str,
+        path: &RelPath,
+    ) -> Option<TicketUse> {
         let mut all = lock(&self.0);
-        let is_for =
-            |it: &Ticket| it.ends > Instant::now() && it.volume == volume && it.path == *path;
-        let found = all.get(ticket).filter(|it| is_for(it))?;
-        let (token, good_for) = (found.token, found.good_for);
+        let good_for = all.get(ticket).filter(|it| it.is_for(volume, path))?.good_for;
         if good_for == TicketUse::Once {
             all.remove(ticket);
         }
-        Some((token, good_for))
+        Some(good_for)
     }
 }
 
@@ -110,13 +126,17 @@ mod tests {
             tickets.issue([token; 2], "v".into(), path("a"), TicketUse::Once).unwrap().hash();
         assert_eq!(tickets.take(&ticket, "v", &path("b")), None);
         assert_eq!(tickets.take(&ticket, "w", &path("a")), None);
-        assert_eq!(tickets.take(&ticket, "v", &path("a")), Some((token, TicketUse::Once)));
+        for _ in 0..2 {
+            assert_eq!(tickets.find(&ticket, "v", &path("a")), Some((token, TicketUse::Once)));
+        }
+        assert_eq!(tickets.take(&ticket, "v", &path("a")), Some(TicketUse::Once));
+        assert_eq!(tickets.find(&ticket, "v", &path("a")), None);
         assert_eq!(tickets.take(&ticket, "v", &path("a")), None);
         let issue = || tickets.issue([token; 2], "v".into(), path("a"), TicketUse::Preview);
         let preview = issue().unwrap().hash();
         for _ in 0..3 {
             let used = tickets.take(&preview, "v", &path("a"));
-            assert_eq!(used, Some((token, TicketUse::Preview)));
+            assert_eq!(used, Some(TicketUse::Preview));
         }
         assert_eq!(tickets.take(&preview, "v", &path("b")), None);
         assert!((1..MAX_OF_TOKEN).all(|_| issue().is_ok()) && issue().is_err());

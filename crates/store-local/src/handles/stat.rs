@@ -54,6 +54,12 @@ impl Stamp {
         self.names > other.names && self.is_but_for_names(other)
     }
 
+    /// True if both stamps have the same inode, length and modification time: names and attributes may differ.
+    pub(crate) fn has_content_of(self, other: Self) -> bool {
+        let renamed = Self { names: other.names, changed: other.changed, ..self };
+        renamed == other
+    }
+
     /// True if both stamps have the same inode and length.
     pub(crate) fn has_len_and_inode_of(self, other: Self) -> bool {
         (self.inode, self.len) == (other.inode, other.len)

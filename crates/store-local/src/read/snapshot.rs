@@ -154,6 +154,19 @@ impl LocalSnapshot {
         self.doubt == Some(Doubt::Writer)
     }
 
+    /// Checks that the open file still has the bytes of this version. Unlike
+    /// [`check_unchanged`](Snapshot::check_unchanged), this accepts that the file was replaced at its path, or has other
+    /// names: the open file keeps its bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] if the bytes may have changed since the file was opened.
+    pub fn check_content(&self) -> Result<(), StoreError> {
+        let is_same = self.stamp_now()?.has_content_of(self.stamp)
+            && !self.has_writer()
+            && writers(self.as_fd()) != Writers::Somebody;
+        if is_same { Ok(()) } else { self.check_unchanged() }
+    }
+
     fn stamp_now(&self) -> Result<Stamp, StoreError> {
         fs::fstat(&self.file).map(|stat| Stamp::of(&stat)).at("read", &self.path)
     }

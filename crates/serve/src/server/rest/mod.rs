@@ -104,7 +104,9 @@ async fn volumes(State(server): State<Arc<Server>>, known: Known) -> impl IntoRe
             }
             let volume = &server.volumes[name];
             shown["versions"] = volume.keeps_versions().into();
-            if let Some(quota) = volume.quota()
+            // A guest learns nothing of the usage of others.
+            let sees_all = read && known.grant.path.is_none();
+            if let Some(quota) = volume.quota().filter(|_| sees_all)
                 && let Some(SpaceUsage { bytes, files }) = quota.usage()
             {
                 let limits = quota.limits();

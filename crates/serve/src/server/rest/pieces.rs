@@ -52,7 +52,7 @@ impl Pieces {
         let got = snapshot.read_at(span.start, &mut piece)?;
         span.start += got as u64;
         if got < want || span.start == snapshot.meta().len {
-            snapshot.check_unchanged()?;
+            snapshot.check_content()?;
         }
         if got == 0 {
             return Err(StoreError::Changed { path: RelPath::root() });

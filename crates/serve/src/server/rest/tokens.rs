@@ -132,10 +132,14 @@ fn refused(why: Refusal, many: &str) -> Problem {
     }
 }
 
-/// Returns the answer if the token file cannot be read or replaced.
+/// Returns the answer if the token file cannot be read or replaced. Texts that are not the system's may have the path of
+/// the file.
 fn unwritten(error: &io::Error) -> Problem {
-    let why = format!("tokens: {}", deltic_store_local::reason(error));
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+    let why = match error.raw_os_error() {
+        Some(errno) => deltic_store_local::reason(&io::Error::from_raw_os_error(errno)),
+        None => "the file is damaged: `deltic token list` on the server tells where".into(),
+    };
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("tokens: {why}"))
 }
 
 /// Keeps a page signed in: answers the starter's token with a token that outlives the server, and extends the life of

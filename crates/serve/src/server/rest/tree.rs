@@ -125,14 +125,19 @@ fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
         Kind::Symlink(_) => "symlink",
         Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
     };
+    let name = printable(entry.name.as_bytes());
     let mut told = json!({
-        "name": printable(entry.name.as_bytes()),
+        "name": name,
         "type": kind,
         "bytes": meta.len,
         "modified": meta.modified.secs,
     });
     if meta.is_file() {
         told["etag"] = tag_of_file(server, meta, version).into();
+    }
+    if name.as_bytes() != entry.name.as_bytes() {
+        // Another entry may have the printed name, and a request with that name is about the other entry.
+        told["exact"] = false.into();
     }
     told
 }
