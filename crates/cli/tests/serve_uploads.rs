@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use crate::common::http::{Answer, ask, ask_as};
 use crate::common::server::Server;
 use crate::common::{World, wait_until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";
@@ -193,4 +194,59 @@ fn the_directories_of_an_upload_are_made_again_if_another_upload_took_them_away(
     assert!(!world.exists("photos/new"));
     assert_eq!(append(&server, &second, (0, ENDS), b"new").status, 201);
     assert_eq!(world.read("photos/new/b"), b"new");
+}
+
+#[test]
+fn an_upload_goes_on_after_the_server_was_killed_or_ended() {
+    const RIGHT: &str = "Repr-Digest: sha-256=:vvV+x/U6bUC+tkCngKY5yDvCmsipgW8fxsXG3Nk8RyE=:\r\n";
+    let world = World::new();
+    let start = || Server::set_volume(&world, "quota_bytes = 1000000", "");
+    let server = start();
+    let guest = server.add_token("guest");
+    let begin = |server: &Server<'_>, name: &str, len: usize, more: &str| {
+        let (begun, place) = begin_with(server, &guest, (name, len), (more, b""));
+        assert_eq!(begun.status, 201, "{begun:?}");
+        place
+    };
+    let add = |server: &Server<'_>, place: &str, (at, more): (usize, &str), bytes: &[u8]| {
+        let more = format!("Upload-Offset: {at}\r\n{more}");
+        ask_as(server, &guest, (&format!("PATCH {place}"), &more), bytes).status
+    };
+    let offset = |server: &Server<'_>, place: &str| {
+        let told = ask_as(server, &guest, (&format!("HEAD {place}"), ""), b"");
+        told.header("upload-offset").and_then(|at| at.parse::<usize>().ok())
+    };
+    let long = begin(&server, "new/long", 600_000, "If-None-Match: *\r\n");
+    let checked = begin(&server, "checked", 6, RIGHT);
+    let lost = begin(&server, "lost", 6, "If-None-Match: *\r\n");
+    assert_eq!(add(&server, &long, (0, GOES_ON), &[1; 300_000]), 204);
+    assert_eq!(add(&server, &checked, (0, GOES_ON), b"abc"), 204);
+    assert_eq!(used(&server), (300_003, 4));
+    // The end of the value kills the server.
+    drop(server);
+    // Another program makes the file meanwhile.
+    world.write("photos/lost", "other");
+    let mut server = start();
+    assert_eq!(offset(&server, &lost), None);
+    assert_eq!(offset(&server, &long), Some(300_000));
+    assert_eq!(used(&server), (300_008, 4));
+    assert_eq!(add(&server, &long, (300_000, GOES_ON), &[2; 200_000]), 204);
+    server.signal(Signal::TERM);
+    server.child.wait().expect("it is ours");
+    let server = start();
+    assert_eq!(offset(&server, &long), Some(500_000));
+    assert_eq!(add(&server, &long, (500_000, ENDS), &[3; 100_000]), 201);
+    let read = world.read("photos/new/long");
+    assert_eq!(read, [vec![1; 300_000], vec![2; 200_000], vec![3; 100_000]].concat());
+    assert_eq!(add(&server, &checked, (3, ENDS), b"def"), 201);
+    assert_eq!(world.read("photos/checked"), b"abcdef");
+    assert_eq!(used(&server), (600_011, 4));
+    assert_eq!(world.names("state/uploads"), Vec::<String>::new());
+    // A revoked token has no uploads after a start either.
+    let place = begin(&server, "more", 6, "");
+    server.ok("token revoke --state state guest");
+    drop(server);
+    let server = start();
+    assert_eq!(ask(&server, &format!("HEAD {place}"), "", b"").status, 404);
+    assert_eq!(world.names("state/uploads"), Vec::<String>::new());
 }

@@ -48,6 +48,15 @@ fn too_long() -> io::Error {
     io::Error::other("it is longer than 64 MiB")
 }
 
+/// Removes the file at `path`.
+///
+/// # Errors
+/// The system's errors.
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    let place = NamedFile::of_operator(path)?;
+    Ok(unlinkat(&place, place.name(), AtFlags::empty())?)
+}
+
 /// Replaces the file at `path` in one step by a file with mode 0600, and flushes the content and the name.
 ///
 /// # Errors

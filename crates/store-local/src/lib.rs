@@ -42,5 +42,6 @@ pub use roots::context::StoreContext;
 pub use roots::creating::{create_above, create_root, remove_root};
 pub use roots::named::{NamedDir, NamedFile};
 pub use roots::quota::{SpaceQuota, SpaceUsage};
+pub use staging::stage::StagedPlace;
 pub use store::spelling::folds_names;
 pub use store::{LocalOptions, LocalStore};

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::accept::{Door, Wire};
 use super::config::Config;
+use super::rest::Uploads;
 use super::shared::Server;
 use super::{prepare, router};
 use crate::token::{Token, new_token};
@@ -68,7 +69,7 @@ impl Here {
         let runtime =
             runtime.worker_threads(1).enable_all().build().expect("the system has threads");
         let server = Arc::new(prepared.server);
-        let router = router(Arc::clone(&server), Arc::default());
+        let router = router(Arc::clone(&server), Uploads::of(&config.state, 1_000).into());
         let door = Door::new(Arc::clone(&server), router, 8, Wire::AsConfigured);
         Self { runtime, door, server, token }
     }

@@ -345,7 +345,8 @@ impl Prepared {
             let door = Door::new(Arc::clone(&server), shown, METRICS_CONNECTIONS, wire);
             tokio::spawn(door.open(metrics));
         }
-        let uploads = Arc::new(Uploads::default());
+        let uploads = Arc::new(Uploads::of(&began.state, limit_open()));
+        rest::resume_uploads(&server, &uploads).await;
         let all = router(Arc::clone(&server), Arc::clone(&uploads));
         let door = Door::new(Arc::clone(&server), all, connections, Wire::AsConfigured);
         let notify = Notify::from_env();
@@ -376,7 +377,8 @@ impl Prepared {
             () = signals.told_to_end(|| true) => {}
         }
         server.volumes.values().for_each(|volume| volume.updates.close());
-        uploads.clear();
+        // An upload whose disk does not answer ends.
+        tokio::time::timeout(ENDING_TIMEOUT, uploads.leave()).await.ok();
         let _ = clock.keep();
         Ok(())
     }

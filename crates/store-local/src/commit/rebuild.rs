@@ -1,6 +1,7 @@
 //! The staged new version of a local file, and the order of writes that makes a commit safe.
 
 mod in_place;
+mod staged;
 
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -54,6 +55,8 @@ pub struct LocalRebuild {
     /// Number of bytes written to the staged file.
     written: AtomicU64,
     fate: Mutex<Fate>,
+    /// True if the staged file stays when the rebuild is dropped.
+    is_kept: bool,
     /// Space reserved for the new version.
     reserved: Reserved,
 }
@@ -112,6 +115,7 @@ impl LocalRebuild {
             changing,
             written: AtomicU64::new(0),
             fate: Mutex::new(Fate::Worthless),
+            is_kept: false,
             reserved,
         };
         fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
@@ -146,17 +150,26 @@ impl LocalRebuild {
         let place = Place::of(&store.root, "resume", path)?;
         let partial = store.writing.partial_dir.as_ref();
         let shown = partial.and_then(|partial| partial.inode(&place));
-        let Some(Logged { staged, log, notes }) = store.growing().resume(&place, len, shown)?
-        else {
-            return Ok(None);
-        };
-        let stat = fs::fstat(&staged.file).at("resume", path)?;
-        let (inode, reserved) = (inode_of(&stat), store.reserve_again(&place, &stat, len)?);
-        let changing = Self::changing(&store, &place)?;
+        let found = store.growing().resume(&place, len, shown)?;
+        found.map(|found| Self::resumed(store, &place, FileSize::full(len), found)).transpose()
+    }
+
+    /// Returns the rebuild of a staged file that was `found` for `place`. Reserves the data of `size` in quotas that have
+    /// no reservation for the file.
+    fn resumed(
+        store: Arc<StoreState>,
+        place: &Place,
+        size: FileSize,
+        found: Logged,
+    ) -> Result<Resumed<Self>, StoreError> {
+        let (Logged { staged, log, notes }, FileSize { len, data }) = (found, size);
+        let stat = fs::fstat(&staged.file).at("resume", &place.path)?;
+        let (inode, reserved) = (inode_of(&stat), store.reserve_again(place, &stat, data)?);
+        let changing = Self::changing(&store, place)?;
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
             store,
-            path: path.clone(),
+            path: place.path.clone(),
             staged,
             inode,
             len,
@@ -166,9 +179,10 @@ impl LocalRebuild {
             changing,
             written: AtomicU64::new(0),
             fate: Mutex::new(Fate::Worthwhile),
+            is_kept: false,
             reserved,
         };
-        Ok(Some(Resumed { rebuild, notes }))
+        Ok(Resumed { rebuild, notes })
     }
 
     /// Returns the policy for allocating blocks in advance. Nothing is allocated for a file with holes, or for bytes
@@ -502,9 +516,12 @@ impl Rebuild for LocalRebuild {
 impl Drop for LocalRebuild {
     fn drop(&mut self) {
         let Staged { home, name, .. } = &self.staged;
-        match *lock(&self.fate) {
+        let fate = *lock(&self.fate);
+        match fate {
             Fate::Gone => {}
-            Fate::Worthwhile if !self.store.commits.one_shot => {
+            Fate::Worthless | Fate::Worthwhile
+                if self.is_kept || fate == Fate::Worthwhile && !self.store.commits.one_shot =>
+            {
                 self.show(Other::Goes);
                 std::mem::take(&mut self.reserved)
                     .move_to_file(self.inode, &self.store.space.ledger);
@@ -512,7 +529,7 @@ impl Drop for LocalRebuild {
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
                 self.stages().leave(&self.path, home, name.clone());
             }
-            fate => {
+            Fate::Worthless | Fate::Worthwhile | Fate::Spoiled => {
                 if fate == Fate::Spoiled {
                     self.hide();
                 }

@@ -113,6 +113,15 @@ pub(crate) struct Logged {
     pub(crate) notes: Notes,
 }
 
+/// The place of a staged file, for a process that [resumes](crate::LocalStore::resume_staged) the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StagedPlace {
+    /// The directory that holds the staging directory.
+    pub home: RelPath,
+    /// Name in the staging directory.
+    pub name: Name,
+}
+
 /// A locked file in a staging directory, accessible by the owner only.
 #[derive(Debug)]
 pub(crate) struct Staged {

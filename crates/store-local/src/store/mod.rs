@@ -37,7 +37,7 @@ use super::read::above::scopes;
 use super::read::snapshot::LocalSnapshot;
 use super::roots::named::NamedDir;
 use super::roots::quota::{FileSize, SpaceQuota, StoreSpace};
-use super::staging::stage::{StageOwner, Stages};
+use super::staging::stage::{StageOwner, StagedPlace, Stages};
 use crate::kernel::lock;
 use setting::{making, node_of};
 
@@ -99,6 +99,21 @@ impl LocalStore {
         open_to_owner(&self.0.root, &RelPath::root());
         lock(&self.0.makes.unfinished).insert(&RelPath::root(), UnfinishedDir::Heir);
         self
+    }
+
+    /// Resumes the staged file that a rebuild of another process [left](LocalRebuild::keep_when_dropped), or that a killed
+    /// process left with notes. Quotas that have no reservation for the file reserve nothing until
+    /// [`LocalRebuild::reserve_only`]. `None` without such a file for `len` bytes, or if a process uses the file.
+    ///
+    /// # Errors
+    /// The system's error, or the quota of a directory is unknown.
+    pub fn resume_staged(
+        &self,
+        path: &RelPath,
+        len: u64,
+        staged: &StagedPlace,
+    ) -> Result<Option<Resumed<LocalRebuild>>, StoreError> {
+        LocalRebuild::resume_staged(Arc::clone(&self.0), path, len, staged)
     }
 
     /// True if the root was created in vain: no entry was created, and the root got no mode.

@@ -186,7 +186,7 @@ pub(super) fn names_version(headers: &HeaderMap) -> bool {
 }
 
 /// Conditions that the server checks for a change.
-const CHANGE_CONDITIONS: [header::HeaderName; 3] =
+pub(super) const CHANGE_CONDITIONS: [header::HeaderName; 3] =
     [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE];
 
 /// Refuses a change without `If-Match`.

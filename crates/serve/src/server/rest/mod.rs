@@ -35,7 +35,7 @@ pub(super) use self::conditions::names_tag;
 pub(super) use self::incoming::{collect, content_length, refuse_coded};
 pub(super) use self::replacement::{NewAttributes, PresentFile, ReplaceError, ReplaceTarget};
 pub(super) use self::request::{Address, Parameters, no_store, on_disk};
-pub(super) use self::uploads::{Uploads, keep_uploads};
+pub(super) use self::uploads::{Uploads, keep_uploads, resume_uploads};
 use super::problem::Problem;
 use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};

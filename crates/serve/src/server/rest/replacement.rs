@@ -6,6 +6,8 @@
 //! 3. [`Replacement::commit`] looks up the present rights of the token, puts the new version in place, and flushes.
 //! 4. A [`CommittedFile`] has the entity tag.
 
+mod resumed;
+
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -15,6 +17,7 @@ use deltic_store::{Commit, Keep, Rebuild, Replaces, Snapshot, Store, StoreError,
 use deltic_store_local::{LocalRebuild, LocalSnapshot, LocalStore};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
+pub(super) use self::resumed::{ReplacementRecord, ResumedReplacement};
 use super::conditions::{
     Present, check_change, check_conditions, commit_problem, has_conditions, names_version, tag,
     tag_of_new,
@@ -79,13 +82,7 @@ impl ReplaceTarget {
         let mut above = Above::new(&store);
         above.make_for(&self.file)?;
         let new = store.create(&self.file, len)?;
-        let replaced = match present {
-            None => ReplacedEntry::Nothing,
-            Some(version) if names_version(&self.headers) => {
-                ReplacedEntry::Version(Arc::new(version))
-            }
-            Some(version) => ReplacedEntry::Seen(version.meta().clone()),
-        };
+        let replaced = ReplacedEntry::of(present, &self.headers);
         Ok(Replacement { target: self, store, above, new, replaced })
     }
 
@@ -139,6 +136,17 @@ enum ReplacedEntry {
     Seen(Meta),
     /// The version that the conditions name, or that the new version was made from.
     Version(Arc<LocalSnapshot>),
+}
+
+impl ReplacedEntry {
+    /// Returns what a request with these conditions replaces, if `present` is the present version.
+    fn of(present: Option<LocalSnapshot>, headers: &HeaderMap) -> Self {
+        match present {
+            None => Self::Nothing,
+            Some(version) if names_version(headers) => Self::Version(Arc::new(version)),
+            Some(version) => Self::Seen(version.meta().clone()),
+        }
+    }
 }
 
 /// Attributes of a new version.

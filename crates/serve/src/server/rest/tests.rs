@@ -21,7 +21,7 @@ use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
 
-use super::OPENAPI;
+use super::{OPENAPI, Uploads};
 use crate::server::admission::Peer;
 use crate::server::config::Config;
 use crate::server::{prepare, router, table};
@@ -67,7 +67,8 @@ impl Here {
         let token = new_token();
         let prepared = prepare(&config, Some(&token), None).unwrap();
         let peer = prepared.server.admission.connect(Ipv4Addr::LOCALHOST.into()).into();
-        let service = TowerToHyperService::new(router(prepared.server.into(), Arc::default()));
+        let uploads = Uploads::of(&config.state, 1_000);
+        let service = TowerToHyperService::new(router(prepared.server.into(), uploads.into()));
         Self { service, token, peer }
     }
 

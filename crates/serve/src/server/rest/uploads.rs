@@ -2,10 +2,13 @@
 //! clients behind proxies that refuse long bodies, or that lose connections.
 //!
 //! `PUT` with `Upload-Complete: ?0` begins an upload, under the conditions of the request. `PATCH` adds bytes at an
-//! offset, and the last one commits. Uploads are kept by the process, and end with it.
+//! offset, and the last one commits. The next process of the server goes on with the uploads, by their records.
+
+mod records;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -21,10 +24,13 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
 use tokio::time::{sleep, timeout};
 
+use self::records::{RecordFile, UploadRecord, UploadRecords};
 use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
 use super::pieces::PIECE;
-use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
+use super::replacement::{
+    NewAttributes, ReplaceTarget, Replacement, ReplacementRecord, ResumedReplacement,
+};
 use super::request::{Address, At, no_store, on_disk};
 use crate::lock;
 use crate::server::access::Access;
@@ -39,18 +45,33 @@ const UPLOAD_LENGTH: &str = "upload-length";
 /// Header with the offset of a request's first byte, or of the next byte that the server expects.
 const UPLOAD_OFFSET: &str = "upload-offset";
 /// Time after the last byte for which an unfinished upload is kept.
-const KEPT_FOR: Duration = Duration::from_secs(60 * 60);
+const KEPT_FOR: Duration = Duration::from_hours(7 * 24);
+/// Time after the last byte from which an unfinished upload gives way to a new one at the limits.
+const GIVES_WAY_AFTER: Duration = Duration::from_hours(1);
 /// Longest pause between two looks for uploads that have ended.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Longest wait for an older request to end.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for which a start waits for the uploads of an earlier process.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most unfinished uploads at once, of all tokens and of one chain of tokens.
 const MAX_UPLOADS: usize = 1_000;
 const MAX_OF_TOKEN: usize = 50;
+/// Files that may be open in this process for each unfinished upload, which has some four open.
+const FILES_FOR_UPLOAD: usize = 16;
 
 /// The unfinished uploads, by the hashes of their names.
-#[derive(Default)]
-pub(crate) struct Uploads(Mutex<HashMap<TokenHash, Arc<Upload>>>);
+pub(crate) struct Uploads {
+    all: Mutex<HashMap<TokenHash, Arc<Upload>>>,
+    /// Uploads of an earlier process that are not resumed yet.
+    waiting: Mutex<Vec<WaitingUpload>>,
+    records: UploadRecords,
+    /// Most unfinished uploads at once.
+    most: usize,
+}
+
+/// The name, the record and the record's file of an upload.
+type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
 
 /// An upload in several requests.
 struct Upload {
@@ -64,6 +85,8 @@ struct Upload {
     wanted: Option<[u8; 32]>,
     /// Time of the last byte.
     touched: Mutex<Instant>,
+    /// The record of the upload, if the next process can go on with the upload.
+    record: Mutex<Option<RecordFile>>,
     /// Number of the newest request, which ends all older ones.
     newest: watch::Sender<u64>,
     /// The arrived bytes; `None` after the end of the upload.
@@ -73,7 +96,10 @@ struct Upload {
 /// The bytes of an upload that have arrived.
 struct StagedUpload {
     replacement: Replacement,
-    hash: Sha256,
+    /// SHA-256 of these bytes. `None` for an upload that was resumed.
+    hash: Option<Sha256>,
+    /// True if the upload has a record.
+    is_recorded: bool,
     /// Offset of the next byte.
     at: u64,
 }
@@ -102,52 +128,141 @@ impl Drop for Unnamed {
 }
 
 impl Uploads {
-    /// Keeps a new upload. Returns the secret name.
-    fn keep(&self, upload: Arc<Upload>) -> Result<Token, Problem> {
-        let mut all = lock(&self.0);
-        let its = all.values().filter(|other| other.first == upload.first).count();
-        if all.len() >= MAX_UPLOADS || its >= MAX_OF_TOKEN {
-            return Err(Problem::busy("too many unfinished uploads; finish or delete some"));
+    /// Reads the records of uploads in the state directory `state`, for a process that may have `open` files open.
+    pub(crate) fn of(state: &Path, open: usize) -> Self {
+        let records = UploadRecords::of(state);
+        let waiting = Mutex::new(records.read_all());
+        Self {
+            all: Mutex::default(),
+            waiting,
+            records,
+            most: MAX_UPLOADS.min(open / FILES_FOR_UPLOAD),
         }
-        let name = new_token();
+    }
+
+    /// Keeps a new upload with this name. At the limits, the longest silent upload gives way.
+    fn keep(&self, name: &Token, upload: Arc<Upload>) -> Result<(), Problem> {
+        let mut all = lock(&self.all);
+        let is_its = |other: &Upload| other.first == upload.first;
+        let has_many = all.values().filter(|other| is_its(other)).count() >= MAX_OF_TOKEN;
+        let mut ended = None;
+        if has_many || all.len() >= self.most {
+            let others = all.iter().filter(|(_, other)| !has_many || is_its(other));
+            let silent = others.map(|(name, other)| (other.silence(), *name));
+            let longest = silent.max_by_key(|(silence, _)| *silence);
+            let gives_way = longest.filter(|(silence, _)| *silence >= GIVES_WAY_AFTER);
+            let many = || Problem::busy("too many unfinished uploads; finish or delete some");
+            ended = all.remove(&gives_way.ok_or_else(many)?.1);
+        }
         all.insert(name.hash(), upload);
-        Ok(name)
+        drop(all);
+        // Dropped without the lock, since this removes the staged file.
+        drop(ended);
+        Ok(())
+    }
+
+    /// Writes the record of a new upload. `None` if the upload is to end with this process.
+    fn record(&self, name: &TokenHash, record: Option<UploadRecord>) -> Option<RecordFile> {
+        self.records.write(name, &record?).ok()
+    }
+
+    /// Goes on with uploads of an earlier process. An upload whose volume is busy waits for the next call. Blocks on the
+    /// disk.
+    fn resume(&self, server: &Arc<Server>) {
+        let mut waiting = lock(&self.waiting);
+        for (name, record, file) in std::mem::take(&mut *waiting) {
+            match Replacement::resume(server, &record.replacement) {
+                Ok(resumed) => {
+                    let upload = Upload::resumed(resumed, &record, file);
+                    lock(&self.all).insert(name, Arc::new(upload));
+                }
+                Err(why) if why.status == StatusCode::SERVICE_UNAVAILABLE => {
+                    waiting.push((name, record, file));
+                }
+                // Dropping the file removes the record.
+                Err(_) => drop(record.replacement.discard(server)),
+            }
+        }
+    }
+
+    /// True if an upload of an earlier process may be resumed later.
+    fn is_waiting(&self, name: Option<TokenHash>) -> bool {
+        match self.waiting.try_lock() {
+            Ok(waiting) => waiting.iter().any(|(waits, ..)| Some(*waits) == name),
+            Err(_) => true,
+        }
     }
 
     /// Finds an upload by its name, if the token began it in this volume.
     fn find(&self, known: &Known, volume: &str, name: &str) -> Result<Arc<Upload>, Problem> {
         let name = name.parse::<Token>().ok().map(|name| name.hash());
-        let found = name.and_then(|name| lock(&self.0).get(&name).cloned());
+        let found = name.and_then(|name| lock(&self.all).get(&name).cloned());
+        if found.is_none() && self.is_waiting(name) {
+            return Err(Problem::busy(
+                "the server goes on with its uploads; try again in a moment",
+            ));
+        }
         let is_its = |upload: &Arc<Upload>| upload.token == known.token && upload.volume == volume;
         found.filter(is_its).ok_or_else(unknown)
     }
 
     fn forget(&self, name: &Token) {
-        let ended = lock(&self.0).remove(&name.hash());
+        let ended = lock(&self.all).remove(&name.hash());
         // Dropped without the lock, since this removes the staged file.
         drop(ended);
     }
 
-    /// Ends uploads without a byte for an hour, and uploads of revoked tokens. Blocks on the disk.
+    /// Ends uploads without a byte for a long time, and uploads of revoked tokens. Blocks on the disk.
     pub(crate) fn sweep(&self, access: &Access) {
-        let tokens: HashSet<_> = lock(&self.0).values().map(|upload| upload.token).collect();
+        let tokens: HashSet<_> = lock(&self.all).values().map(|upload| upload.token).collect();
         let revoked: HashSet<_> =
             tokens.into_iter().filter(|token| !access.stands(token)).collect();
         let is_over = |_: &TokenHash, upload: &mut Arc<Upload>| {
-            revoked.contains(&upload.token) || lock(&upload.touched).elapsed() >= KEPT_FOR
+            revoked.contains(&upload.token) || upload.silence() >= KEPT_FOR
         };
-        let ended: Vec<_> = lock(&self.0).extract_if(is_over).collect();
+        let ended: Vec<_> = lock(&self.all).extract_if(is_over).collect();
         drop(ended);
     }
 
-    /// Ends all uploads.
-    pub(crate) fn clear(&self) {
-        let all = std::mem::take(&mut *lock(&self.0));
-        drop(all);
+    /// Leaves all uploads to the next process.
+    pub(crate) async fn leave(&self) {
+        lock(&self.waiting).iter_mut().for_each(|(_, _, file)| file.keep());
+        let all = std::mem::take(&mut *lock(&self.all));
+        for upload in all.into_values() {
+            let Ok(mut turn) = upload.take().await else { continue };
+            if let (Some(staged), Some(record)) = (&mut *turn.staged, &mut *lock(&upload.record)) {
+                staged.replacement.keep_when_dropped();
+                record.keep();
+            }
+        }
     }
 }
 
 impl Upload {
+    /// Returns an upload of an earlier process.
+    fn resumed(resumed: ResumedReplacement, record: &UploadRecord, file: RecordFile) -> Self {
+        let ResumedReplacement { known, replacement, at, age } = resumed;
+        let UploadRecord { replacement: ReplacementRecord { volume, len, .. }, wanted } = record;
+        let now = Instant::now();
+        let staged = StagedUpload { replacement, hash: None, is_recorded: true, at };
+        Self {
+            token: known.token,
+            first: known.first,
+            volume: volume.clone(),
+            len: *len,
+            wanted: *wanted,
+            touched: Mutex::new(now.checked_sub(age).unwrap_or(now)),
+            record: Mutex::new(Some(file)),
+            newest: watch::Sender::new(0),
+            staged: Arc::new(Turns::new(Some(staged))),
+        }
+    }
+
+    /// Returns the time since the last byte.
+    fn silence(&self) -> Duration {
+        lock(&self.touched).elapsed()
+    }
+
     /// Takes the upload for one request. An older request ends: its connection may be lost. Errors: 503 while the disk
     /// is slow, 404 once the upload has ended.
     async fn take(&self) -> Result<UploadTurn, Problem> {
@@ -187,12 +302,24 @@ impl UploadTurn {
     }
 }
 
+/// Goes on with the uploads of an earlier process.
+pub(crate) async fn resume_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) {
+    let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
+    let resumed = on_disk(server, move || {
+        uploads.resume(&again);
+        Ok(())
+    });
+    // A disk that does not answer does not block the start.
+    timeout(RESUME_TIMEOUT, resumed).await.ok();
+}
+
 /// Ends uploads that have expired, or whose tokens were revoked, for ever.
 pub(crate) async fn keep_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) -> Infallible {
     let (_, mut tokens) = server.access.tokens();
     loop {
         let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
         let swept = on_disk(server, move || {
+            uploads.resume(&again);
             uploads.sweep(&again.access);
             Ok(())
         });
@@ -224,14 +351,20 @@ pub(super) async fn begin(
     let target = ReplaceTarget::of(&server, &at, false)?;
     let len = number(&at.headers, UPLOAD_LENGTH)?;
     target.check_len(len)?;
-    let replacement = on_disk(&server, move || {
+    let (name, records) = (new_token(), Arc::clone(&uploads));
+    let hash = name.hash();
+    let (replacement, record) = on_disk(&server, move || {
         let mut replacement = target.begin(len)?;
         // An announced length takes no space from others before its bytes arrive.
         replacement.reserve_only(0)?;
-        Ok(replacement)
+        let told = replacement.record(len).filter(|_| !is_last);
+        let record = told.map(|replacement| UploadRecord { replacement, wanted });
+        let record = records.record(&hash, record).inspect(|_| replacement.note(0));
+        Ok((replacement, record))
     })
     .await?;
-    let staged = StagedUpload { replacement, hash: Sha256::new(), at: 0 };
+    let (hash, is_recorded) = (Some(Sha256::new()), record.is_some());
+    let staged = StagedUpload { replacement, hash, is_recorded, at: 0 };
     let upload = Arc::new(Upload {
         token: at.known.token,
         first: at.known.first,
@@ -239,6 +372,7 @@ pub(super) async fn begin(
         len,
         wanted,
         touched: Mutex::new(Instant::now()),
+        record: Mutex::new(record),
         newest: watch::Sender::new(0),
         staged: Arc::new(Turns::new(Some(staged))),
     });
@@ -246,7 +380,7 @@ pub(super) async fn begin(
     if is_last {
         return add(server, upload, 0, addition).await;
     }
-    let name = uploads.keep(Arc::clone(&upload))?;
+    uploads.keep(&name, Arc::clone(&upload))?;
     let mut kept = Unnamed { uploads, name, is_told: false };
     let mut answer = add(server, upload, 0, addition).await?;
     kept.is_told = true;
@@ -338,22 +472,8 @@ async fn add(
         if at + piece.len() as u64 > upload.len {
             return Err(Problem::new(StatusCode::BAD_REQUEST, "more bytes than Upload-Length"));
         }
-        let (bytes, mut staged) =
-            (std::mem::take(&mut piece), turn.staged.take().ok_or_else(unknown)?);
-        let (written, staged) = on_disk(&server, move || {
-            let end = staged.at + bytes.len() as u64;
-            if let Err(refused) = staged.replacement.reserve_only(end) {
-                return Ok((Err(refused), Some(staged)));
-            }
-            // After a failed write, the content of the staged file is unknown.
-            if let Err(failed) = staged.replacement.new.write(staged.at, &bytes) {
-                return Ok((Err(failed.into()), None));
-            }
-            staged.hash.update(&bytes);
-            staged.at = end;
-            Ok((Ok(end), Some(staged)))
-        })
-        .await?;
+        let (bytes, staged) = (std::mem::take(&mut piece), turn.staged.take().ok_or_else(unknown)?);
+        let (written, staged) = on_disk(&server, move || Ok(staged.add(&bytes))).await?;
         *turn.staged = staged;
         at = written?;
         *lock(&upload.touched) = Instant::now();
@@ -366,12 +486,77 @@ async fn add(
         let why = format!("{at} of {} bytes have come, so this is not the end", upload.len);
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
-    let StagedUpload { replacement, hash, .. } = turn.staged.take().ok_or_else(unknown)?;
-    let (len, digest) = (upload.len, hash.finalize().into());
-    [upload.wanted, wanted].into_iter().try_for_each(|wanted| check_digest(wanted, digest))?;
-    let answer =
-        on_disk(&server, move || replacement.commit(NewAttributes::usual(len))?.answer()).await?;
-    Ok(with(answer, &[(UPLOAD_COMPLETE, "?1".into()), (UPLOAD_OFFSET, len.to_string())]))
+    let (staged, len) = (turn.staged.take().ok_or_else(unknown)?, upload.len);
+    let (again, wanted) = (Arc::clone(&server), [upload.wanted, wanted]);
+    let (answer, staged) = on_disk(&server, move || {
+        staged.check(len, wanted)?;
+        Ok(staged.commit(&again, len))
+    })
+    .await?;
+    *turn.staged = staged;
+    Ok(with(answer?, &[(UPLOAD_COMPLETE, "?1".into()), (UPLOAD_OFFSET, len.to_string())]))
+}
+
+impl StagedUpload {
+    /// Writes the next bytes, and returns the offset behind. Also returns the upload, unless its content is unknown after
+    /// a failed write. Blocks on the disk.
+    fn add(mut self, bytes: &[u8]) -> (Result<u64, Problem>, Option<Self>) {
+        let end = self.at + bytes.len() as u64;
+        if let Err(refused) = self.replacement.reserve_only(end) {
+            return (Err(refused), Some(self));
+        }
+        if let Err(failed) = self.replacement.new.write(self.at, bytes) {
+            return (Err(failed.into()), None);
+        }
+        if let Some(hash) = &mut self.hash {
+            hash.update(bytes);
+        }
+        self.at = end;
+        if self.is_recorded {
+            self.replacement.note(end);
+        }
+        (Ok(end), Some(self))
+    }
+
+    /// Checks the whole file against the SHA-256 that requests announced. Blocks on the disk.
+    fn check(&self, len: u64, wanted: [Option<[u8; 32]>; 2]) -> Result<(), Problem> {
+        if wanted == [None; 2] {
+            return Ok(());
+        }
+        let mut hash = self.hash.clone().unwrap_or_default();
+        let (mut at, mut piece) = (if self.hash.is_some() { len } else { 0 }, vec![0; PIECE]);
+        while at < len {
+            let got = self.replacement.read_at(at, &mut piece)?;
+            if got == 0 {
+                return Err(Problem::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the upload is cut off",
+                ));
+            }
+            hash.update(&piece[..got]);
+            at += got as u64;
+        }
+        let digest = hash.finalize().into();
+        wanted.into_iter().try_for_each(|wanted| check_digest(wanted, digest))
+    }
+
+    /// Puts the file in place. If that failed by no fault of the client, as on a full disk, also returns the upload, for
+    /// another attempt. Blocks on the disk.
+    fn commit(self, server: &Arc<Server>, len: u64) -> (Result<Response, Problem>, Option<Self>) {
+        let Self { mut replacement, hash, is_recorded, .. } = self;
+        let record = replacement.record(len);
+        replacement.note(len);
+        replacement.keep_when_dropped();
+        let committed = replacement.commit(NewAttributes::usual(len)).map_err(Problem::from);
+        let answer = committed.and_then(|committed| committed.answer());
+        let Err(why) = &answer else { return (answer, None) };
+        // Dropping what is resumed removes the staged file.
+        let resumed = record.and_then(|record| Replacement::resume(server, &record).ok());
+        let resumed = resumed.filter(|_| why.status.is_server_error());
+        let staged =
+            resumed.map(|it| Self { replacement: it.replacement, hash, is_recorded, at: it.at });
+        (answer, staged)
+    }
 }
 
 /// Answers where an unfinished upload is.

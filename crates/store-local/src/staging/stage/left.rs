@@ -11,7 +11,7 @@ use deltic_tree::meta::Inode;
 use rustix::fs::{self, FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::{KEY_DIGITS, Leftover, Leftovers, NONCE_DIGITS};
+use super::{KEY_DIGITS, Leftover, Leftovers, Logged, NONCE_DIGITS, Staged, StagedPlace, Stages};
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, STAGED_SUFFIX};
 use crate::handles::stat::{inode_of, names};
@@ -127,6 +127,28 @@ pub(super) fn resume(
     }
     remove_log(dir, name);
     Ok(None)
+}
+
+impl Stages {
+    /// Opens the staged file at this place with its log, as [`resume`] does.
+    pub(crate) fn resume_staged(
+        &self,
+        at: &StagedPlace,
+        len: u64,
+    ) -> Result<Option<Logged>, Errno> {
+        if !is_name_of(&at.name, STAGED_SUFFIX) {
+            return Ok(None);
+        }
+        match self.open(&at.home) {
+            Err(Errno::NOENT) => return Ok(None),
+            opened => drop(opened?),
+        }
+        let found = resume(&*self.enter(&at.home)?, &at.name, len, None, &self.waits)?;
+        Ok(found.map(|(file, log, notes)| {
+            let (home, name) = (at.home.clone(), at.name.clone());
+            Logged { staged: Staged { file, home, whose: self.whose, name }, log, notes }
+        }))
+    }
 }
 
 /// Opens the file `name` for writing if its mode allows writing. Some network file systems only lock files that are open
