@@ -2,7 +2,8 @@
 # The page: web.sh build|dist|test
 #   build  builds the delta engine as WebAssembly and web/dist, and fails where Node 20.19 is missing
 #   dist   does the same, but says SKIPPED and succeeds without Node
-#   test   tests the page in Chromium against target/debug/deltic; says SKIPPED without Node, Chromium or dist
+#   test   tests the npm package, and the page in Chromium, against target/debug/deltic; says SKIPPED without Node,
+#          Chromium or dist
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -30,6 +31,6 @@ case $1 in
   dist) if [ -n "$why" ]; then echo "SKIPPED: no page: $why"; else build; fi ;;
   test)
     [ -n "$why" ] || [ -n "${CHROMIUM:-}" ] || tools/ensure.sh chromium chromium || why="Chromium is missing"
-    if [ -n "$why" ]; then echo "SKIPPED: the page is not tested: $why"; else cd web && npx vitest run; fi ;;
+    if [ -n "$why" ]; then echo "SKIPPED: the page is not tested: $why"; else npm --prefix web/engine test && cd web && npx vitest run; fi ;;
   *) echo "web.sh build|dist|test" >&2; exit 1 ;;
 esac

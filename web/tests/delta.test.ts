@@ -53,7 +53,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
   beforeEach(async () => {
     for (const name of readdirSync(disk())) rmSync(disk(name));
     await s.page.goto("about:blank");
-    Object.assign(s.origin, { cut: false, sockets: true, seen: [], onUpgrade: undefined });
+    Object.assign(s.origin, { cut: false, sockets: true, slow: undefined, bodies: [], seen: [], onUpgrade: undefined });
     s.origin.wire = { up: 0, down: 0 };
     await signIn(s);
   });
@@ -119,14 +119,35 @@ describe.skipIf(why)("the delta engine of the page", () => {
     expect(readFileSync(disk("c.bin")).equals(edited(old))).toBe(true);
   });
 
-  test("without WebSockets the whole file travels", async () => {
-    const old = noise(2 * MB, 4);
+  test("without WebSockets an edit travels as a delta, by plain HTTP", async () => {
+    const old = noise(20 * MB, 4);
     writeFileSync(disk("d.bin"), old);
     s.origin.sockets = false;
     await replace("d.bin", edited(old));
     await idle(s.page);
     expect(readFileSync(disk("d.bin")).equals(edited(old))).toBe(true);
-    expect(puts()).toHaveLength(1);
+    expect(puts()).toEqual([]);
+    const bodies = s.origin.bodies.reduce((sum, length) => sum + length, 0);
+    console.log(`edit of 20 MB without WebSockets: bodies of ${bodies} bytes`);
+    expect(bodies).toBeGreaterThan(1_000);
+    expect(bodies).toBeLessThan(20_000);
+  });
+
+  test("without WebSockets, a delta outlives lost connections and a restart of the server", async () => {
+    const old = noise(8 * MB, 9);
+    writeFileSync(disk("f.bin"), old);
+    Object.assign(s.origin, { sockets: false, slow: 4_000_000 });
+    const next = Buffer.concat([old, noise(8 * MB, 10)]);
+    await replace("f.bin", next);
+    await expect.poll(() => s.origin.bodies.length).toBeGreaterThan(4);
+    s.origin.drop();
+    await expect.poll(() => s.origin.bodies.length).toBeGreaterThan(8);
+    await s.server.kill();
+    s.origin.slow = undefined;
+    await s.server.start();
+    await idle(s.page);
+    expect(readFileSync(disk("f.bin")).equals(next)).toBe(true);
+    expect(puts()).toEqual([]);
   });
 
   test("a connection that ends in the middle is dialled again", async () => {

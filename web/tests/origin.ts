@@ -47,6 +47,8 @@ export interface Origin {
   seen: string[];
   /** False for a proxy that refuses WebSockets. */
   sockets: boolean;
+  /** Files that are served beside the page, by their paths, without a policy. */
+  more: Map<string, string | Buffer>;
   /** Runs before a WebSocket is passed on. */
   onUpgrade: ((client: Socket) => void) | undefined;
   /** Longest body that passes, as a proxy has a limit. */
@@ -77,6 +79,7 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
     seen: [],
     most: 0,
     sockets: true,
+    more: new Map(),
     onUpgrade: undefined,
     longest: undefined,
     bodies: [],
@@ -97,6 +100,8 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
 
   function serve(path: string, answer: ServerResponse): void {
     const name = normalize(decodeURIComponent(path.split("?")[0]!));
+    const more = origin.more.get(name);
+    if (more !== undefined) return void answer.writeHead(200, { "Content-Type": types[extname(name)] ?? "" }).end(more);
     try {
       if (!/^\/(assets\/|mark)/.test(name)) throw new Error("a screen");
       answer.writeHead(200, { "Content-Type": types[extname(name)] ?? "" }).end(readFileSync(dist + name));
@@ -109,10 +114,10 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
   function pass(ask: IncomingMessage, answer: ServerResponse, path: string): void {
     origin.seen.push(`${ask.method} ${path}`);
     if (origin.cut) return void ask.socket.destroy();
-    if (ask.method === "PUT" || ask.method === "PATCH") {
+    if (ask.method === "PUT" || ask.method === "PATCH" || path.startsWith("/v1/streams/")) {
       const length = Number(ask.headers["content-length"] ?? 0);
       if (origin.longest !== undefined && length > origin.longest) return void answer.writeHead(413, { Connection: "close" }).end();
-      origin.bodies.push(length);
+      if (ask.method !== "GET") origin.bodies.push(length);
     }
     if (ask.method === "PUT") origin.most = Math.max(origin.most, ++puts);
     const [host, port] = server().split(":");

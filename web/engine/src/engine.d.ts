@@ -61,6 +61,7 @@ export class Engine {
 }
 
 export class TransferError extends Error {
+  constructor(message: string, retrySecs?: number, isEnd?: boolean);
   /** Seconds after which another attempt may succeed. */
   readonly retrySecs?: number;
   /** True if the connection ended. */
@@ -69,7 +70,10 @@ export class TransferError extends Error {
 
 /** Events: `go_away`, `busy` (with `detail.secs`), `end`. */
 export class Connection extends EventTarget {
+  /** `version` is empty by plain HTTP. */
   readonly server?: { version: string; channels: number };
+  /** True without a WebSocket. */
+  readonly isPlain: boolean;
   push(request: Place & OpenFile & { on_request?: boolean }, options?: Options): Promise<Result>;
   pull(request: Place & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
   /** Most bytes a second that this end sends; 0 for no limit. */

@@ -1,6 +1,7 @@
-// The engine of a page: syncs files of the user with a server over one WebSocket.
+// The engine of a page: syncs files of the user with a server over one WebSocket, or by plain HTTP where WebSockets are
+// missing or cut.
 //
-//   const engine = await Engine.load(await fetch("deltic_page.wasm"), files);
+//   const engine = await Engine.load(await fetch("push.wasm"), files);
 //   const connection = await engine.connect("ws://127.0.0.1:8420/v1/ws", token);
 //   const result = await connection.push({ volume: "photos", path: "2026/a.jpg", file: 1, len, modified_ms });
 //
@@ -9,7 +10,11 @@
 // block in a Web Worker alone (FileReaderSync, sync access handles), so this module belongs there. The work is done in
 // short turns; between turns, messages are sent and received.
 
+import { StreamSocket } from "./streams.js";
+
 const SUBPROTOCOL = "deltic.1";
+// Longest time for a WebSocket to open. Some networks neither open nor refuse WebSockets.
+const OPEN_MS = 5_000;
 // Bytes that wait in the socket, above which the engine stands still.
 const BUFFERED_BYTES = 1 << 20;
 // A full socket says nothing when it has room again.
@@ -42,16 +47,13 @@ export class Engine {
     return new Engine(exports);
   }
 
-  /** Opens a connection. Resolves once the server has accepted the token. */
-  connect(url, token) {
-    return new Promise((resolve, reject) => {
-      const socket = new WebSocket(url, SUBPROTOCOL);
-      socket.binaryType = "arraybuffer";
-      const failed = () => reject(new TransferError(`cannot connect to ${new URL(url).host}`));
-      socket.onerror = failed;
-      socket.onclose = failed;
-      socket.onopen = () => new Connection(this.#wasm, socket, token, { resolve, reject });
-    });
+  /**
+   * Opens a connection to the WebSocket at `url`, or by plain HTTP to the same server. Resolves once the server has
+   * accepted the token.
+   */
+  async connect(url, token) {
+    const socket = (await openSocket(url)) ?? new StreamSocket(url);
+    return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject }));
   }
 
   /** Bytes of memory that the module holds. A module never gives memory back. */
@@ -117,6 +119,11 @@ export class Connection extends EventTarget {
    */
   pull(request, options = {}) {
     return this.#begin("deltic_pull", request, options);
+  }
+
+  /** True without a WebSocket. Such a connection is slower, since each body is short and awaits its answer. */
+  get isPlain() {
+    return this.#socket instanceof StreamSocket;
   }
 
   /** Most bytes a second that this end sends; 0 for no limit. */
@@ -280,6 +287,29 @@ export class Connection extends EventTarget {
     for (const { reject } of this.#transfers.values()) reject(new TransferError(why));
     this.#transfers.clear();
   }
+}
+
+/** Opens a WebSocket. Returns undefined where WebSockets are missing or cut. */
+function openSocket(url) {
+  return new Promise((resolve) => {
+    if (typeof WebSocket === "undefined") return resolve(undefined);
+    const socket = new WebSocket(url, SUBPROTOCOL);
+    socket.binaryType = "arraybuffer";
+    const failed = () => {
+      clearTimeout(timer);
+      socket.onopen = null;
+      socket.close();
+      resolve(undefined);
+    };
+    const timer = setTimeout(failed, OPEN_MS);
+    socket.onerror = failed;
+    socket.onclose = failed;
+    socket.onopen = () => {
+      clearTimeout(timer);
+      socket.onclose = null;
+      resolve(socket);
+    };
+  });
 }
 
 async function instantiate(source, imports) {

@@ -17,6 +17,19 @@ export const missing = [program, ...Object.values(modules)].find((path) => !exis
   ? "needs the server (cargo build -p deltic-cli) and the modules (npm run build)"
   : false;
 
+/** Bytes without any pattern, the same for the same seed. */
+export function noise(len, seed) {
+  const words = new Uint32Array(len / 4);
+  let x = seed;
+  for (let i = 0; i < words.length; i++) {
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    words[i] = x;
+  }
+  return Buffer.from(words.buffer);
+}
+
 /** Starts a server with the volume `files`. */
 export async function serve() {
   const dir = mkdtempSync(join(tmpdir(), "deltic-engine-"));

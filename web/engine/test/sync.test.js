@@ -6,7 +6,7 @@ import { after, before, test } from "node:test";
 
 import { Engine, TransferError } from "../src/engine.js";
 import { NodeFiles } from "../src/node.js";
-import { missing, modules, serve } from "./server.js";
+import { missing, modules, noise, serve } from "./server.js";
 
 const MB = 1_000_000;
 const options = { skip: missing };
@@ -21,6 +21,7 @@ before(async () => {
   puller = await (await Engine.load(readFileSync(modules.pull), files)).connect(server.url, server.token);
   local = join(server.dir, "local");
   mkdirSync(local);
+  assert.equal(pusher.isPlain, typeof WebSocket === "undefined");
 });
 
 after(async () => {
@@ -28,19 +29,6 @@ after(async () => {
   puller?.close();
   await server?.stop();
 });
-
-/** Bytes without any pattern, the same for the same seed. */
-function noise(len, seed) {
-  const words = new Uint32Array(len / 4);
-  let x = seed;
-  for (let i = 0; i < words.length; i++) {
-    x ^= x << 13;
-    x ^= x >>> 17;
-    x ^= x << 5;
-    words[i] = x;
-  }
-  return Buffer.from(words.buffer);
-}
 
 /** Inserts, overwrites and removes a few bytes. */
 function edited(bytes) {

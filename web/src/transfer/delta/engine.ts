@@ -1,7 +1,7 @@
 /**
  * Sends what the server lacks of a file: what is new in a version that replaces another one, or what has not arrived
- * yet of a new file. Small files travel by plain HTTP, and so does every file where the module, Web Workers or
- * WebSockets are missing.
+ * yet of a new file. Small files travel whole by plain HTTP, and so does every file where the module or Web Workers are
+ * missing, and every new file where WebSockets are missing.
  */
 import type { Result } from "../../../engine/src/engine.js";
 import { answers, lost, pause, Problem, Unreachable } from "../../api/http";

@@ -11,7 +11,7 @@ interface Request {
   volume: string;
   /** Path of the file in the volume. */
   path: string;
-  /** Address of the server's WebSocket. */
+  /** Address of the server's WebSocket; without WebSockets the engine uses plain HTTP to the same server. */
   socket: string;
   token: string;
 }
@@ -52,6 +52,8 @@ export type Failure =
   | { is: "unreadable" }
   /** The connection ended. */
   | { is: "ended" }
+  /** There is no WebSocket, and plain HTTP carries a whole file in longer bodies. */
+  | { is: "plain" }
   /** The server asks for another attempt later. */
   | { is: "busy"; secs: number; why: string }
   | { is: "other"; why: string };

@@ -2,8 +2,7 @@
  * The delta engine, in a Web Worker of its own: the module, the WebSocket and the reads of files. The page's own thread
  * computes nothing.
  */
-import { Engine, TransferError, type Connection, type Options, type Result } from "../../../engine/src/engine.js";
-import { UserFiles, type StagedFile } from "./files";
+import { BlobFiles, Engine, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
 import type { Download, Failure, FromWorker, ToWorker, Upload } from "./messages";
 
 type Request = Upload | Download;
@@ -16,7 +15,7 @@ const IDLE_MS = 10_000;
 const LOOK_MS = 5_000;
 const SLEPT_MS = 30_000;
 
-const files = new UserFiles();
+const files = new BlobFiles();
 const engines = new Map<string, Promise<Engine>>();
 const stops = new Map<number, AbortController>();
 /** Connections by the kind of their transfers: each kind has a module of its own. */
@@ -67,40 +66,26 @@ async function upload(request: Upload, options: Options): Promise<Result> {
     return there === "same";
   };
   const compared = () => there;
-  const number = files.open({ file, permit });
+  const opened = files.open(file, permit);
   try {
     const connection = await connect(request);
-    const opened = { file: number, len: file.size, modified_ms: file.lastModified };
+    if (request.tag === undefined && connection.isPlain && rate === 0) throw new Refused({ is: "plain" });
     return await connection.push({ volume, path, ...opened, on_request: true }, options);
   } catch (error) {
     if (compared() === "other") throw new Refused({ is: "taken" });
     if (compared() === "away") throw new Refused({ is: "ended" });
-    throw files.isUnreadable(number) ? new Refused({ is: "unreadable" }) : error;
+    throw files.reason(opened.file, error);
   } finally {
-    files.close(number);
+    files.close(opened.file);
   }
 }
 
 async function download(request: Download, options: Options): Promise<Result> {
-  const { file, volume, path } = request;
+  const { file: old, volume, path } = request;
   const root = await navigator.storage.getDirectory();
-  const access = await syncAccess(await root.getFileHandle(request.staged, { create: true }));
-  const number = files.open({ file, permit: () => true });
-  const staged = files.stage(access);
-  try {
-    const connection = await connect(request);
-    const old = { file: number, len: file.size, modified_ms: file.lastModified };
-    const result = await connection.pull({ volume, path, staged, old }, options);
-    if (result.put) access.truncate(result.put.len);
-    access.flush();
-    return result;
-  } catch (error) {
-    throw files.isUnreadable(number) ? new Refused({ is: "unreadable" }) : error;
-  } finally {
-    files.close(number);
-    files.close(staged);
-    access.close();
-  }
+  const staged = await root.getFileHandle(request.staged, { create: true });
+  const connection = await connect(request);
+  return pullStaged(connection, files, { volume, path, staged, old }, options);
 }
 
 /** A transfer that failed for a reason that the engine does not know. */
@@ -109,15 +94,6 @@ class Refused extends Error {
     super(failure.is);
   }
 }
-
-// In workers alone, as above.
-interface SyncAccess extends StagedFile {
-  truncate(len: number): void;
-  flush(): void;
-  close(): void;
-}
-const syncAccess = (file: FileSystemFileHandle): Promise<SyncAccess> =>
-  (file as unknown as { createSyncAccessHandle(): Promise<SyncAccess> }).createSyncAccessHandle();
 
 /** `away`: no answer came. */
 type Compared = "same" | "other" | "unknown" | "away";
@@ -187,6 +163,7 @@ function disconnect(): void {
 
 function reason(error: unknown): Failure {
   const why = error instanceof Error ? error.message : String(error);
+  if (error instanceof UnreadableFile) return { is: "unreadable" };
   if (!(error instanceof TransferError)) return { is: "other", why };
   if (error.retrySecs !== undefined) return { is: "busy", secs: error.retrySecs, why };
   return error.isEnd ? { is: "ended" } : { is: "other", why };

@@ -1,0 +1,68 @@
+import { TransferError, type Connection, type Files, type OpenFile, type Options, type Place, type Result } from "./engine.js";
+
+export * from "./engine.js";
+
+/** A new version in the origin's own storage. */
+export interface Downloaded extends Result {
+  /** The file of the server; `old` itself if `old` was up to date. */
+  file: File;
+  /** Removes the new version from the origin's storage. */
+  discard(): Promise<void>;
+}
+
+/** A server, for a Web Worker of a page. */
+export interface PageClient {
+  /**
+   * Sends what the server lacks of `file`. The server's file is replaced in one step.
+   * Rejects with `TransferError`, or with the reason of `options.signal`.
+   */
+  upload(file: File, place: Place, options?: Options): Promise<Result>;
+  /** Fetches what `old`, an older version, lacks. Rejects as `upload` does. */
+  download(place: Place, old?: File | null, options?: Options): Promise<Downloaded>;
+  /** Closes all connections. Transfers that run fail. */
+  close(): void;
+}
+
+/** Functions that fetch the modules. By default the modules are fetched from the package's folder `dist`. */
+export interface Modules {
+  push(): Promise<Response | ArrayBuffer>;
+  pull(): Promise<Response | ArrayBuffer>;
+}
+
+/** Returns a client for the server at `url`. Nothing is sent before the first transfer. */
+export function open(server: { url: string; token: string; modules?: Modules }): PageClient;
+
+/** A file of the origin's own storage, which blocks. */
+export interface StagedFile {
+  read(into: Uint8Array, options: { at: number }): number;
+  write(bytes: Uint8Array, options: { at: number }): number;
+}
+
+/** A transfer that failed because a file of the user changed, or cannot be read. */
+export class UnreadableFile extends TransferError {
+  constructor();
+}
+
+/** Files that the user chose, and files of the origin's own storage that new versions are written to. */
+export class BlobFiles implements Files {
+  /** Opens a file. `permit` runs before the first read; false means that no byte may be read. */
+  open(file: File, permit?: () => boolean): OpenFile;
+  /** Opens a sync access handle that a new version is written to. Returns the number for requests. */
+  stage(access: StagedFile): number;
+  close(file: number): void;
+  /** Returns the reason why a transfer of this file failed: `error`, unless a read failed. */
+  reason(file: number, error: unknown): unknown;
+  read(file: number, at: number, into: Uint8Array): number;
+  write(file: number, at: number, bytes: Uint8Array): number;
+}
+
+/**
+ * Pulls a file into the file `staged` of the origin's own storage. If the result has `put`, the staged file is the new
+ * version.
+ */
+export function pullStaged(
+  connection: Connection,
+  files: BlobFiles,
+  request: Place & { staged: FileSystemFileHandle; old: File | null },
+  options?: Options,
+): Promise<Result>;
