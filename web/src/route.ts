@@ -5,6 +5,7 @@
  * `/photos/2026/` · `/photos/2026/#transfers` · behind a proxy `/sync/-/photos/2026/`
  */
 import { computed, signal } from "@preact/signals";
+import { root } from "./root";
 
 export type Screen = "files" | "transfers" | "settings" | "shared" | "server" | FileScreen;
 /** A screen about one file of the folder. */
@@ -19,9 +20,6 @@ export interface Route {
   /** The file of a screen about one. */
   name?: string;
 }
-
-/** The address below which the server is. */
-export const root = (): string => new URL(".", document.baseURI).href;
 
 const SCREENS = ["transfers", "settings", "shared", "server"] as const;
 const FILE_SCREENS = ["versions", "preview"] as const;

@@ -8,6 +8,7 @@ vi.stubGlobal("navigator", { languages: ["fr", "de-AT", "en"] });
 const { otherName, parts, shown } = await import("../src/transfer/names");
 const { name, numbers } = await import("../src/text/numbers");
 const { tokenIn } = await import("../src/session");
+const { previewOf } = await import("../src/files/kinds");
 const { english } = await import("../src/text/en");
 const { german } = await import("../src/text/de");
 
@@ -79,4 +80,9 @@ describe("numbers", () => {
       if (typeof value === "string" && value.length > 12) expect(other, key).not.toBe(value);
     }
   });
+});
+
+test("an ending is no property of an object", () => {
+  expect(previewOf("x.TXT")).toBe("text");
+  for (const ending of ["constructor", "__proto__", "toString", ""]) expect(previewOf(`x.${ending}`)).toBeUndefined();
 });

@@ -1,6 +1,6 @@
 /** One request to the server: the token is added, refusals become `Problem`, and lost connections `Unreachable`. */
 import { signal } from "@preact/signals";
-import { root } from "../route";
+import { root } from "../root";
 import { endSession, token } from "../session";
 
 /** The server's answer that a request is refused (RFC 9457). */

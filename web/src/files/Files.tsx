@@ -1,6 +1,7 @@
 /** The screen of a folder: a bar of actions, a list of rows, and a pane with details of the selected row. */
 import type { JSX } from "preact";
-import { folderAddress, follow, route, root } from "../route";
+import { root } from "../root";
+import { folderAddress, follow, route } from "../route";
 import { format, t } from "../text";
 import { Icon } from "../ui/Icon";
 import { Strip } from "../ui/Strip";

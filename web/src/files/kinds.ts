@@ -4,9 +4,9 @@ import { parts } from "../transfer/names";
 export type Kind = "text" | "picture" | "sound" | "video";
 
 /** How a file can be shown; undefined if it cannot. */
-export const previewOf = (name: string): Kind | undefined => byEnding[parts(name).ending.slice(1).toLowerCase()];
+export const previewOf = (name: string): Kind | undefined => byEnding.get(parts(name).ending.slice(1).toLowerCase());
 
-const byEnding: Record<string, Kind> = Object.fromEntries(
+const byEnding = new Map<string, Kind>(
   (
     [
       ["text", "txt md log csv tsv json yaml yml toml ini conf xml svg html htm css js ts tsx py rs go c h cpp java sh sql tex diff patch"],
@@ -14,5 +14,5 @@ const byEnding: Record<string, Kind> = Object.fromEntries(
       ["sound", "mp3 m4a aac ogg oga opus wav flac"],
       ["video", "mp4 m4v mov webm ogv mkv"],
     ] as const
-  ).flatMap(([kind, endings]) => endings.split(" ").map((ending) => [ending, kind])),
+  ).flatMap(([kind, endings]) => endings.split(" ").map((ending): [string, Kind] => [ending, kind])),
 );

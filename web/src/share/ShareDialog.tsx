@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { makeShare } from "../api/shares";
 import type { Place } from "../api/volumes";
-import { root } from "../route";
+import { root } from "../root";
 import { t } from "../text";
 import { reason } from "../files/actions";
 import { Dialog } from "../ui/Dialog";

@@ -24,6 +24,7 @@ export const german = (n: Numbers): Words => ({
   signInEndedHelp: "Der Schlüssel wurde widerrufen oder ist abgelaufen. Öffne die Adresse, die der Server beim letzten Start angezeigt hat.",
   signedOut: "Du bist abgemeldet",
   signedOutHelp: "Dieses Gerät hat den Schlüssel vergessen.",
+  signedOutLater: "Der Server antwortet noch nicht. Lass diese Seite offen: Der Server beendet deine Anmeldung, sobald er antwortet.",
   noToken: "Darin ist kein Schlüssel. Er beginnt mit „dlt_“.",
   unknownToken: "Der Server kennt diesen Schlüssel nicht. Er ist widerrufen, oder ein Zeichen fehlt.",
   tooManyTries: (seconds) => `Von hier kamen zu viele falsche Schlüssel. Versuch es in ${n.count(seconds)} s noch einmal.`,
@@ -172,6 +173,10 @@ export const german = (n: Numbers): Words => ({
   sentOf: (sent, bytes) => `${n.bytes(sent)} von ${n.bytes(bytes)} gesendet`,
   stopped: "Angehalten",
   stayOpen: "Eine geschlossene Seite sendet nichts. Was nicht fertig ist, geht beim nächsten Besuch weiter.",
+  earlierTitle: (count) => (count === 1 ? "1 Übertragung einer früheren Anmeldung" : `${n.count(count)} Übertragungen einer früheren Anmeldung`),
+  earlierHelp: "Vielleicht hat jemand anders sie begonnen. Nichts davon wird gesendet, wenn du hier nicht damit fortfährst.",
+  earlierGoOn: "Mit dieser Anmeldung fortfahren",
+  discard: "Verwerfen",
   chooseAgain: "Datei noch einmal wählen",
   allowAgain: "Weiter",
   notThose: (count) =>

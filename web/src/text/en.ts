@@ -26,6 +26,7 @@ export const english = (n: Numbers) => ({
   signInEndedHelp: "The token was revoked, or has ended. Open the address that the server printed at its last start.",
   signedOut: "You are signed out",
   signedOutHelp: "This device has forgotten the token.",
+  signedOutLater: "The server does not answer yet. Leave this page open: the server ends your sign-in as soon as it answers.",
   noToken: "There is no token in this. It begins with “dlt_”.",
   unknownToken: "The server does not know this token. It may be revoked, or a letter is missing.",
   tooManyTries: (seconds: number) => `Too many wrong tokens came from here. Try again in ${n.count(seconds)} s.`,
@@ -181,6 +182,10 @@ export const english = (n: Numbers) => ({
   sentOf: (sent: number, bytes: number) => `${n.bytes(sent)} of ${n.bytes(bytes)} sent`,
   stopped: "Stopped",
   stayOpen: "A page that is closed sends nothing. Transfers that have not ended go on at your next visit.",
+  earlierTitle: (count: number) => (count === 1 ? "1 transfer of an earlier sign-in" : `${n.count(count)} transfers of an earlier sign-in`),
+  earlierHelp: "Somebody else may have begun them. Nothing of them is sent unless you go on with them here.",
+  earlierGoOn: "Go on as the present sign-in",
+  discard: "Discard",
   chooseAgain: "Choose the file again",
   allowAgain: "Go on",
   notThose: (count: number) =>

@@ -7,12 +7,15 @@
  * https nor from this machine, there is no journal.
  */
 import type { Place } from "../api/volumes";
+import { scoped } from "../root";
 import type { Base } from "./engine";
 import type { Failure } from "./queue";
 
 export interface BatchRecord {
   key: string;
   owner: string;
+  /** The sign-in that began the transfers; none in journals of older pages. */
+  signer?: string;
   name: string;
   to: Place;
   /** Milliseconds since 1970. */
@@ -139,7 +142,7 @@ let opened: Promise<IDBDatabase> | undefined;
 
 function database(): Promise<IDBDatabase> {
   return (opened ??= new Promise((resolve, reject) => {
-    const request = indexedDB.open("deltic", 1);
+    const request = indexedDB.open(scoped("deltic"), 1);
     request.onupgradeneeded = () => {
       request.result.createObjectStore(BATCHES, { keyPath: "key" });
       request.result.createObjectStore(ITEMS, { keyPath: ["batch", "no"] });

@@ -13,6 +13,7 @@ import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kep
 import { otherName } from "./names";
 import { brokeOff, delta } from "./delta/engine";
 import { isEqual } from "./plain";
+import { signer } from "../session";
 
 /** A file or an empty folder that was picked or dropped. */
 export interface Source {
@@ -63,6 +64,8 @@ export interface Batch {
   readonly id: number;
   /** The key in the journal. */
   readonly key: string;
+  /** The sign-in under which the items are sent. */
+  signer: string;
   readonly name: string;
   readonly to: Place;
   readonly items: Item[];
@@ -156,13 +159,13 @@ export function onArrival(then: (place: Place) => void): () => void {
 
 /** Starts to upload the sources, while they are still being found. */
 export function upload(sources: AsyncIterable<Source>, name: string, to: Place): Batch {
-  const batch = opened({ key: `${me}.${ids}`, name, to, started: Date.now(), paused: false });
+  const batch = opened({ key: `${me}.${ids}`, signer: signer(), name, to, started: Date.now(), paused: false });
   noteBatch(recordOf(batch));
   void collect(sources, batch);
   return batch;
 }
 
-function opened(of: Pick<Batch, "key" | "name" | "to" | "started" | "paused">): Batch {
+function opened(of: Pick<Batch, "key" | "signer" | "name" | "to" | "started" | "paused">): Batch {
   const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ready: [], ...of };
   if (batch.paused) batch.stop.abort(PAUSED);
   batches.value = [batch, ...batches.value];
@@ -179,7 +182,8 @@ export interface FoundSource {
 export async function takeUp({ batch: of, items }: Kept, find: (record: ItemRecord) => Promise<FoundSource>): Promise<void> {
   const found = await Promise.all(items.map(find));
   const { key, name, to, started, paused } = of;
-  const batch = opened({ key, name, to, started, paused });
+  const batch = opened({ key, signer: signer(), name, to, started, paused });
+  noteBatch(recordOf(batch));
   for (const [i, { no, to, base, bytes = 0, modified, failed }] of items.entries()) {
     // A sign-in that had ended is a new one now.
     const { source, why = failed?.kind === "ended" ? undefined : failed } = found[i]!;
@@ -193,7 +197,7 @@ export async function takeUp({ batch: of, items }: Kept, find: (record: ItemReco
   fill();
 }
 
-const recordOf = ({ key, name, to, started, paused }: Batch) => ({ key, owner: me, name, to, started, paused });
+const recordOf = ({ key, signer, name, to, started, paused }: Batch) => ({ key, owner: me, signer, name, to, started, paused });
 
 /** Notes an item in the journal as long as it has not ended. */
 function note(item: Item, batch: Batch): void {
@@ -248,7 +252,8 @@ function fill(): void {
 function next(): { item: Item; batch: Batch } | undefined {
   for (let i = batches.value.length - 1; i >= 0; i--) {
     const batch = batches.value[i]!;
-    if (batch.stop.signal.aborted) continue;
+    // Another sign-in sends nothing of this one, unless the user tries it again.
+    if (batch.stop.signal.aborted || batch.signer !== signer()) continue;
     const item = nextOf(batch);
     if (item) return { item, batch };
   }
@@ -445,6 +450,7 @@ export function resume(batch: Batch): void {
 
 export function retry(batch: Batch, item: Item): void {
   if (batch.stop.signal.aborted && !batch.paused) batch.stop = new AbortController();
+  batch.signer = signer();
   wait(item, batch);
   noteBatch(recordOf(batch));
   note(item, batch);
@@ -471,6 +477,15 @@ export const asksBeforeClosing = (): boolean =>
       isBatchOpen(batch) &&
       (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
   );
+
+/** Ends what another sign-in was about to send: the user may try it again. */
+export function endOthers(): void {
+  for (const batch of batches.value) {
+    if (batch.signer === signer()) continue;
+    for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "failed", why: { kind: "ended" } };
+  }
+  changed();
+}
 
 /** Takes a batch off the list, with its files that failed. */
 export function forget(batch: Batch): void {

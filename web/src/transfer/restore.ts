@@ -1,8 +1,8 @@
 /** Transfers of pages that have ended: shown again, and gone on with where the browser lets the page read the files. */
-import { effect } from "@preact/signals";
-import { token } from "../session";
-import { takeOver, type ItemRecord } from "./journal";
-import { failedItems, retry, takeUp, type FoundSource, type Item } from "./queue";
+import { effect, signal } from "@preact/signals";
+import { signer, token } from "../session";
+import { dropBatch, takeOver, type ItemRecord, type Kept } from "./journal";
+import { endOthers, failedItems, retry, takeUp, type FoundSource, type Item } from "./queue";
 import { Unreadable } from "./engine";
 
 interface AskingHandle extends FileSystemFileHandle {
@@ -10,15 +10,40 @@ interface AskingHandle extends FileSystemFileHandle {
   requestPermission?(rights: { mode: "read" }): Promise<PermissionState>;
 }
 
-/** Continues, as soon as there is a token, the transfers of the journal and the transfers that the last token could not send. */
+/** Transfers in the journal that another sign-in began. Nothing of them is sent, or shown by name, without a press. */
+export const earlier = signal<readonly Kept[]>([]);
+
+/**
+ * Continues, as soon as there is a token, the transfers of the journal and the transfers that the last token could not
+ * send, if the same sign-in began them.
+ */
 export function startTransfers(): void {
   let begun = false;
   effect(() => {
     if (!token.value) return;
-    if (!begun) void takeOver((kept) => takeUp(kept, find)).catch(() => undefined);
+    if (!begun) void takeOver(take).catch(() => undefined);
     begun = true;
-    for (const { item, batch } of failedItems(["ended"])) retry(batch, item);
+    endOthers();
+    for (const { item, batch } of failedItems(["ended"])) if (batch.signer === signer()) retry(batch, item);
   });
+}
+
+async function take(kept: Kept): Promise<void> {
+  if ((kept.batch.signer ?? "") === signer()) return takeUp(kept, find);
+  if (kept.items.length > 0) earlier.value = [...earlier.value, kept];
+  else dropBatch(kept.batch.key);
+}
+
+/** Continues the transfers of earlier sign-ins as the present one. */
+export function takeEarlier(): void {
+  for (const kept of earlier.value) void takeUp(kept, find);
+  earlier.value = [];
+}
+
+/** Forgets the transfers of earlier sign-ins. */
+export function dropEarlier(): void {
+  for (const { batch } of earlier.value) dropBatch(batch.key);
+  earlier.value = [];
 }
 
 async function find({ path, handle, isFolder }: ItemRecord): Promise<FoundSource> {

@@ -2,12 +2,14 @@ import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { Problem, Unreachable } from "../api/http";
 import { volumes } from "../api/volumes";
-import { ended, signIn, tokenIn } from "../session";
+import { leaving } from "../api/session";
+import { ended, offered, signIn, tokenIn } from "../session";
 import { t } from "../text";
 import { Icon, Mark } from "./Icon";
 
 export function SignIn(): JSX.Element {
-  const text = useSignal("");
+  // Nobody signs in by a link that any site may have opened, without a press.
+  const text = useSignal(offered ?? "");
   const stay = useSignal(true);
   const wrong = useSignal<string | undefined>(undefined);
   const busy = useSignal(false);
@@ -35,7 +37,13 @@ export function SignIn(): JSX.Element {
         <div class="stack s2">
           <h1 class="t6">{why === "unknown" ? words.signInEnded : why === "left" ? words.signedOut : words.openAddress}</h1>
           <p class="soft">
-            {why === "unknown" ? words.signInEndedHelp : why === "left" ? words.signedOutHelp : words.openAddressHelp}
+            {leaving.value
+              ? words.signedOutLater
+              : why === "unknown"
+                ? words.signInEndedHelp
+                : why === "left"
+                  ? words.signedOutHelp
+                  : words.openAddressHelp}
           </p>
         </div>
         <form

@@ -22,7 +22,7 @@ import {
   type Batch,
   type Item,
 } from "../transfer/queue";
-import { allowAgain, chooseAgain } from "../transfer/restore";
+import { allowAgain, chooseAgain, dropEarlier, earlier, takeEarlier } from "../transfer/restore";
 import { Icon } from "./Icon";
 import { say } from "./message";
 import { Name } from "./Name";
@@ -41,6 +41,7 @@ export function Transfers(): JSX.Element {
         <h1>{words.transfers}</h1>
       </div>
       <Summary open={open} />
+      <Earlier />
       {failed.length > 0 && (
         <Group title={words.needYouTitle} count={failed.length} kind="ask">
           <Mend />
@@ -62,6 +63,28 @@ export function Transfers(): JSX.Element {
       )}
       <p class="help">{words.stayOpen}</p>
     </div>
+  );
+}
+
+/** Transfers that another sign-in began: their number, and not their names. */
+function Earlier(): JSX.Element | null {
+  const words = t();
+  const count = earlier.value.reduce((sum, { items }) => sum + items.length, 0);
+  if (!count) return null;
+  return (
+    <section class="card" aria-label={words.earlierTitle(count)}>
+      <header>
+        <h2>{words.earlierTitle(count)}</h2>
+        <span class="push" />
+        <button class="btn ghost" onClick={dropEarlier}>
+          {words.discard}
+        </button>
+        <button class="btn" onClick={takeEarlier}>
+          {words.earlierGoOn}
+        </button>
+      </header>
+      <p class="help">{words.earlierHelp}</p>
+    </section>
   );
 }
 

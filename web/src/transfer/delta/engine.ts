@@ -6,7 +6,7 @@
 import type { Result } from "../../../engine/src/engine.js";
 import { answers, lost, pause, Problem, Unreachable } from "../../api/http";
 import { address, type Place } from "../../api/volumes";
-import { root } from "../../route";
+import { root } from "../../root";
 import { token } from "../../session";
 import { Taken, Unreadable, type Engine, type Progress } from "../engine";
 import { lookIfAllowed, plain } from "../plain";
