@@ -31,6 +31,14 @@ case $1 in
   dist) if [ -n "$why" ]; then echo "SKIPPED: no page: $why"; else build; fi ;;
   test)
     [ -n "$why" ] || [ -n "${CHROMIUM:-}" ] || tools/ensure.sh chromium chromium || why="Chromium is missing"
-    if [ -n "$why" ]; then echo "SKIPPED: the page is not tested: $why"; else npm --prefix web/engine test && cd web && npx vitest run; fi ;;
+    if [ -n "$why" ]; then
+      echo "SKIPPED: the page is not tested: $why"
+    else
+      # Tests that need these say so themselves.
+      tools/ensure.sh firefox-esr firefox-esr || true
+      tools/ensure.sh nginx nginx || true
+      npm --prefix web/engine test
+      cd web && npx vitest run
+    fi ;;
   *) echo "web.sh build|dist|test" >&2; exit 1 ;;
 esac
