@@ -318,6 +318,10 @@ describe.skipIf(why)("the page", () => {
     await s.page.getByRole("button", { name: "Move to “\u2068to\u2069”" }).click();
     await row(s.page, "a.txt").waitFor({ state: "detached" });
     expect(readdirSync(disk("to")).sort()).toEqual(["a.txt", "b.txt"]);
+    await s.page.getByRole("button", { name: "Undo" }).click();
+    await row(s.page, "a.txt").waitFor();
+    await row(s.page, "b.txt").waitFor();
+    expect(readdirSync(disk("to"))).toEqual([]);
   });
 
   test("deleting asks first, and spares a file that changed since", async () => {

@@ -153,6 +153,9 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
   test("uploads keep to the rate that is set, and speed up when it is lifted", async () => {
     await s.page.goto(`${s.origin.url}files/#settings`);
     await s.page.getByText("2.00\u00a0MB/s").click();
+    // The setting outlives the page.
+    await s.page.reload();
+    expect(await s.page.getByRole("radio", { name: "2.00\u00a0MB/s" }).isChecked()).toBe(true);
     await s.page.getByRole("link", { name: "Files" }).click();
     const content = await fill(6);
     await add();
@@ -164,6 +167,18 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     await s.page.goto(`${s.origin.url}files/#settings`);
     await s.page.getByText("no limit").click();
     await arrives(content, "a rate that is lifted");
+  });
+
+  test("gentle uploads pass, and leave requests their time", async () => {
+    await s.page.goto(`${s.origin.url}files/#settings`);
+    await s.page.getByText("what others leave free").click();
+    await s.page.getByRole("link", { name: "Files" }).click();
+    const content = await fill(7);
+    await add();
+    await expect.poll(() => s.origin.seen.filter((seen) => seen.endsWith("/healthz")).length).toBeGreaterThan(5);
+    await s.page.goto(`${s.origin.url}files/#settings`);
+    await s.page.getByText("no limit").click();
+    await arrives(content, "a gentle rate that is lifted");
   });
 
   test("a file without a handle is chosen again, and no other file is taken for it", async () => {

@@ -119,6 +119,13 @@ describe.skipIf(why)("beside the list of files", () => {
     await dialog.getByRole("button", { name: /^Move to/ }).click();
     await row(s.page, "travel").waitFor({ state: "detached" });
     expect(readFileSync(disk("archive/travel/day 1/a.txt"), "utf8")).toBe("a");
+    await s.page.getByRole("button", { name: "Undo" }).click();
+    await row(s.page, "travel").waitFor();
+    expect(readFileSync(disk("travel/day 1/a.txt"), "utf8")).toBe("a");
+    await menu("travel", "Move");
+    await dialog.getByText("archive").click();
+    await dialog.getByRole("button", { name: /^Move to/ }).click();
+    await row(s.page, "travel").waitFor({ state: "detached" });
     // A folder that has the name already stays as it is.
     mkdirSync(disk("travel"));
     await s.page.reload();
@@ -145,6 +152,7 @@ describe.skipIf(why)("beside the list of files", () => {
 
   test("a deleted folder comes back by Undo with all that was in it", async () => {
     mkdirSync(disk("gone/deep"), { recursive: true });
+    mkdirSync(disk("gone/empty"));
     writeFileSync(disk("gone/a.txt"), "a");
     writeFileSync(disk("gone/deep/b.txt"), "b");
     await signIn(s);
@@ -154,6 +162,7 @@ describe.skipIf(why)("beside the list of files", () => {
     await expect.poll(() => existsSync(disk("gone"))).toBe(false);
     await s.page.getByRole("button", { name: "Undo" }).click();
     await expect.poll(() => existsSync(disk("gone/deep/b.txt"))).toBe(true);
+    await expect.poll(() => existsSync(disk("gone/empty"))).toBe(true);
     expect(readFileSync(disk("gone/a.txt"), "utf8") + readFileSync(disk("gone/deep/b.txt"), "utf8")).toBe("ab");
   });
 

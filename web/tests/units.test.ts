@@ -9,6 +9,7 @@ const { otherName, parts, shown } = await import("../src/transfer/names");
 const { name, numbers } = await import("../src/text/numbers");
 const { tokenIn } = await import("../src/session");
 const { previewOf } = await import("../src/files/kinds");
+const { GentleRate } = await import("../src/transfer/gentle");
 const { english } = await import("../src/text/en");
 const { german } = await import("../src/text/de");
 
@@ -85,4 +86,34 @@ describe("numbers", () => {
 test("an ending is no property of an object", () => {
   expect(previewOf("x.TXT")).toBe("text");
   for (const ending of ["constructor", "__proto__", "toString", ""]) expect(previewOf(`x.${ending}`)).toBeUndefined();
+});
+
+test.each([
+  ["2 Mbit/s, 60 ms", 250_000, 60],
+  ["20 Mbit/s, 30 ms", 2_500_000, 30],
+  ["100 Mbit/s, 5 ms", 12_500_000, 5],
+  ["40 Mbit/s, 200 ms", 5_000_000, 200],
+])("gentle uploads fill a network of %s, and requests take at most twice as long", (_, capacity, idle) => {
+  const found = new GentleRate(idle);
+  let [queue, sent, time] = [0, 0, 0];
+  const times: number[] = [];
+  // A minute of a network with a long queue: what does not pass waits before the next request.
+  while (time < 60_000) {
+    const took = idle + (queue / capacity) * 1000;
+    const rate = found.rate;
+    const passed = 250 + took;
+    queue = Math.min(4_000_000, Math.max(0, queue + ((rate - capacity) * passed) / 1000));
+    time += passed;
+    if (time > 10_000) {
+      times.push(took);
+      sent += (Math.min(rate, capacity) * passed) / 1000;
+    }
+    found.heard(took);
+  }
+  times.sort((a, b) => a - b);
+  const used = sent / capacity / 50;
+  console.log(`gentle: median ${times[times.length >> 1]!.toFixed(0)} ms, p90 ${times[Math.floor(times.length * 0.9)]!.toFixed(0)} ms, ${(used * 100).toFixed(0)} % of the network`);
+  expect(times[times.length >> 1]).toBeLessThanOrEqual(2 * idle);
+  expect(times[Math.floor(times.length * 0.9)]).toBeLessThanOrEqual(3 * idle + 40);
+  expect(used).toBeGreaterThan(0.75);
 });

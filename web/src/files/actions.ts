@@ -121,36 +121,63 @@ export async function rename(entry: Entry, name: string): Promise<string | undef
   }
   active.value = name;
   selection.value = new Set();
-  say(t().renamed(name));
+  const moves = [{ from: at(entry), to: at(name).path }];
+  say(t().renamed(name), "plain", { label: t().undo, run: () => void moveBack(moves) });
   reload();
   return undefined;
 }
 
-/** Moves files into another folder of the volume. The first that is refused is named, the others go on. */
+/** A file or folder that was moved. */
+interface Move {
+  from: Place;
+  to: readonly string[];
+}
+
+/** Moves files and folders to where they were. The first that is refused is named, the others go on. */
+async function moveBack(moves: readonly Move[]): Promise<void> {
+  let failed: string | undefined;
+  for (const { from, to } of moves) {
+    const name = to.at(-1) ?? "";
+    try {
+      await move({ volume: from.volume, path: to }, from.path);
+    } catch (error) {
+      failed ??= t().failedFor(name, refusal(error, name));
+    }
+  }
+  if (failed) say(failed, "bad");
+  else say(t().movedBack(moves.length));
+  reload();
+}
+
+/** Moves files and folders into another folder of the volume. The first that is refused is named, the others go on. */
 export async function moveTo(entries: readonly Entry[], folder: readonly string[]): Promise<void> {
-  let moved = 0;
+  const moved: Move[] = [];
   let failed: string | undefined;
   for (const entry of entries) {
     try {
-      await move(at(entry), [...folder, entry.name]);
-      moved++;
+      const to = [...folder, entry.name];
+      await move(at(entry), to);
+      moved.push({ from: at(entry), to });
     } catch (error) {
       failed ??= t().failedFor(entry.name, refusal(error, entry.name));
     }
   }
   selection.value = new Set();
   if (failed) say(failed, "bad");
-  else say(t().movedFiles(moved, folder.at(-1) ?? here.peek()!.volume));
+  else {
+    const text = t().movedFiles(moved.length, folder.at(-1) ?? here.peek()!.volume);
+    say(text, "plain", { label: t().undo, run: () => void moveBack(moved) });
+  }
   reload();
 }
 
-/** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
 /** Asks for the name and the rights of a link to a folder: the entry, or the one that is open. */
 export function share(entry?: Entry): void {
   const place = here.peek();
   if (place && rights.peek()?.share) dialog.value = { kind: "share", at: entry?.type === "dir" ? at(entry) : place };
 }
 
+/** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
 export async function askDelete(entries: readonly Entry[]): Promise<void> {
   if (!entries.length || !volume.peek()?.delete) return;
   const versions = volume.peek()?.versions ?? false;
@@ -159,7 +186,7 @@ export async function askDelete(entries: readonly Entry[]): Promise<void> {
 }
 
 export async function deleteAll(entries: readonly Entry[], versions: boolean): Promise<void> {
-  const gone: Place[] = [];
+  const gone: Gone[] = [];
   let failed: string | undefined;
   for (const entry of entries) {
     try {
@@ -174,12 +201,13 @@ export async function deleteAll(entries: readonly Entry[], versions: boolean): P
   selection.value = new Set();
   reload();
   if (failed) return say(failed, "bad");
-  const text = entries.length === 1 ? t().deletedOne(entries[0]!.name) : t().deleted(Math.max(gone.length, entries.length));
+  const files = gone.filter(({ isFolder }) => !isFolder).length;
+  const text = entries.length === 1 ? t().deletedOne(entries[0]!.name) : t().deleted(Math.max(files, entries.length));
   say(text, "plain", versions && gone.length ? { label: t().undo, run: () => void undo(gone) } : undefined);
 }
 
 /** Deletes the version that was listed. Returns false, and deletes nothing, if another one is there now. */
-async function isAsSeen(entry: Entry, gone: Place[]): Promise<boolean> {
+async function isAsSeen(entry: Entry, gone: Gone[]): Promise<boolean> {
   const there = await look(at(entry));
   if (!there) return true;
   if (there.tag === undefined || there.bytes !== entry.bytes || there.modified !== entry.modified) return false;
@@ -188,7 +216,10 @@ async function isAsSeen(entry: Entry, gone: Place[]): Promise<boolean> {
   return true;
 }
 
-async function deleteFolder(place: Place, gone: Place[]): Promise<void> {
+/** What was deleted. */
+type Gone = Place & { isFolder?: boolean };
+
+async function deleteFolder(place: Place, gone: Gone[]): Promise<void> {
   const stop = new AbortController().signal;
   for await (const page of list(place, stop))
     for (const entry of page) {
@@ -202,12 +233,16 @@ async function deleteFolder(place: Place, gone: Place[]): Promise<void> {
       }
     }
   await remove(place, "*");
+  gone.push({ ...place, isFolder: true });
 }
 
-async function undo(places: readonly Place[]): Promise<void> {
+async function undo(places: readonly Gone[]): Promise<void> {
   let back = 0;
   for (const place of places) {
     try {
+      // A folder with files is there already.
+      if (place.isFolder) await makeFolder(place);
+      if (place.isFolder) continue;
       const [newest] = (await oldVersions(place)) ?? [];
       if (!newest) continue;
       await restore(place, newest.version);

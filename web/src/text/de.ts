@@ -113,6 +113,7 @@ export const german = (n: Numbers): Words => ({
   deleted: (count) => (count === 1 ? "1 Datei gelöscht" : `${n.count(count)} Dateien gelöscht`),
   deletedOne: (file) => `${name(file)} gelöscht`,
   undo: "Rückgängig",
+  movedBack: (count) => (count === 1 ? "Zurückgelegt" : `${n.count(count)} zurückgelegt`),
   restored: (count) => (count === 1 ? "1 Datei ist wieder da" : `${n.count(count)} Dateien sind wieder da`),
   changedSince: (file) => `${name(file)} hat sich geändert, seit du es gesehen hast. Nichts wurde gelöscht; sieh noch einmal hin.`,
   movedFiles: (count, folder) =>
@@ -287,6 +288,7 @@ export const german = (n: Numbers): Words => ({
   rateLimit: "Hochladen höchstens mit",
   rateHelp: "Auf diesem Gerät. Dateien unter 64 kB werden nicht gebremst.",
   noLimit: "ohne Grenze",
+  gentle: "was andere frei lassen",
   session: "Angemeldet",
   sessionHelp: (host) => `Bei ${host}. Abmelden vergisst den Schlüssel auf diesem Gerät.`,
   signOut: "Abmelden",

@@ -120,6 +120,7 @@ export const english = (n: Numbers) => ({
   deleted: (count: number) => (count === 1 ? "1 file deleted" : `${n.count(count)} files deleted`),
   deletedOne: (file: string) => `${name(file)} deleted`,
   undo: "Undo",
+  movedBack: (count: number) => (count === 1 ? "Moved back" : `${n.count(count)} moved back`),
   restored: (count: number) => (count === 1 ? "1 file is back" : `${n.count(count)} files are back`),
   changedSince: (file: string) => `${name(file)} changed since you saw it. Nothing was deleted; look at it again.`,
   movedFiles: (count: number, folder: string) =>
@@ -298,6 +299,7 @@ export const english = (n: Numbers) => ({
   rateLimit: "Uploads send at most",
   rateHelp: "On this device. Files below 64 kB are not slowed down.",
   noLimit: "no limit",
+  gentle: "what others leave free",
   session: "Signed in",
   sessionHelp: (host: string) => `At ${host}. Signing out forgets the token on this device.`,
   signOut: "Sign out",

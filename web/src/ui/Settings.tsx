@@ -5,7 +5,7 @@ import { follow, screenAddress } from "../route";
 import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
 import { stopAll } from "../transfer/queue";
-import { limit, RATES } from "../transfer/rate";
+import { GENTLE, limit, RATES } from "../transfer/rate";
 
 export function Settings(): JSX.Element {
   const words = t();
@@ -60,7 +60,7 @@ export function Settings(): JSX.Element {
           <Choice<`${number}`>
             label={words.rateLimit}
             now={`${limit.value}`}
-            options={RATES.map((rate) => [`${rate}`, rate === 0 ? words.noLimit : words.perSecond(rate)] as const)}
+            options={RATES.map((rate) => [`${rate}`, rate === 0 ? words.noLimit : rate === GENTLE ? words.gentle : words.perSecond(rate)] as const)}
             choose={(next) => (limit.value = Number(next))}
           />
         </div>

@@ -2,7 +2,7 @@
 import type { Result } from "../../../engine/src/engine.js";
 import type { Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
 import { effect } from "@preact/signals";
-import { limit } from "../rate";
+import { pace } from "../rate";
 import script from "./worker?worker&url";
 
 /** Addresses of the engine's modules: none if they were not built before the page. */
@@ -53,7 +53,7 @@ export function transfer(
 }
 
 effect(() => {
-  const bytes = limit.value;
+  const bytes = pace.value;
   if (worker) tell(worker, { is: "rate", bytes });
 });
 
@@ -71,7 +71,7 @@ function start(): Worker | undefined {
     return undefined;
   }
   worker.onmessage = ({ data }: MessageEvent<FromWorker>) => hear(data);
-  tell(worker, { is: "rate", bytes: limit.peek() });
+  tell(worker, { is: "rate", bytes: pace.peek() });
   worker.onerror = () => giveUp("the worker of the engine failed");
   return worker;
 }
