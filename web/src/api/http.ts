@@ -28,7 +28,7 @@ export class Unreachable extends Error {
 export const reach = signal<{ on: true } | { on: false; nextTry: number }>({ on: true });
 
 export interface Ask {
-  method?: "GET" | "HEAD" | "POST" | "DELETE";
+  method?: "GET" | "HEAD" | "POST" | "DELETE" | Sending["method"];
   headers?: Record<string, string>;
   body?: BodyInit;
   signal?: AbortSignal | undefined;
@@ -81,11 +81,22 @@ export interface Sending {
   sent: (bytes: number) => void;
 }
 
-/**
- * Sends a body, telling how many of its bytes have left. (`fetch` tells nothing about a body under way.) Returns a
- * reader of the answer's headers.
- */
-export function sendBody(
+/** Sends a body, telling how many of its bytes have left. Returns a reader of the answer's headers. */
+export const sendBody: typeof sendLong = (address, sending, stop) =>
+  sending.body.size <= SHORT_BYTES ? sendShort(address, sending, stop) : sendLong(address, sending, stop);
+
+/** Sends a short body: bytes and `fetch` take half of the browser's time for a Blob and XMLHttpRequest. */
+async function sendShort(address: string, { method, headers, body, sent }: Sending, stop: AbortSignal): Promise<(name: string) => string | null> {
+  const bytes = await body.arrayBuffer().catch(() => Promise.reject(new Unreachable()));
+  const answer = await send(address, { method, headers, body: bytes, signal: stop });
+  if (answer.status === 401) endSession("unknown");
+  if (!answer.ok) throw await problemOf(answer);
+  sent(bytes.byteLength);
+  return (name) => answer.headers.get(name);
+}
+
+/** Sends a long body by XMLHttpRequest, as `fetch` tells nothing about a body under way. */
+function sendLong(
   address: string,
   { method, headers, body, sent }: Sending,
   stop: AbortSignal,
@@ -202,6 +213,7 @@ export function followNetwork(): void {
   addEventListener("online", () => reach.value.on || void askAgain());
 }
 
+const SHORT_BYTES = 64 << 10;
 const BUSY_TRIES = 8;
 const ANSWER_MS = 10_000;
 const LAST_PAUSE = 8;

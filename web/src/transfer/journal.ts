@@ -7,6 +7,7 @@
  * https nor from this machine, there is no journal.
  */
 import type { Place } from "../api/volumes";
+import { pause } from "../api/http";
 import { scoped } from "../root";
 import type { Base } from "./engine";
 import type { Failure } from "./queue";
@@ -79,21 +80,38 @@ export function dropBatch(key: string): void {
   soon();
 }
 
-/** Writes changes in their order. Changes during a write go into the next write. */
+/** Writes changes in their order. Changes during a write, and soon after one of many writes, go into the next write. */
 function soon(): void {
   if (!hasJournal || isWriting) return;
   isWriting = true;
   queueMicrotask(() => {
-    const [some, others] = [batches, items];
-    [batches, items] = [new Map(), new Map()];
     // Without room for the journal, transfers still run as long as the page is open.
-    void write(some, others)
+    void flush()
       .catch(() => undefined)
+      .then(() => (isBusy() ? pause(GAP_SECS) : undefined))
       .then(() => {
         isWriting = false;
         if (batches.size + items.size > 0) soon();
       });
   });
+}
+
+/** Writes all changes. Of an item that began and ended since the last write, nothing is left to write but its end. */
+function flush(): Promise<void> {
+  const [some, others] = [batches, items];
+  [batches, items] = [new Map(), new Map()];
+  return write(some, others);
+}
+
+/** Writes within a second, and the beginning of that second. */
+let writes = 0;
+let second = 0;
+
+/** True after many writes within a second, as when a folder of small files moves. */
+function isBusy(): boolean {
+  const now = performance.now();
+  if (now - second > 1000) [second, writes] = [now, 0];
+  return ++writes > MOST_WRITES;
 }
 
 async function write(some: typeof batches, others: typeof items): Promise<void> {
@@ -160,5 +178,9 @@ async function read<T>(store: string, range?: IDBKeyRange): Promise<T[]> {
   });
 }
 
+/** Writes within a second that follow each other at once. */
+const MOST_WRITES = 10;
+/** Time between two writes beyond them. A write of a file's handle takes milliseconds of the browser's time. */
+const GAP_SECS = 0.25;
 const BATCHES = "batches";
 const ITEMS = "items";
