@@ -37,8 +37,10 @@ export const delta: Engine = {
         if (report.settled > furthest) [furthest, tries] = [report.settled, 0];
         on(underWay(file, report));
       };
-      const end = await transfer({ is: "upload", file, ...there, ...way(to) }, heard, stop).finally(() => brokeOff(to));
+      const begun = transfer({ is: "upload", file, ...there, ...way(to) }, heard, stop);
+      const end = await begun.catch((error: unknown) => (brokeOff(to), Promise.reject(error)));
       if (end && !("is" in end)) return on(arrived(file, end));
+      brokeOff(to);
       if (end) await refuse(end, to);
       // The server has what arrived, so nothing is sent by other ways while it is away.
       if (!(await answers())) {
@@ -55,11 +57,11 @@ export const delta: Engine = {
   download: plain.download,
 };
 
-/** When transfers to places ended last. */
+/** When transfers to places failed last. */
 const ends = new Map<string, number>();
 const placeKey = ({ volume, path }: Place): string => [volume, ...path].join("/");
 
-/** Notes that a transfer to a place has ended just now. */
+/** Notes that a transfer to a place has ended just now, without success. */
 export function brokeOff(to: Place): void {
   if (ends.size >= MOST_ENDS) ends.clear();
   ends.set(placeKey(to), performance.now());
