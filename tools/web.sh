@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The page: web.sh build|dist|test
+# The page: web.sh build|dist|test|bench
 #   build  builds the delta engine as WebAssembly and web/dist, and fails where Node 20.19 is missing
 #   dist   does the same, but says SKIPPED and succeeds without Node
 #   test   tests the npm package, and the page in Chromium, against target/debug/deltic; says SKIPPED without Node,
 #          Chromium or dist
+#   bench  prints what a browser's transfers cost; DELTIC_BIN is the program (BENCH_RUNS, BENCH_NEW_MIB, BENCH_FILES)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -40,5 +41,8 @@ case $1 in
       npm --prefix web/engine test
       cd web && npx vitest run
     fi ;;
-  *) echo "web.sh build|dist|test" >&2; exit 1 ;;
+  bench)
+    [ -z "$why" ] || { echo "the page cannot be measured: $why" >&2; exit 1; }
+    cd web && BENCH=1 NODE_OPTIONS=--experimental-websocket npx vitest run --disable-console-intercept "${@:2}" ;;
+  *) echo "web.sh build|dist|test|bench" >&2; exit 1 ;;
 esac
