@@ -1,10 +1,13 @@
 /** Uploads through proxies that cut WebSockets, refuse long bodies and lose connections. */
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { addFiles, idle, launch, setUp, signIn, type Setup } from "./page";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { addFiles, idle, launch, row, setUp, signIn, type Setup } from "./page";
 import { missing } from "./server";
 
 const why = missing();
@@ -111,5 +114,100 @@ describe.skipIf(why)("behind a proxy without WebSockets", () => {
     s.origin.slow = undefined;
     await expect.poll(parts).toEqual(before);
     expect(existsSync(disk("gone.bin"))).toBe(false);
+  });
+});
+
+/** Why nginx cannot be tested here, if it cannot. */
+function nginxMissing(): string | undefined {
+  try {
+    execFileSync("nginx", ["-v"], { stdio: "ignore" });
+    return undefined;
+  } catch {
+    return "no nginx: run apt-get install nginx";
+  }
+}
+
+/** Starts nginx before an address. It is given the address and nothing else, so all its settings are the defaults. */
+async function startNginx(address: string, folder: string): Promise<{ url: string; stop: () => Promise<void> }> {
+  const port = await new Promise<number>((resolve) => {
+    const free = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = free.address() as AddressInfo;
+      free.close(() => resolve(port));
+    });
+  });
+  mkdirSync(folder);
+  // Workers of nginx are another user, so files of long bodies are in a folder that all may enter.
+  const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${folder}/${kind};`);
+  const server = `server { listen 127.0.0.1:${port}; location / { proxy_pass ${address.replace(/\/$/, "")}; } }`;
+  const settings = `pid ${folder}/pid; error_log ${folder}/error.log; events {} http { access_log off; ${temporary.join(" ")} ${server} }`;
+  writeFileSync(join(folder, "nginx.conf"), settings);
+  const child = spawn("nginx", ["-p", folder, "-c", join(folder, "nginx.conf"), "-g", "daemon off;"], { stdio: "ignore" });
+  const ended = new Promise((resolve) => child.on("exit", resolve));
+  const url = `http://127.0.0.1:${port}/`;
+  await vi.waitUntil(() => fetch(`${url}healthz`).then((answer) => answer.ok, () => false), { timeout: 10_000 });
+  return { url, stop: async () => void (child.kill("SIGTERM"), await ended) };
+}
+
+const whyNot = why ?? nginxMissing();
+if (whyNot && !why) console.log(`SKIPPED: ${whyNot}`);
+
+describe.skipIf(whyNot)("behind nginx in its default settings", () => {
+  let browser: Browser;
+  let s: Setup;
+  let nginx: Awaited<ReturnType<typeof startNginx>>;
+  let local: string;
+
+  beforeAll(async () => {
+    browser = await launch();
+    s = await setUp(browser);
+    local = mkdtempSync(join(tmpdir(), "deltic-local-"));
+    execFileSync("chmod", ["711", local]);
+    nginx = await startNginx(s.origin.url, join(local, "nginx"));
+    await s.page.goto(`${nginx.url}files/#t=${s.server.token}`);
+    await s.page.locator(".shell").waitFor();
+  });
+  afterAll(async () => {
+    await nginx?.stop();
+    await s?.stop();
+    await browser?.close();
+    rmSync(local, { recursive: true, force: true });
+  });
+
+  const disk = (...path: string[]) => s.server.disk("files", ...path);
+
+  test("a new file goes up in pieces, an edit as a delta, and both come down", async () => {
+    const content = randomBytes(12 * MIB);
+    const path = join(local, "a.bin");
+    writeFileSync(path, content);
+    await addFiles(s.page, [path]);
+    await expect.poll(() => existsSync(disk("a.bin")), { timeout: 60_000 }).toBe(true);
+    await idle(s.page);
+    expect(readFileSync(disk("a.bin")).equals(content)).toBe(true);
+    console.log(`bodies through nginx: ${s.origin.bodies.join(" ")}`);
+    expect(Math.max(...s.origin.bodies)).toBeLessThanOrEqual(MIB);
+
+    s.origin.bodies = [];
+    const next = Buffer.concat([content.subarray(0, MIB), Buffer.from("inserted"), content.subarray(MIB)]);
+    writeFileSync(path, next);
+    await addFiles(s.page, [path]);
+    const dialog = s.page.getByRole("dialog");
+    await dialog.getByRole("radio", { name: "Mine" }).check();
+    await dialog.getByRole("button", { name: "Keep mine" }).click();
+    await idle(s.page);
+    expect(readFileSync(disk("a.bin")).equals(next)).toBe(true);
+    expect(s.origin.bodies.reduce((sum, length) => sum + length, 0)).toBeLessThan(20_000);
+
+    await row(s.page, "a.bin").click();
+    const [download] = await Promise.all([s.page.waitForEvent("download"), s.page.keyboard.press("Enter")]);
+    expect(readFileSync(await download.path()).equals(next)).toBe(true);
+  });
+
+  test("a folder is made", async () => {
+    await s.page.getByRole("button", { name: "New folder" }).click();
+    await s.page.getByRole("dialog").getByRole("textbox").fill("inside");
+    await s.page.getByRole("dialog").getByRole("textbox").press("Enter");
+    await expect.poll(() => existsSync(disk("inside"))).toBe(true);
+    await row(s.page, "inside").waitFor();
+    expect(s.wrongs).toEqual([]);
   });
 });

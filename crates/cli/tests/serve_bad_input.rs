@@ -65,6 +65,12 @@ fn pages_of_other_sites_get_nothing_whatever_hosts_and_proxies_say() {
         ("Host:", "Origin: http://", false),
         ("X-None: x", "Origin: http://nas.example", false),
         ("Host: nas.example", "Origin: http://nas.example\r\nOrigin: http://evil.example", false),
+        ("Host: back.example", "Origin: http://nas.example\r\nSec-Fetch-Site: same-site", false),
+        (
+            "Host: back.example",
+            "Origin: http://evil.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Site: same-origin",
+            false,
+        ),
     ];
     let proxies = [
         "",
@@ -98,6 +104,12 @@ fn pages_of_other_sites_get_nothing_whatever_hosts_and_proxies_say() {
              Authorization: Bearer {token}\r\n{more}\r\n"
         );
         assert_eq!(status(&server, &head), 400, "{head}");
+        // A proxy replaced the host, and the browser vouches for the page.
+        let head = format!(
+            "{what} HTTP/1.1\r\nHost: back.example\r\nOrigin: http://nas.example\r\n\
+             Sec-Fetch-Site: same-origin\r\nAuthorization: Bearer {token}\r\n{more}\r\n"
+        );
+        assert_eq!(status(&server, &head), wanted, "{head}");
     }
 }
 

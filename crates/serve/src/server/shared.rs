@@ -334,13 +334,18 @@ pub(super) fn bearer(headers: &HeaderMap) -> Option<Option<Token>> {
     Some(token.and_then(|token| token.parse().ok()))
 }
 
-/// Refuses a request from a page of another site, by comparing `Origin` with `Host`. Forwarded host names of proxies
-/// are ignored.
+/// Refuses a request from a page of another site. The page is of this site if the browser says so by
+/// `Sec-Fetch-Site`, which no page can set, or if `Origin` equals `Host`. Forwarded host names of proxies are ignored.
 pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
     if hosts.next().is_some() {
         return Err(Problem::new(StatusCode::BAD_REQUEST, "more than one Host"));
+    }
+    // Many proxies replace `Host`, but pass this header on.
+    let mut sites = headers.get_all("sec-fetch-site").into_iter().peekable();
+    if sites.peek().is_some() && sites.all(|site| site == "same-origin") {
+        return Ok(());
     }
     let is_own = |origin: &HeaderValue| {
         let origin = origin.to_str().unwrap_or_default();
@@ -351,7 +356,7 @@ pub(super) fn check_origin(headers: &HeaderMap) -> Result<(), Problem> {
         true => Ok(()),
         false => Err(Problem::new(
             StatusCode::FORBIDDEN,
-            "the request comes from a page of another site",
+            "the request comes from a page of another site, or a proxy does not pass Host",
         )),
     }
 }
