@@ -74,7 +74,7 @@ impl From<Abort> for InlineError {
 /// State of a session after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The session waits for bytes of the other end, or for the caller to take the unsent frames.
+    /// The session waits for bytes of the other end.
     Waits,
     /// Further work can be performed immediately.
     GoesOn,
@@ -149,14 +149,18 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         watch: &mut dyn FnMut(Notice),
     ) -> Result<Progress, InlineError> {
         self.feed()?;
+        // The session offers work before frames. A pool of threads is full after some work, but here the answer comes
+        // at once. So work starts only after the frames of earlier work have left; else a whole file is read first.
+        let mut can_work = false;
         loop {
-            let around =
-                Around { worker: &*self.worker, has_room: unsent.len() < MAX_UNSENT_BYTES };
+            let has_room = unsent.len() < MAX_UNSENT_BYTES;
+            let around = Around { worker: &*self.worker, has_room, can_work };
             match self.session.poll(&around) {
                 Some(SessionStep::Send(_, batch)) => unsent.extend(batch),
                 Some(SessionStep::Work(id, work)) => {
                     self.session.answered(id, self.worker.perform(work));
                     self.feed()?;
+                    can_work = false;
                     most_work -= 1;
                     if most_work == 0 {
                         return Ok(Progress::GoesOn);
@@ -170,6 +174,9 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
                     self.worker.ended();
                     return Ok(Progress::Over);
                 }
+                None if !can_work => can_work = true,
+                // The caller takes the frames at the end of each turn.
+                None if !has_room => return Ok(Progress::GoesOn),
                 None => return Ok(Progress::Waits),
             }
         }
@@ -199,6 +206,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
 struct Around<'a, W> {
     worker: &'a W,
     has_room: bool,
+    can_work: bool,
 }
 
 impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, W> {
@@ -207,7 +215,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, W> {
     }
 
     fn can_start(&self, _: &M::Work) -> bool {
-        true
+        self.can_work
     }
 
     fn tell(&self, trouble: &mut Trouble) {

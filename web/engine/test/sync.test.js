@@ -111,6 +111,16 @@ test("an edited file comes down as a delta into the user's old version", options
   assert.equal(second.put.modified_ms, Math.floor(statSync(there).mtimeMs));
 });
 
+test("a large file takes little memory", options, async () => {
+  const path = join(local, "large.bin");
+  writeFileSync(path, noise(200 * MB, 12));
+  await push(path, "large.bin");
+  const there = readFileSync(join(server.volume, "large.bin"));
+  assert.ok(there.equals(readFileSync(path)));
+  console.log(`${engine.memoryBytes} bytes of memory`);
+  assert.ok(engine.memoryBytes < 40 * MB, `${engine.memoryBytes} bytes of memory`);
+});
+
 test("small, empty and appended files go both ways", options, async () => {
   for (const len of [0, 1, 5000, 300_000]) {
     const path = join(local, `small-${len}`);
