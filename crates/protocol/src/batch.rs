@@ -21,7 +21,7 @@ use deltic_tree::{Meta, Name, RelPath};
 use crate::error::PeerError;
 use crate::frame::{append_frame, framed};
 use crate::hello::{NamesFrom, Request};
-use crate::message::{Payload, ShortEntries, ToReceiver, frames};
+use crate::message::{PathBefore, Payload, ShortEntries, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
 use crate::wire::codec::{BadPayload, WireEncoding, whole};
 
@@ -108,20 +108,35 @@ pub const fn is_told(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
 }
 
-/// Returns the frame of a batch for a frame of a session that belongs to the list. Batches have the full form of
-/// entries.
-#[must_use]
-pub fn told(kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
-    if is_told(kind) {
-        return Some(framed(kind, |to| to.extend_from_slice(payload)));
-    }
-    match ToReceiver::decode(kind, payload) {
-        Ok(ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent }) => {
-            Some(ToReceiver::Listing { dir, own, entries, extent }.encode())
+/// Converts the list of a session to the list of a batch, which has the full form of paths and entries.
+#[derive(Debug, Default)]
+pub struct BatchList {
+    path_before: PathBefore,
+}
+
+impl BatchList {
+    /// Returns the frame of a batch for the next frame of a session; `None` for a frame that does not belong to the
+    /// list.
+    #[must_use]
+    pub fn told(&mut self, kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
+        if is_told(kind) {
+            return Some(framed(kind, |to| to.extend_from_slice(payload)));
         }
-        _ => None,
+        if kind != SHORT_LISTING {
+            return None;
+        }
+        match ToReceiver::decode(kind, payload) {
+            Ok(ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent }) => {
+                let dir = self.path_before.complete("ShortListing", &dir).ok()?;
+                Some(ToReceiver::Listing { dir, own, entries, extent }.encode())
+            }
+            _ => None,
+        }
     }
 }
+
+/// Frame type of `ShortListing`. A session that is kept in a batch has no tallies.
+const SHORT_LISTING: u8 = 69;
 
 const REQUEST: u8 = 2;
 

@@ -43,6 +43,7 @@ impl ToReceiver {
             Self::Listing { .. }
             | Self::ShortListing { .. }
             | Self::Tally { .. }
+            | Self::ShortTally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Removed(_)

@@ -30,8 +30,8 @@ use deltic_protocol::limits::{
     TOLD_BY_CHUNK_BYTES, UNHEARD_ENTRIES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    ShortDigestLine, ShortEntries, Sparse,
+    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, PathBefore,
+    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Backup, Compare, Delete, Guard, Links, Metadata, Missing,
@@ -84,6 +84,15 @@ fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
 fn tally(at: &str) -> ToReceiver {
     let tally = DirDigest { entries: 2, users: Some(0), ..DirDigest::default() };
     ToReceiver::Tally { dir: path(at), tally }
+}
+
+fn short_tally(at: &str) -> ToReceiver {
+    let tally = DirDigest { entries: 2, users: Some(0), ..DirDigest::default() };
+    ToReceiver::ShortTally { dir: short_path(at), tally }
+}
+
+fn short_path(at: &str) -> SharedPath {
+    PathBefore::default().shorten(&path(at))
 }
 
 fn tallied(alike: Vec<Range<u32>>, unlike: Vec<Range<u32>>) -> ToSender {
@@ -433,7 +442,8 @@ fn digests(file: FileNo) -> ToReceiver {
 }
 
 fn short_digests(file: FileNo) -> ToReceiver {
-    ToReceiver::ShortDigests(vec![ShortDigestLine { file, digest: Some([1; 16]) }])
+    let line = ShortDigestLine { file, digest: Some([1; 10]) };
+    ToReceiver::ShortDigests(ShortDigestLines(vec![line]))
 }
 
 fn end() -> ToReceiver {
@@ -458,7 +468,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Listing.below", listing("d", &[("z", file_of(1))], Extent::Last)),
         ("ShortListing", {
             let z = Entry { name: name("z"), meta: file_of(1) };
-            let (dir, entries) = (path(""), ShortEntries(vec![z]));
+            let (dir, entries) = (short_path(""), ShortEntries(vec![z]));
             ToReceiver::ShortListing { dir, own: None, entries, extent: Extent::Last }
         }),
         ("Owners", owners(1, "root")),
@@ -540,6 +550,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Failed.later", failed(9)),
         ("Trouble", ToReceiver::Trouble(trouble(TroubleKind::Failed))),
         ("Tally", tally("d")),
+        ("ShortTally", short_tally("d")),
     ]
 }
 
@@ -1807,7 +1818,22 @@ fn a_sender_uses_the_short_forms_that_were_agreed_on() {
 }
 
 #[test]
-fn digests_are_halved_if_both_ends_agreed() {
+fn tallies_have_short_paths_if_both_ends_agreed() {
+    for lists in [false, true] {
+        let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
+        let machine = Sender::new(options()).eager();
+        let mut target = Target { machine, hands, frames: Vec::new() };
+        target.machine.shorten(ShortForms { lists, ..ShortForms::default() });
+        target.machine.greeted(true, Limits::default());
+        target.work();
+        let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortTally { .. })), lists);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::Tally { .. })), !lists);
+    }
+}
+
+#[test]
+fn digests_are_cut_if_both_ends_agreed() {
     for digests in [false, true] {
         let mut target = Target::with(Target::tree(), Options { checksum: true, ..options() });
         target.machine.shorten(ShortForms { digests, ..ShortForms::default() });

@@ -11,7 +11,7 @@ use deltic_protocol::check::{CHECK, Checksum};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
-use deltic_protocol::message::{Extent, ShortEntries};
+use deltic_protocol::message::{Extent, PathBefore, ShortEntries};
 use deltic_protocol::streams::{Aside, OVER};
 use deltic_protocol::{Hello, PeerError, ToReceiver, ToSender, batch, negotiate};
 use deltic_tree::meta::Inode;
@@ -93,7 +93,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64..=68)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65 | 67 | 69..=71)
         );
         let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
@@ -117,7 +117,7 @@ fn each_type_number_belongs_to_one_frame() {
 
 /// A short listing of the root with these bytes of entries.
 fn short_listing(entries: &[u8]) -> Result<ToReceiver, PeerError> {
-    ToReceiver::decode(66, &[&[0, 0][..], entries, &[1]].concat())
+    ToReceiver::decode(69, &[&[0, 0, 0][..], entries, &[1]].concat())
 }
 
 #[test]
@@ -171,7 +171,8 @@ fn an_entry_in_the_short_form_takes_at_most_twenty_bytes() {
     let entries: Vec<Entry> = (1..=1000).map(entry).collect();
     let (dir, own, extent) = (RelPath::root(), None, Extent::Last);
     let short = ShortEntries(entries.clone());
-    let short = ToReceiver::ShortListing { dir: dir.clone(), own: None, entries: short, extent };
+    let short_dir = PathBefore::default().shorten(&dir);
+    let short = ToReceiver::ShortListing { dir: short_dir, own: None, entries: short, extent };
     let full = ToReceiver::Listing { dir, own, entries, extent };
     let (short, full) = (short.encode().len(), full.encode().len());
     assert!(short <= 20_000 && full >= 34_000, "{short} and {full}");
@@ -370,11 +371,13 @@ proptest! {
     fn entries_in_the_short_form_are_those_of_the_full_form(entries in frames::entries()) {
         let (dir, own, extent) = (RelPath::root(), None, Extent::Last);
         let short = ShortEntries(entries.clone());
-        let short = ToReceiver::ShortListing { dir: dir.clone(), own: None, entries: short, extent }.encode();
+        let short_dir = PathBefore::default().shorten(&dir);
+        let short = ToReceiver::ShortListing { dir: short_dir, own: None, entries: short, extent };
+        let short = short.encode();
         let full = ToReceiver::Listing { dir, own, entries, extent }.encode();
-        let told = batch::told(short[0], split(&short).1);
+        let told = batch::BatchList::default().told(short[0], split(&short).1);
         prop_assert_eq!(told.as_deref(), Some(&full[..]));
-        prop_assert_eq!(batch::told(full[0], split(&full).1), told);
+        prop_assert_eq!(batch::BatchList::default().told(full[0], split(&full).1), told);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
-use deltic_protocol::batch::{MAGIC, Part, asked, told};
+use deltic_protocol::batch::{BatchList, MAGIC, Part, asked};
 use deltic_protocol::options::Options;
 use deltic_store_local::{SourceTree, reason};
 use deltic_tree::Name;
@@ -19,6 +19,7 @@ use deltic_worker::source::SourceWorker;
 /// Writes the list of a sender to a batch, at either end of the session.
 pub(crate) struct Tap {
     to: Mutex<BatchWriter>,
+    list: Mutex<BatchList>,
     pub(super) single: OnceLock<Option<Name>>,
     /// The worker that reads local sources.
     pub(crate) sources: OnceLock<Arc<SourceWorker<SourceTree>>>,
@@ -34,7 +35,7 @@ impl Tap {
     pub(super) fn new(file: Arc<File>) -> Self {
         let to = BufWriter::new(file);
         let to = Mutex::new(BatchWriter { to, sum: blake3::Hasher::new(), result: Ok(()) });
-        Self { to, single: OnceLock::new(), sources: OnceLock::new() }
+        Self { to, list: Mutex::default(), single: OnceLock::new(), sources: OnceLock::new() }
     }
 
     /// Begins the batch with the magic and the request.
@@ -46,7 +47,8 @@ impl Tap {
 
     /// Records a frame of the session, if it belongs to the list.
     pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
-        if let Some(frame) = told(kind, payload) {
+        let frame = lock(&self.list).told(kind, payload);
+        if let Some(frame) = frame {
             self.put(&frame);
         }
     }

@@ -4,7 +4,7 @@ use deltic_core::Digest;
 
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
-use crate::message::{DigestLine, FileNo, ShortDigestLine, ToReceiver, half};
+use crate::message::{DigestLine, FileNo, ShortDigestLine, ShortDigestLines, ToReceiver, brief};
 
 use super::ask::SenderWork;
 use super::context::Context;
@@ -56,9 +56,9 @@ pub(super) fn digested(
     cx.send(if cx.abilities.short_forms.digests {
         let short = |(file, digest): (FileNo, Option<Digest>)| ShortDigestLine {
             file,
-            digest: digest.as_ref().map(half),
+            digest: digest.as_ref().map(brief),
         };
-        ToReceiver::ShortDigests(lines.map(short).collect())
+        ToReceiver::ShortDigests(ShortDigestLines(lines.map(short).collect()))
     } else {
         ToReceiver::Digests(lines.map(|(file, digest)| DigestLine { file, digest }).collect())
     });

@@ -252,7 +252,10 @@ impl Sender {
             }
             ToSender::Credit { bytes, more, .. } => cx.credit.give(bytes, more),
             ToSender::Done { file, done } => files.done(cx, file, done),
-            ToSender::MadeRoot(made) => cx.notify(Notice::MadeRoot(made)),
+            ToSender::MadeRoot(made) => {
+                list.made_root();
+                cx.notify(Notice::MadeRoot(made))
+            }
             ToSender::Changed(change) => self.changed(change),
             ToSender::Trouble(trouble) => cx.notify(Notice::Trouble(trouble)),
             ToSender::Arrived { files, upto, last } => {

@@ -14,7 +14,7 @@ use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, 
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
     ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    ShortDigestLine, ShortEntries, Sparse,
+    SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -305,7 +305,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         (
             "ShortListing",
             ToReceiver::ShortListing {
-                dir: RelPath::root(),
+                dir: SharedPath { shared: 0, rest: Box::default() },
                 own: Some(dir.clone()),
                 entries: ShortEntries(vec![
                     entry("a", &meta),
@@ -328,7 +328,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         (
             "ShortListing.one",
             ToReceiver::ShortListing {
-                dir: RelPath::root(),
+                dir: SharedPath { shared: 0, rest: Box::default() },
                 own: None,
                 entries: ShortEntries(vec![entry("a", &hello_meta)]),
                 extent: Extent::Last,
@@ -548,8 +548,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         }),
         ("ShortDigests", {
             let unread = ShortDigestLine { file: FileNo(301), digest: None };
-            let line = ShortDigestLine { file, digest: Some([0xef; 16]) };
-            ToReceiver::ShortDigests(vec![line, unread]).encode()
+            let line = ShortDigestLine { file, digest: Some([0xef; 10]) };
+            ToReceiver::ShortDigests(ShortDigestLines(vec![line, unread])).encode()
         }),
         ("Alive", Alive.encode()),
         ("Ask", ToSender::Ask(question()).encode()),
@@ -557,6 +557,10 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),
         ("Finished", ToSender::Finished(totals).encode()),
         ("Tally", ToReceiver::Tally { dir: RelPath::parse(b"dir").unwrap(), tally }.encode()),
+        ("ShortTally", {
+            let dir = SharedPath { shared: 2, rest: b"r".to_vec().into() };
+            ToReceiver::ShortTally { dir, tally }.encode()
+        }),
         ("Tallied", ToSender::Tallied { alike: vec![0..3, 4..5], unlike: one(3..4) }.encode()),
     ]
 }
@@ -591,12 +595,17 @@ fn tally() -> impl Strategy<Value = DirDigest> {
         .prop_map(|(entries, sum, users, groups)| DirDigest { entries, sum, users, groups })
 }
 
+fn shared_path() -> impl Strategy<Value = SharedPath> {
+    (0..300_usize, vec(any::<u8>(), 0..20))
+        .prop_map(|(shared, rest)| SharedPath { shared, rest: rest.into() })
+}
+
 pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
     prop_oneof![
         (rel_path(), option(meta()), vec(entry(), 0..4), any_extent()).prop_map(
             |(dir, own, entries, extent)| ToReceiver::Listing { dir, own, entries, extent }
         ),
-        (rel_path(), option(meta()), entries(), any_extent()).prop_map(
+        (shared_path(), option(meta()), entries(), any_extent()).prop_map(
             |(dir, own, entries, extent)| ToReceiver::ShortListing {
                 dir,
                 own,
@@ -616,6 +625,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         (rel_path(), tally()).prop_map(|(dir, tally)| ToReceiver::Tally { dir, tally }),
+        (shared_path(), tally()).prop_map(|(dir, tally)| ToReceiver::ShortTally { dir, tally }),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         rel_path().prop_map(ToReceiver::Removed),
         vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
@@ -625,9 +635,9 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
             };
             ToReceiver::Digests(lines.into_iter().map(line).collect())
         }),
-        vec((file(), option(any::<[u8; 16]>())), 0..4).prop_map(|lines| {
+        vec((file(), option(any::<[u8; 10]>())), 0..4).prop_map(|lines| {
             let line = |(file, digest)| ShortDigestLine { file, digest };
-            ToReceiver::ShortDigests(lines.into_iter().map(line).collect())
+            ToReceiver::ShortDigests(ShortDigestLines(lines.into_iter().map(line).collect()))
         }),
         any::<bool>().prop_map(ToReceiver::Allow),
         any::<bool>().prop_map(|intact| ToReceiver::Listed { intact }),

@@ -8,7 +8,7 @@ use deltic_core::Digest;
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
-use crate::message::{FileNo, HalfDigest, ToSender, half};
+use crate::message::{FileNo, ShortDigest, ToSender, brief};
 
 use crate::receiver::ask::{LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
@@ -49,8 +49,8 @@ pub(super) enum ContentDigest {
     Unknown,
     Unreadable,
     Known(Digest),
-    /// The first half of the digest.
-    Half(HalfDigest),
+    /// The first bytes of the digest.
+    Brief(ShortDigest),
 }
 
 impl ContentDigest {
@@ -58,19 +58,19 @@ impl ContentDigest {
         digest.map_or(Self::Unreadable, Self::Known)
     }
 
-    pub(super) fn of_half(digest: Option<HalfDigest>) -> Self {
-        digest.map_or(Self::Unreadable, Self::Half)
+    pub(super) fn of_brief(digest: Option<ShortDigest>) -> Self {
+        digest.map_or(Self::Unreadable, Self::Brief)
     }
 
     pub(super) const fn is_known(&self) -> bool {
-        matches!(self, Self::Known(_) | Self::Half(_))
+        matches!(self, Self::Known(_) | Self::Brief(_))
     }
 
     /// True if both contents are known and equal.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Known(digest), Self::Half(part)) | (Self::Half(part), Self::Known(digest)) => {
-                half(digest) == *part
+            (Self::Known(digest), Self::Brief(part)) | (Self::Brief(part), Self::Known(digest)) => {
+                brief(digest) == *part
             }
             _ => self.is_known() && self == other,
         }

@@ -43,7 +43,9 @@ use std::ops::Range;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::message::{Extent, FileNo, ShortEntries, ToReceiver, ToSender};
+use crate::message::{
+    Extent, FileNo, PathBefore, ShortDigestLines, ShortEntries, ToReceiver, ToSender,
+};
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
 
@@ -64,6 +66,8 @@ use sections::DirSection;
 #[derive(Debug)]
 pub(super) struct ReceiverTree {
     dirs: ListedDirs,
+    /// Path of the last frame with the short form of a path.
+    path_before: PathBefore,
     entries: UnsettledEntries,
     deleting: PendingDeletions,
     /// Missing sources.
@@ -76,6 +80,7 @@ impl ReceiverTree {
     pub(super) fn new(setting: &Setting) -> Self {
         Self {
             dirs: ListedDirs::new(setting),
+            path_before: PathBefore::default(),
             entries: UnsettledEntries::default(),
             deleting: PendingDeletions::default(),
             missing: MissingSources::default(),
@@ -126,13 +131,22 @@ impl ReceiverTree {
     /// Takes a frame about the tree. Errors: `Unexpected` for a frame that is not allowed now.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
-            ToReceiver::Listing { dir, own, entries, extent }
-            | ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent } => {
+            ToReceiver::Listing { dir, own, entries, extent } => {
                 self.dirs.list.growing()?;
+                self.listing(cx, DirSection::new(dir, own, entries), extent)?;
+            }
+            ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent } => {
+                self.dirs.list.growing()?;
+                let dir = self.path_before.complete("ShortListing", &dir)?;
                 self.listing(cx, DirSection::new(dir, own, entries), extent)?;
             }
             ToReceiver::Tally { dir, tally } => {
                 self.dirs.list.growing()?;
+                self.dirs.tally(cx, dir, tally)?;
+            }
+            ToReceiver::ShortTally { dir, tally } => {
+                self.dirs.list.growing()?;
+                let dir = self.path_before.complete("ShortTally", &dir)?;
                 self.dirs.tally(cx, dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
@@ -158,9 +172,9 @@ impl ReceiverTree {
                 cx,
                 lines.into_iter().map(|line| (line.file, ContentDigest::of(line.digest))),
             )?,
-            ToReceiver::ShortDigests(lines) => self.take_digests(
+            ToReceiver::ShortDigests(ShortDigestLines(lines)) => self.take_digests(
                 cx,
-                lines.into_iter().map(|line| (line.file, ContentDigest::of_half(line.digest))),
+                lines.into_iter().map(|line| (line.file, ContentDigest::of_brief(line.digest))),
             )?,
             ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
             ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,

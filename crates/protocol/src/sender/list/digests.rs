@@ -41,8 +41,17 @@ impl Lister {
         let no = self.tallies.note(ready, above);
         let ahead = |name| UnlistedDir { parent: dir.clone(), name: Some(name), above: Some(no) };
         self.dirs.extend(names.into_iter().map(ahead));
-        cx.send(ToReceiver::Tally { dir, tally });
+        cx.send(if cx.abilities.short_forms.lists {
+            ToReceiver::ShortTally { dir: self.path_before.shorten(&dir), tally }
+        } else {
+            ToReceiver::Tally { dir, tally }
+        });
         true
+    }
+
+    /// The destination did not exist: no directory below matches a tally.
+    pub(crate) const fn made_root(&mut self) {
+        self.tallies.expect_unlike();
     }
 
     /// Takes answers to tallies.
@@ -67,10 +76,10 @@ impl Lister {
     fn alike(&mut self, cx: &mut Context, no: u32) -> Result<(), PeerError> {
         let (ready, parked) = self.tallies.alike(no)?;
         self.ready.extend(parked);
-        self.names += ready.entries.len() as u64;
+        self.counts.names += ready.entries.len() as u64;
         let mut bytes = 0_u64;
         for entry in ready.entries.iter().filter(|entry| entry.meta.is_file()) {
-            self.files += 1;
+            self.counts.files += 1;
             cx.progress.list(entry.meta.len);
             bytes = bytes.saturating_add(entry.meta.len);
         }

@@ -15,7 +15,7 @@ use deltic_tree::{Entry, Kind, Name, RelPath};
 use crate::error::PeerError;
 use crate::limits::{ENTRY_WINDOW, LISTED_BYTES, MAX_BATCH};
 use crate::listed::ListedBytes;
-use crate::message::{FileNo, ToReceiver};
+use crate::message::{FileNo, PathBefore, ToReceiver};
 use crate::options::Options;
 use crate::report::{Notice, Trouble, TroubleKind};
 
@@ -52,6 +52,13 @@ impl UnlistedDir {
     }
 }
 
+/// Numbers of names and of files listed, by name or in directories that match their tallies.
+#[derive(Clone, Copy, Debug, Default)]
+struct ListedCounts {
+    names: u64,
+    files: u64,
+}
+
 /// State of the walk.
 #[derive(Debug)]
 pub(super) struct Lister {
@@ -66,14 +73,15 @@ pub(super) struct Lister {
     /// Directories listed and not yet sent.
     ready: VecDeque<ReadyDir>,
     tallies: DirTallies,
+    /// Path of the last frame with the short form of a path.
+    path_before: PathBefore,
     next: u64,
     settled: u64,
     /// Attribute bytes of the entries from `settled` to `next`.
     bytes: ListedBytes,
     intact: bool,
     complete: bool,
-    names: u64,
-    files: u64,
+    counts: ListedCounts,
     /// Users and groups with a name already sent.
     named: (HashSet<u32>, HashSet<u32>),
     linking: LinkedNames,
@@ -88,13 +96,13 @@ impl Lister {
             most_bytes: 0,
             ready: VecDeque::new(),
             tallies: DirTallies::new(options),
+            path_before: PathBefore::default(),
             next: 0,
             settled: 0,
             bytes: ListedBytes::default(),
             intact: true,
             complete: false,
-            names: 0,
-            files: 0,
+            counts: ListedCounts::default(),
             named: (HashSet::new(), HashSet::new()),
             linking: LinkedNames::default(),
         }
@@ -267,7 +275,7 @@ impl Lister {
     }
 
     fn report(&self, cx: &mut Context) {
-        let Self { names, files, complete, .. } = *self;
+        let Self { counts: ListedCounts { names, files }, complete, .. } = *self;
         let bytes = cx.progress.listed();
         cx.notices.push_back(Notice::Listed { names, files, bytes, complete });
     }

@@ -67,11 +67,12 @@ impl Lister {
         }
         // A batch without remaining entries is not sent, unless the batch is the last of its directory.
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
-            self.names += u64::from(own.is_some());
+            self.counts.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| omit_linked_meta(&mut entry.meta));
             self.bytes.take(&entries, self.next);
             cx.send(if cx.abilities.short_forms.lists {
-                ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent }
+                let (dir, entries) = (self.path_before.shorten(&dir), ShortEntries(entries));
+                ToReceiver::ShortListing { dir, own, entries, extent }
             } else {
                 ToReceiver::Listing { dir, own, entries, extent }
             });
@@ -143,7 +144,7 @@ impl Lister {
             entry.meta.set_linked(None);
         }
         fit_frame(cx, entry_weight(entry), &mut entry.meta);
-        self.names += 1;
+        self.counts.names += 1;
         let inode = entry.meta.linked();
         self.link(cx, &path, &mut entry.meta);
         if cx.options.remove.sources && !entry.meta.is_dir() {
@@ -164,7 +165,7 @@ impl Lister {
                 self.dirs.push(UnlistedDir { parent, name, above: None });
             }
             Kind::File => {
-                self.files += 1;
+                self.counts.files += 1;
                 cx.progress.list(entry.meta.len);
                 cx.entries.insert(FileNo(self.next), ListedFile::new(path, &entry.meta));
             }

@@ -105,6 +105,11 @@ impl DirTallies {
         self.thrift = TallyConditions { listed_first: 0, least_entries: 0 };
     }
 
+    /// Tallies count as useless from now on, until a directory matches.
+    pub(super) const fn expect_unlike(&mut self) {
+        self.luck = 0;
+    }
+
     /// True if a tally of the next directory should be computed.
     pub(super) const fn wants(&mut self) -> bool {
         self.asked += 1;

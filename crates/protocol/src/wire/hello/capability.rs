@@ -44,13 +44,13 @@ pub(super) const MOVED: &str = "bases:moved";
 /// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
-/// Listings may have the short form of entries.
-pub(super) const SHORT_LISTS: &str = "list:short";
+/// Listings may have the short form of entries, and listings and tallies the short form of paths.
+pub(super) const SHORT_LISTS: &str = "list:shared";
 /// A short file sent whole may come in a single frame.
 pub(super) const SINGLE_FRAMES: &str = "whole:single";
 
-/// Digests of compared contents may have half of their length.
-pub(super) const SHORT_DIGESTS: &str = "digests:short";
+/// Digests of compared contents may be cut to their first bytes.
+pub(super) const SHORT_DIGESTS: &str = "digests:brief";
 
 /// Tallies with ACLs, extended attributes, hard links, backups, sizes alone or a window of times.
 pub(super) const WIDE_TALLIES: &str = "tallies:wide";

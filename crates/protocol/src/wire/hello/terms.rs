@@ -65,13 +65,13 @@ pub struct Common {
 /// Short forms of frames that the sender may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortForms {
-    /// Listings may have the short form of entries.
+    /// Listings may have the short form of entries, and listings and tallies the short form of paths.
     pub lists: bool,
     /// A short file sent whole may come in a single frame.
     pub files: bool,
     /// Tallies may be sent with options that earlier versions sent none with.
     pub wide_tallies: bool,
-    /// Digests of compared contents may have half of their length.
+    /// Digests of compared contents may be cut to their first bytes.
     pub digests: bool,
 }
 

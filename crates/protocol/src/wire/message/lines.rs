@@ -119,22 +119,27 @@ pub struct DigestLine {
     pub digest: Option<Digest>,
 }
 
-/// First half of the digest of a file, for contents that both ends compare.
+/// First bytes of the digest of a file, for contents that both ends compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortDigestLine {
     /// The file.
     pub file: FileNo,
-    /// First half of the digest; `None` if the file cannot be read.
-    pub digest: Option<HalfDigest>,
+    /// First bytes of the digest; `None` if the file cannot be read.
+    pub digest: Option<ShortDigest>,
 }
 
-/// First half of a digest.
-pub type HalfDigest = [u8; 16];
+/// Lines of short digests in a frame. Each file is encoded as a difference from the file before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShortDigestLines(pub Vec<ShortDigestLine>);
 
-/// Returns the first half of `digest`.
-pub(crate) const fn half(digest: &Digest) -> HalfDigest {
-    let (half, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer");
-    *half
+/// First bytes of a digest. Two contents are compared under the key of a session, so nobody can prepare contents that
+/// look alike. Two different contents look alike once in 2⁸⁰ comparisons.
+pub type ShortDigest = [u8; 10];
+
+/// Returns the first bytes of `digest`.
+pub(crate) const fn brief(digest: &Digest) -> ShortDigest {
+    let (brief, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer");
+    *brief
 }
 
 closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
@@ -230,19 +235,30 @@ impl WireEncoding for MovedRun {
     }
 }
 
-impl WireEncoding for ShortDigestLine {
+impl WireEncoding for ShortDigestLines {
     fn put(&self, to: &mut Vec<u8>) {
-        self.file.put(to);
-        to.put_u8(u8::from(self.digest.is_some()));
-        to.put_bytes(self.digest.as_ref().map_or(&[], |half| half));
+        to.put_varint(self.0.len() as u64);
+        let mut before = 0_u64;
+        for ShortDigestLine { file, digest } in &self.0 {
+            to.put_signed(file.0.wrapping_sub(before).cast_signed());
+            to.put_bytes(digest.as_ref().unwrap_or(&UNREADABLE));
+            before = file.0;
+        }
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let file = WireEncoding::take(from)?;
-        let digest = if bool::take(from)? { Some(from.array()?) } else { None };
-        Ok(Self { file, digest })
+        let mut before = 0_u64;
+        let line = |from: &mut Reader<'_>| {
+            before = before.wrapping_add(from.signed()?.cast_unsigned());
+            let digest = Some(from.array()?).filter(|digest| *digest != UNREADABLE);
+            Ok(ShortDigestLine { file: FileNo(before), digest })
+        };
+        items(from, line).map(Self)
     }
 }
+
+/// Stands for the digest of a file that cannot be read.
+const UNREADABLE: ShortDigest = [0; 10];
 
 impl WireEncoding for DigestLine {
     fn put(&self, to: &mut Vec<u8>) {

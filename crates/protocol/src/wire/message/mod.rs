@@ -7,19 +7,21 @@ mod done;
 mod lines;
 mod numbers;
 mod payload;
+mod shared_path;
 mod short_entries;
 mod sums;
 mod to_receiver;
 mod to_sender;
 
 pub use done::Done;
-pub(crate) use lines::half;
+pub(crate) use lines::brief;
 pub use lines::{
-    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, HalfDigest,
-    How, NameLine, ShortDigestLine,
+    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
+    ShortDigest, ShortDigestLine, ShortDigestLines,
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};
+pub use shared_path::{PathBefore, SharedPath};
 pub use short_entries::ShortEntries;
 pub use sums::{Over, PatchStep, Sum, SumLine, Token};
 pub use to_receiver::ToReceiver;

@@ -14,10 +14,11 @@ use crate::wire::codec::{WireEncoding, whole};
 use crate::wire::frame::append_frame;
 
 use super::lines::{
-    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine, ShortDigestLine,
+    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine, ShortDigestLines,
 };
 use super::numbers::frames;
 use super::payload::Payload;
+use super::shared_path::SharedPath;
 use super::short_entries::ShortEntries;
 use super::sums::{PatchStep, SumLine};
 
@@ -28,11 +29,13 @@ pub enum ToReceiver {
     /// Entries of a directory, sorted by name. `own` is the metadata of the root, where the root is part of the
     /// transfer.
     Listing { dir: RelPath, own: Option<Meta>, entries: Vec<Entry>, extent: Extent },
-    /// [`Listing`](Self::Listing) with the short form of entries.
-    ShortListing { dir: RelPath, own: Option<Meta>, entries: ShortEntries, extent: Extent },
+    /// [`Listing`](Self::Listing) with the short forms of the path and of entries.
+    ShortListing { dir: SharedPath, own: Option<Meta>, entries: ShortEntries, extent: Extent },
     /// Digest that replaces the entries of a directory: a [`Listing`](Self::Listing) follows only if the receiver
     /// asks.
     Tally { dir: RelPath, tally: DirDigest },
+    /// [`Tally`](Self::Tally) with the short form of the path.
+    ShortTally { dir: SharedPath, tally: DirDigest },
     /// Names of users and groups of later entries and ACLs; each name once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` is false if parts of the source could not be read.
@@ -80,8 +83,8 @@ pub enum ToReceiver {
     Trouble(Trouble),
     /// Digests of files that the receiver requested; each file once, in any order.
     Digests(Vec<DigestLine>),
-    /// [`Digests`](Self::Digests) with the first half of each digest.
-    ShortDigests(Vec<ShortDigestLine>),
+    /// [`Digests`](Self::Digests) with the first bytes of each digest.
+    ShortDigests(ShortDigestLines),
     /// Missing source arguments, to be deleted at the destination too.
     Missing(Vec<RelPath>),
     /// A source was removed after the arrival of the copy.
@@ -127,7 +130,7 @@ impl ToReceiver {
 
 frames!(ToReceiver {
     16 Listing { dir, own, entries, extent }
-    66 ShortListing { dir, own, entries, extent }
+    69 ShortListing { dir, own, entries, extent }
     17 Listed { intact }
     65 Holes { file, runs }
     18 Start { file, meta, how, spec }
@@ -147,10 +150,11 @@ frames!(ToReceiver {
     27 Deny { file, chunks }
     28 Patch { file, steps, payload }
     46 Tally { dir, tally }
+    70 ShortTally { dir, tally }
     50 Owners { users, groups };
     24 Trouble(trouble)
     57 Digests(lines)
-    68 ShortDigests(lines)
+    71 ShortDigests(lines)
     31 Missing(paths)
     61 Removed(path)
     45 Gone(troubles)
