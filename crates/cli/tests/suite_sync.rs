@@ -39,6 +39,7 @@ mod sync_select;
 mod sync_ssh;
 mod sync_strategies;
 mod sync_streams;
+mod sync_tallied_trees;
 mod sync_tallies;
 mod sync_told;
 mod sync_tree;
