@@ -73,6 +73,15 @@ impl<S: Tree> Tree for Faulty<S> {
         self.inner.list_some(dir, rest)
     }
 
+    fn list_stat(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
+        self.plan.enter(Call::List, dir)?;
+        self.inner.list_stat(dir, rest)
+    }
+
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
         self.plan.enter(Call::List, dir)?;
         self.inner.list_versions(dir)

@@ -44,6 +44,19 @@ pub trait Tree: Send + Sync + 'static {
         }
     }
 
+    /// Lists as [`Tree::list_some`], for a caller that needs no ACLs and no extended attributes: the entries may lack
+    /// both.
+    ///
+    /// # Errors
+    /// As [`Tree::list`].
+    fn list_stat(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
+        self.list_some(dir, rest)
+    }
+
     /// Returns the first part of [`Tree::list_some`], with the known [versions](Listing::versions) of files.
     ///
     /// # Errors

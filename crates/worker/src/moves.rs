@@ -31,7 +31,7 @@ impl Moves {
             let Some((dir, is_near)) = walk.next_dir() else { break };
             let mut rest = None;
             // A directory that cannot be listed offers no files for matching.
-            while let Ok(listing) = store.list_some(&dir, rest) {
+            while let Ok(listing) = store.list_stat(&dir, rest) {
                 seen += 1 + listing.entries.len() as u64;
                 walk.note(&dir, &listing.entries, is_near);
                 let files = listing.entries.iter().filter(|entry| entry.meta.is_file());

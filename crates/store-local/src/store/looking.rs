@@ -23,7 +23,10 @@ use crate::roots::named::full_path;
 
 /// The part of a directory to list.
 enum Much<'a> {
+    /// With ACLs and extended attributes, if the store sees them.
     Part(Part),
+    /// Without ACLs and extended attributes.
+    Stat(Part),
     /// The first entries, except for names that this function admits.
     But(&'a dyn Fn(&Name) -> bool),
     /// At most so many entries after a name, with the versions of files.
@@ -47,6 +50,14 @@ impl Tree for LocalStore {
         rest: Option<Box<SortedNames>>,
     ) -> Result<Listing, StoreError> {
         self.list_with(dir, Much::Part(rest.into()))
+    }
+
+    fn list_stat(
+        &self,
+        dir: &RelPath,
+        rest: Option<Box<SortedNames>>,
+    ) -> Result<Listing, StoreError> {
+        self.list_with(dir, Much::Stat(rest.into()))
     }
 
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
@@ -127,7 +138,7 @@ impl LocalStore {
                 let keep = |name: &Name| keep(name) || is_kept(name);
                 look.list_but(&mut judge, &keep)
             }
-            Much::Part(part) => look.list(&mut judge, part),
+            Much::Part(part) | Much::Stat(part) => look.list(&mut judge, part),
             Much::After(last, most) => look.list_after(&mut judge, last, most),
         };
         listing.warnings = self.0.scopes.filter().warnings();

@@ -89,6 +89,24 @@ fn long_attributes_end_a_part_however_directories_are_named() {
     }
 }
 
+/// The index of moved files needs lengths and times alone.
+#[test]
+fn a_listing_for_lengths_and_times_reads_no_attributes() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("file");
+    fs::write(&file, "x").unwrap();
+    if rustix::fs::setxattr(&file, "user.a", b"v", rustix::fs::XattrFlags::empty()).is_err() {
+        return eprintln!("skipped: no attributes of users here");
+    }
+    let see = MetaMask { xattrs: XattrScope::All, ..MetaMask::default() };
+    let options = LocalOptions { see, ..LocalOptions::default() };
+    let store = LocalStore::open(root.path(), options).unwrap();
+    let compared = store.list_some(&RelPath::root(), None).unwrap().entries;
+    let plain = store.list_stat(&RelPath::root(), None).unwrap().entries;
+    assert_eq!([compared[0].meta.xattrs().len(), plain[0].meta.xattrs().len()], [1, 0]);
+    assert_eq!(plain[0].meta.len, compared[0].meta.len);
+}
+
 /// Memory holds the names of a huge directory and the entries of one part, however the directory is named.
 #[test]
 fn a_huge_directory_is_listed_by_parts() {

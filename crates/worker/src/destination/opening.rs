@@ -41,7 +41,7 @@ impl<S: Store> DestinationWorker<S> {
     ) -> Result<UnlistedNames, Trouble> {
         let listed = match keep {
             Some(keep) => self.list_unlisted(dir, keep),
-            None => self.store.list_some(dir, rest),
+            None => self.store.list_stat(dir, rest),
         };
         let Some(listing) = if_dir(listed)? else { return Ok(UnlistedNames::default()) };
         let warnings = listing.warnings.iter().map(|text| warned(text)).collect();
@@ -76,7 +76,7 @@ impl<S: Store> DestinationWorker<S> {
         }
         while let Some(dir) = dirs.pop() {
             let mut rest = None;
-            while let Ok(listing) = self.store.list_some(&dir, rest) {
+            while let Ok(listing) = self.store.list_stat(&dir, rest) {
                 for Entry { name, meta } in listing.entries {
                     if let Ok(path) = dir.join(&name) {
                         see(path, &meta, &mut dirs);
