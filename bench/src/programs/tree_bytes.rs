@@ -14,19 +14,21 @@ use crate::random::Random;
 use crate::serve::REST;
 use crate::table::TextTable;
 
+/// Keeps literals as they are: compressed literals would hide the bytes beside them.
+const PLAIN: &str = "--compress-choice=none";
 /// Options of each row.
 const ROWS: [&[&str]; 11] = [
-    &["-a"],
-    &["-aH"],
-    &["-aX"],
-    &["-aA"],
-    &["-aHAX"],
-    &["-ab"],
-    &["-a", "--size-only"],
-    &["-a", "--modify-window=1"],
-    &["-aR"],
-    &["-ac"],
-    &["-a", "--delete", "-f", "- *.never"],
+    &["-a", PLAIN],
+    &["-aH", PLAIN],
+    &["-aX", PLAIN],
+    &["-aA", PLAIN],
+    &["-aHAX", PLAIN],
+    &["-ab", PLAIN],
+    &["-a", "--size-only", PLAIN],
+    &["-a", "--modify-window=1", PLAIN],
+    &["-aR", PLAIN],
+    &["-ac", PLAIN],
+    &["-a", "--delete", "-f", "- *.never", PLAIN],
 ];
 const HEADER: [&str; 6] = [
     "options",
@@ -54,7 +56,8 @@ pub(super) fn by_option(
     let edited = files.iter().skip(files.len() / 2).take(files.len().div_ceil(100));
     for flags in ROWS {
         for peer in peers {
-            let options = flags.join(" ");
+            let named: Vec<&str> = flags.iter().copied().filter(|word| *word != PLAIN).collect();
+            let options = named.join(" ");
             progress(&format!("{options}: {}", peer.name()));
             let dest = rig.path("dest-bytes");
             if dest.exists() {
