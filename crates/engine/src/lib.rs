@@ -11,6 +11,7 @@
 //! | [`search`] | blocks found in a file by a rolling search |
 //! | [`gap`] | block sums of the old file, deltas against these sums, gaps rebuilt from deltas |
 //! | [`pack`] | literal payloads: zero runs removed, compressed, and unpacked |
+//! | [`compression`] | frames compressed in one zstd stream, with the history of the frames before |
 //! | [`check`] | fingerprints of received chunks, compared with the announced ones |
 //! | [`assemble`] | large writes from copies and literals, in whole blocks |
 //! | [`journal`], [`recipe`] | state between sessions: chunks in place, and recipes of large files |
@@ -21,6 +22,7 @@
 
 pub mod assemble;
 pub mod check;
+pub mod compression;
 mod events;
 pub mod gap;
 pub mod greeting;

@@ -1,8 +1,9 @@
 //! A common interface to the protocol's sender and receiver state machines.
 
 use deltic_core::strategy::LinkModel;
+use deltic_protocol::compressed::CompressedFrame;
 use deltic_protocol::limits::Limits;
-use deltic_protocol::receiver::{self, Receiver};
+use deltic_protocol::receiver::{self, FrameCompression, Receiver};
 use deltic_protocol::report::{Counts, Notice, Side, Trouble};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
@@ -44,6 +45,18 @@ pub trait Machine {
     /// # Errors
     /// [`PeerError`] if the peer breaks the protocol.
     fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError>;
+    /// Takes a frame of literals that travelled as a part of a zstd stream.
+    ///
+    /// # Errors
+    /// [`PeerError`] if the peer breaks the protocol. A sender gets no such frames.
+    fn handle_compressed(
+        &mut self,
+        _kind: u8,
+        _payload: &[u8],
+        _wire_bytes: usize,
+    ) -> Result<(), PeerError> {
+        Err(PeerError::UnknownFrame(CompressedFrame::KIND))
+    }
     /// Takes the answer to a piece of work.
     ///
     /// # Errors
@@ -167,6 +180,15 @@ impl Machine for Receiver {
             Some(aside) => self.handle_aside(aside),
             None => Self::handle(self, ToReceiver::decode(kind, payload)?),
         }
+    }
+    fn handle_compressed(
+        &mut self,
+        kind: u8,
+        payload: &[u8],
+        wire_bytes: usize,
+    ) -> Result<(), PeerError> {
+        let compression = FrameCompression { wire: wire_bytes, decompressed: payload.len() };
+        Self::handle_compressed(self, ToReceiver::decode(kind, payload)?, compression)
     }
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer> {
         Self::answer(self, id, answer)

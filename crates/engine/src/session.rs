@@ -18,12 +18,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use deltic_core::strategy::LinkModel;
+use deltic_protocol::compressed::CompressedFrame;
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::report::{Counts, Notice, Trouble};
 use deltic_protocol::{PeerError, Purpose, Terms, WorkId};
 
+use crate::compression::FrameDecompressor;
 use crate::events::EventQueue;
 use crate::machine::{Lane, Machine};
 
@@ -56,6 +58,11 @@ pub trait SessionDriver<M: Machine> {
     }
     /// Takes a buffer back for reuse.
     fn recycle_buffer(&self, _buffer: Vec<u8>) {}
+    /// Compresses a frame of literals that is about to leave on the first stream. Returns the compressed frame, or
+    /// `None` if the frame leaves as it is. Frames leave in the order of these calls.
+    fn compress(&self, _frame: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
     /// Observes a frame that is about to leave.
     fn sees(&self, _frame: &[u8], _purpose: Purpose) {}
 }
@@ -94,6 +101,7 @@ pub struct Session<M: Machine, E> {
     /// Work that could not start yet.
     waiting: Option<(WorkId, M::Work)>,
     events: EventQueue,
+    decompressor: FrameDecompressor,
 }
 
 /// Phases of [`Session::poll`], in order: send frames, start work, send frames again, report events.
@@ -119,6 +127,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             said: 0,
             waiting: None,
             events: EventQueue::default(),
+            decompressor: FrameDecompressor::default(),
         }
     }
 
@@ -137,8 +146,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             return Ok(());
         }
         let Some(greeting) = &mut self.greeting else {
-            self.machine.limits().check_frame(payload.len())?;
-            return Ok(self.machine.handle(kind, payload)?);
+            return Ok(self.handle(kind, payload)?);
         };
         if let Some(terms) = greeting(kind, payload)? {
             self.greeting = None;
@@ -296,6 +304,18 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         last
     }
 
+    /// Passes a frame to the machine, decompressed if the frame is compressed.
+    fn handle(&mut self, kind: u8, payload: &[u8]) -> Result<(), PeerError> {
+        let limits = self.machine.limits();
+        limits.check_frame(payload.len())?;
+        let Some(frame) = CompressedFrame::decode(kind, payload)? else {
+            return self.machine.handle(kind, payload);
+        };
+        limits.check_frame(frame.len as usize)?;
+        let decompressed = self.decompressor.decompress(&frame)?;
+        self.machine.handle_compressed(frame.kind, &decompressed, payload.len())
+    }
+
     fn gather_events(&mut self) {
         self.turn = PollPhase::Events;
         while let Some(notice) = self.machine.poll_notice() {
@@ -361,6 +381,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         let start = to.len();
         let tell = |trouble: &mut Trouble| around.tell(trouble);
         let (lane, purpose) = self.machine.poll_frame(around.has_several_lanes(), &tell, to)?;
+        if (lane, purpose) == (Lane::First, Purpose::Literal)
+            && let Some(compressed) = around.compress(&to[start..])
+        {
+            to.truncate(start);
+            to.extend_from_slice(&compressed);
+        }
         self.said += (to.len() - start) as u64;
         around.sees(&to[start..], purpose);
         Some(lane)

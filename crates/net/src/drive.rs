@@ -431,6 +431,10 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
         self.worker.locate_there(trouble);
     }
 
+    fn compress(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        self.worker.compress(frame)
+    }
+
     fn buffer(&self) -> Vec<u8> {
         spare::buffer()
     }

@@ -221,4 +221,8 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, W> {
     fn tell(&self, trouble: &mut Trouble) {
         self.worker.locate_there(trouble);
     }
+
+    fn compress(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        self.worker.compress(frame)
+    }
 }

@@ -92,6 +92,12 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
     /// Sets the present model of the link to the other end, for later choices of compression.
     fn set_link(&self, _link: LinkModel) {}
 
+    /// Compresses a frame of literals with the history of the frames before, if both ends can. Returns the compressed
+    /// frame, or `None` if the frame leaves as it is. Frames leave in the order of these calls.
+    fn compress(&self, _frame: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Adds the place to a trouble at this end.
     fn locate(&self, trouble: &mut Trouble) {
         trouble.locate(M::SIDE, |path| {

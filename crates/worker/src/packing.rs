@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use deltic_core::strategy::{
     AdaptiveCodec, CompressionChoice, CompressionReason, LinkModel, PackingTotals,
 };
+use deltic_engine::compression::{FrameCompressor, HIGHEST_LEVEL};
 use deltic_engine::pack::{PayloadPacker, compressed, level, may_shrink};
 use deltic_protocol::Terms;
 use deltic_protocol::message::Payload;
@@ -13,6 +14,12 @@ use deltic_protocol::options::{CompressionRequest, Options};
 use crate::Clock;
 use crate::lock::lock;
 use crate::stage::{Stage, within};
+
+/// Shortest frame in the session's zstd stream, in bytes. The wrapping of a shorter frame costs more than its history
+/// saves.
+const LEAST_FRAME_BYTES: usize = 64;
+/// Bytes of a frame that a trial of another level compresses.
+const TRIED_BYTES: usize = 64 << 10;
 
 /// Means by which a sender adapts compression to its link.
 #[derive(Clone, Debug)]
@@ -37,7 +44,7 @@ impl PackingReport {
     }
 }
 
-/// Compresses payloads. Recent measurements tell if compression pays.
+/// Compresses payloads, or the frames that hold them. Recent measurements tell if compression pays.
 #[derive(Debug)]
 pub(super) struct Packer {
     packing: PayloadPacker,
@@ -47,6 +54,10 @@ pub(super) struct Packer {
     adapts: bool,
     adapting: Option<Adapting>,
     codec: Mutex<AdaptiveCodec>,
+    /// Compresses frames in the order of the wire; `None` if each payload is compressed apart.
+    frames: Option<Mutex<FrameCompressor>>,
+    /// Longest payload of a frame.
+    frame_bytes: usize,
 }
 
 impl Packer {
@@ -64,12 +75,16 @@ impl Packer {
         let may_adapt =
             matches!(request, CompressionRequest::ForLink | CompressionRequest::ForLinkOrUsual);
         let by_cost = options.strategy.compression == CompressionChoice::ByCost;
+        // On several streams, frames arrive in any order.
+        let has_order = terms.short_forms.compressed && options.streams <= 1;
         Self {
             packing: PayloadPacker::new(terms.zeros(&options.strategy)),
             asked,
             adapts: terms.zstd && may_adapt && by_cost,
             adapting,
             codec: Mutex::default(),
+            frames: has_order.then(Mutex::default),
+            frame_bytes: terms.limits.frame_bytes,
         }
     }
 
@@ -78,17 +93,94 @@ impl Packer {
         self.asked
     }
 
-    /// Compresses bytes at the requested level, or at a level chosen for the speed of the `link`.
+    /// Compresses bytes at the requested level, or at a level chosen for the speed of the `link`. Leaves the bytes to
+    /// [`compress`](Self::compress) if one thread is fast enough.
     pub(super) fn pack(&self, bytes: Vec<u8>, link: Option<LinkModel>) -> Payload {
-        within(Stage::Pack, || {
-            let adapting = self.adapting.as_ref().filter(|_| self.adapts);
-            match adapting.zip(link) {
-                Some((adapting, link)) => {
-                    self.packing.pack_by(bytes, |rest| self.compressed_for(&link, adapting, rest))
+        within(Stage::Pack, || match self.adapting().zip(link) {
+            known if self.compressor(link).is_some() => self.packing.pack_by(bytes, |rest| {
+                if let Some((adapting, _)) = known {
+                    let shrinks = rest.len() >= LEAST_FRAME_BYTES && may_shrink(rest);
+                    let mut totals = lock(&adapting.report.0);
+                    let PackingTotals { original, incompressible, .. } = &mut *totals;
+                    *(if shrinks { original } else { incompressible }) += rest.len() as u64;
                 }
-                None => self.packing.pack_as_asked(bytes, self.asked),
+                None
+            }),
+            Some((adapting, link)) => {
+                self.packing.pack_by(bytes, |rest| self.compressed_for(&link, adapting, rest))
             }
+            None => self.packing.pack_as_asked(bytes, self.asked),
         })
+    }
+
+    /// Compresses a frame of literals that leaves now, with the history of the frames before. Returns the compressed
+    /// frame, or `None` if the frame leaves as it is.
+    pub(super) fn compress(&self, frame: &[u8], link: Option<LinkModel>) -> Option<Vec<u8>> {
+        let compressor = self.compressor(link).filter(|_| frame.len() >= LEAST_FRAME_BYTES)?;
+        let compress = |level| lock(compressor).compress(frame, level, self.frame_bytes);
+        within(Stage::Pack, || {
+            if !may_shrink(frame) {
+                return None;
+            }
+            let Some((adapting, link)) = self.adapting().zip(link) else {
+                return compress(self.asked?);
+            };
+            let level = self.level_in_stream(adapting, &link, frame);
+            let compressed = self.timed(level?, adapting, frame.len(), compress);
+            let mut totals = lock(&adapting.report.0);
+            totals.compressed += compressed.as_deref().map_or(frame.len(), <[u8]>::len) as u64;
+            totals.level = level;
+            compressed
+        })
+    }
+
+    /// Returns the means to adapt to a link, if the link decides about compression.
+    fn adapting(&self) -> Option<&Adapting> {
+        self.adapting.as_ref().filter(|_| self.adapts)
+    }
+
+    /// Returns the compressor of whole frames, if one thread is fast enough.
+    fn compressor(&self, link: Option<LinkModel>) -> Option<&Mutex<FrameCompressor>> {
+        self.frames.as_ref().filter(|_| match self.adapting().zip(link) {
+            Some((adapting, link)) => lock(&self.codec).pays_on_one_thread(&link, adapting.threads),
+            None => self.asked.is_some_and(|level| level <= HIGHEST_LEVEL),
+        })
+    }
+
+    /// Chooses the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
+    /// another level compresses a piece of the frame apart. Only the proportion to the present level's length counts,
+    /// because the piece has no history.
+    fn level_in_stream(&self, adapting: &Adapting, link: &LinkModel, frame: &[u8]) -> Option<i32> {
+        let mut codec = lock(&self.codec);
+        let choice = codec.choose(link, 1);
+        let (level, (present, ratio)) = choice.level.zip(codec.present())?;
+        let piece = &frame[..frame.len().min(TRIED_BYTES)];
+        if choice.reason == CompressionReason::Trial
+            && let Some(usual) = compressed(piece, present)
+        {
+            let begun = (adapting.clock)();
+            let tried = compressed(piece, level).map_or(piece.len(), |frame| frame.len());
+            let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
+            let len = ratio * (piece.len() * tried / usual.len()) as f64;
+            codec.note(level, piece.len(), len as usize, took);
+        }
+        Some(present)
+    }
+
+    /// Compresses `len` bytes by `compress` at `level`, and notes the speed and the ratio of the level.
+    fn timed(
+        &self,
+        level: i32,
+        adapting: &Adapting,
+        len: usize,
+        compress: impl FnOnce(i32) -> Option<Vec<u8>>,
+    ) -> Option<Vec<u8>> {
+        let begun = (adapting.clock)();
+        let frame = compress(level);
+        let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
+        let frame_len = frame.as_ref().map_or(len, Vec::len);
+        lock(&self.codec).note(level, len, frame_len, took);
+        frame
     }
 
     /// Compresses bytes if compression makes the transfer over `link` shorter.
@@ -110,22 +202,18 @@ impl Packer {
             count(|totals| &mut totals.incompressible);
             return None;
         }
-        let begun = (adapting.clock)();
-        let frame = compressed(bytes, level);
-        let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
-        let frame_len = frame.as_ref().map_or(bytes.len(), Vec::len);
-        lock(&self.codec).note(level, bytes.len(), frame_len, took);
-        if frame.is_none() {
+        let frame = self.timed(level, adapting, bytes.len(), |level| compressed(bytes, level));
+        let Some(frame) = frame else {
             count(|totals| &mut totals.incompressible);
             return None;
-        }
+        };
         let mut totals = lock(&adapting.report.0);
         totals.original += len;
-        totals.compressed += frame_len as u64;
+        totals.compressed += frame.len() as u64;
         if choice.reason != CompressionReason::Trial {
             totals.level = Some(level);
         }
-        frame
+        Some(frame)
     }
 }
 
@@ -143,12 +231,18 @@ mod tests {
         Duration::ZERO
     }
 
+    /// Returns a packer for an other end of the version before, and its counts.
     fn packer(options: Options) -> (Packer, PackingReport) {
-        let hello = Hello::of_this_version(Key::from_bytes([1; 32]));
-        let terms = negotiate(&hello, &hello).unwrap();
+        let mut hello = Hello::of_this_version(Key::from_bytes([1; 32]));
+        hello.capabilities.remove("compress:zstd-stream");
+        packer_with(&hello, &options)
+    }
+
+    fn packer_with(hello: &Hello, options: &Options) -> (Packer, PackingReport) {
+        let terms = negotiate(hello, hello).unwrap();
         let report = PackingReport::default();
         let adapting = Adapting { clock, threads: 1, report: report.clone() };
-        (Packer::new(&options, terms, Some(adapting)), report)
+        (Packer::new(options, terms, Some(adapting)), report)
     }
 
     fn options(compress: bool, compress_level: u32) -> Options {
@@ -180,6 +274,32 @@ mod tests {
         let bytes = (totals.original, totals.for_fast_link, totals.incompressible);
         assert_eq!(bytes, (2 * text.len() as u64, text.len() as u64, noise.len() as u64));
         assert!(totals.compressed < 1000 && totals.level.is_some(), "{totals:?}");
+    }
+
+    #[test]
+    fn frames_have_a_history_where_one_thread_is_fast_enough() {
+        let hello = Hello::of_this_version(Key::from_bytes([1; 32]));
+        let text: Vec<u8> = (0..3000u32).flat_map(|n| (n * n).to_string().into_bytes()).collect();
+        let frame = [&[21, 0, 0, 0], &text[..]].concat();
+        let (slow, fast) = (link(8000), link(u64::MAX));
+        let (packer, report) = packer_with(&hello, &options(false, 0));
+        assert!(!is_packed(&packer, &text, slow) && !is_packed(&packer, &noise(), slow));
+        let lens: Vec<_> =
+            (0..40).map(|_| packer.compress(&frame, slow).map(|f| f.len())).collect();
+        let are_short = lens[1..].iter().all(|len| len.map(|len| len * 10) < lens[0]);
+        assert!(are_short, "trials end no history: {lens:?}");
+        assert_eq!(packer.compress(&noise(), slow), None);
+        assert!(!is_packed(&packer, &text, fast) && packer.compress(&frame, fast).is_none());
+        let totals = report.totals();
+        let bytes = (totals.original, totals.for_fast_link, totals.incompressible);
+        assert_eq!(bytes, (text.len() as u64, text.len() as u64, noise().len() as u64));
+        assert_eq!(totals.compressed, lens.iter().flatten().sum::<usize>() as u64);
+        for (level, streams, has_history) in [(3, 0, true), (3, 2, false), (19, 1, false)] {
+            let options = Options { streams, ..options(true, level) };
+            let (packer, _) = packer_with(&hello, &options);
+            assert_eq!(is_packed(&packer, &text, None), !has_history, "{level} {streams}");
+            assert_eq!(packer.compress(&frame, None).is_some(), has_history, "{level} {streams}");
+        }
     }
 
     #[test]

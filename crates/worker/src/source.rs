@@ -101,6 +101,10 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
         *lock(&self.link) = Some(link);
     }
 
+    fn compress(&self, frame: &[u8]) -> Option<Vec<u8>> {
+        self.agreed.get()?.1.compress(frame, *lock(&self.link))
+    }
+
     fn cost(&self, work: &SenderWork) -> WorkCost {
         match work {
             SenderWork::File(_) | SenderWork::Digest { .. } => WorkCost::Heavy,

@@ -31,6 +31,8 @@ const KEPT: f64 = 0.9;
 const TRIED_EVERY: u32 = 32;
 /// Uncompressed frames between two trials of the lightest level, which shows whether the processor became faster.
 const TRIED_EVERY_PLAIN: u32 = 256;
+/// Share of the usual length that a frame has with a history (docs/decisions/0077).
+const WITH_HISTORY: f64 = 0.85;
 /// Bytes of a frame whose measurement counts as much as all measurements before.
 const WEIGHTY_BYTES: f64 = (64 << 10) as f64;
 
@@ -87,12 +89,8 @@ pub struct AdaptiveCodec {
 impl AdaptiveCodec {
     /// Chooses the compressor of the next frame for `link`, if `threads` threads compress.
     pub fn choose(&mut self, link: &LinkModel, threads: u32) -> FrameCodec {
-        let cost = |at: Option<usize>| {
-            link.seconds_per_byte(&at.map_or(CodecModel::NONE, |at| self.model(at)), threads)
-        };
-        let all = || std::iter::once(None).chain((0..USUAL.len()).map(Some));
-        let lowest = all().map(cost).fold(f64::INFINITY, f64::min);
-        let best = all().find(|at| cost(*at) <= lowest * NEAR).flatten();
+        let best = self.best(link, threads);
+        let cost = |at| self.cost(at, link, threads);
         if cost(best) <= cost(self.present) * KEPT {
             self.present = best;
         }
@@ -110,6 +108,34 @@ impl AdaptiveCodec {
             None => CompressionReason::FastLink,
         };
         FrameCodec { level: present.map(|at| USUAL[at].0), reason }
+    }
+
+    /// True if one thread that compresses frames with a history costs no more than `threads` threads that compress
+    /// frames apart.
+    #[must_use]
+    pub fn pays_on_one_thread(&self, link: &LinkModel, threads: u32) -> bool {
+        let (one, several) = (self.best(link, 1), self.best(link, threads));
+        let with_history = self.cost(one, link, 1) * WITH_HISTORY;
+        one.is_some() && with_history <= self.cost(several, link, threads)
+    }
+
+    /// Returns the present level and its ratio; `None` without compression.
+    #[must_use]
+    pub fn present(&self) -> Option<(i32, f64)> {
+        self.present.map(|at| (USUAL[at].0, self.model(at).ratio))
+    }
+
+    /// Returns the lightest level, as an index of `USUAL`, whose cost is near the lowest cost.
+    fn best(&self, link: &LinkModel, threads: u32) -> Option<usize> {
+        let cost = |at| self.cost(at, link, threads);
+        let all = || std::iter::once(None).chain((0..USUAL.len()).map(Some));
+        let lowest = all().map(cost).fold(f64::INFINITY, f64::min);
+        all().find(|at| cost(*at) <= lowest * NEAR).flatten()
+    }
+
+    /// Returns the seconds per byte at the level at this index of `USUAL`, or without compression.
+    fn cost(&self, at: Option<usize>, link: &LinkModel, threads: u32) -> f64 {
+        link.seconds_per_byte(&at.map_or(CodecModel::NONE, |at| self.model(at)), threads)
     }
 
     /// Notes that compression of `original` bytes at `level` gave `compressed` bytes in `seconds`. Empty frames and
@@ -243,6 +269,15 @@ mod tests {
         assert_eq!(codec.choose(&link(10), 1).level, Some(6));
         assert_eq!(codec.choose(&link(1000), 1).level, None);
         assert_eq!(codec.choose(&link(100), 1).level, Some(1));
+    }
+
+    #[test]
+    fn one_thread_compresses_for_a_slow_link() {
+        let codec = measured(1.0, 1.0);
+        let pays = |mbit, threads| codec.pays_on_one_thread(&link(mbit), threads);
+        assert!(pays(1, 8) && pays(400, 8) && pays(1000, 1));
+        assert!(!pays(1000, 8), "eight threads reach a higher level, which saves more");
+        assert!(!pays(100_000, 8), "nothing is compressed");
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(super) struct Context {
     pub(super) counts: Counts,
     pub(super) load: TransferLoad,
     pub(super) credit: GrantedCredit,
+    /// Compression of the frame that is handled now.
+    pub(super) compression: FrameCompression,
     pub(super) sources: RecipeSources,
     pub(super) partial_meta: PartialMeta,
     /// The path under which the sender listed the entry that `Setting::rename` renames.
@@ -42,6 +44,26 @@ pub(super) struct Context {
     pub(super) is_closing: bool,
     /// True once the user was told that some mode bits are not set here.
     told_withheld: bool,
+}
+
+/// Lengths of the payload of a frame in bytes: on the wire, and decompressed. Both are 0 for a frame that is not
+/// compressed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameCompression {
+    /// Length on the wire.
+    pub wire: usize,
+    /// Length of the decompressed frame.
+    pub decompressed: usize,
+}
+
+impl FrameCompression {
+    /// Returns the length on the wire of `bytes` of the frame.
+    pub(super) fn wire_bytes(self, bytes: usize) -> u64 {
+        match self.decompressed {
+            0 => bytes as u64,
+            all => bytes as u64 * self.wire as u64 / all as u64,
+        }
+    }
 }
 
 impl Context {
@@ -56,6 +78,7 @@ impl Context {
             progress: ByteProgress::default(),
             counts: Counts::default(),
             load: TransferLoad::default(),
+            compression: FrameCompression::default(),
             sources: RecipeSources::default(),
             partial_meta: PartialMeta::default(),
             listed_as: None,

@@ -26,6 +26,7 @@ mod sources;
 mod transfer;
 mod tree;
 
+use crate::Purpose;
 use crate::error::PeerError;
 use crate::limits::Limits;
 use crate::message::{How, ToReceiver, ToSender};
@@ -46,6 +47,7 @@ pub use ask::{
     OldGap, OldLens, OldMatches, OldVersionAnswer, OldVersionWork, OtherPaths, PayloadChunk,
     ReceiverAnswer, ReceiverWork, RemovedNames, SettleWork, SimilarFile, SmallFile, UnlistedNames,
 };
+pub use context::FrameCompression;
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;
 pub use transfer::proof::Proof;
@@ -164,6 +166,24 @@ impl Receiver {
         }
         self.go_on();
         Ok(())
+    }
+
+    /// Takes a frame that travelled as a part of a zstd stream.
+    ///
+    /// # Errors
+    /// [`PeerError`] if the frame is not allowed now, or has no literals. The session is then over.
+    pub fn handle_compressed(
+        &mut self,
+        frame: ToReceiver,
+        compression: FrameCompression,
+    ) -> Result<(), PeerError> {
+        if frame.purpose() != Purpose::Literal {
+            return Err(PeerError::Unexpected("a compressed frame without literals"));
+        }
+        self.cx.compression = compression;
+        let handled = self.handle(frame);
+        self.cx.compression = FrameCompression::default();
+        handled
     }
 
     /// Takes a frame that may have overtaken others. The frame is dropped if the attempt that it belongs to is over.

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub(crate) mod codec;
+pub mod compressed;
 pub mod frame;
 pub mod hello;
 pub mod limits;

@@ -173,7 +173,8 @@ impl WantedFiles {
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.step(cx, file, |transfer, fx| {
-                    transfer.mend(fx, &gaps, GapPayload { bytes, payload })
+                    let packed = fx.cx.compression.wire_bytes(payload.packed_bytes());
+                    transfer.mend(fx, &gaps, GapPayload { bytes, packed, payload })
                 })
             }
             ToReceiver::Keeps { file, kept } => {

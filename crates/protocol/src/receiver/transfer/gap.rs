@@ -23,6 +23,8 @@ pub(crate) struct ChunkGap {
 pub(crate) struct GapPayload {
     /// Length in bytes of the unpacked deltas.
     pub(crate) bytes: u32,
+    /// Length in bytes of the deltas on the wire.
+    pub(crate) packed: u64,
     pub(crate) payload: Payload,
 }
 

@@ -198,7 +198,7 @@ impl TransferGaps {
         deltas: &GapPayload,
     ) -> Result<(Vec<ChunkGap>, Vec<GapPatch>, usize), PeerError> {
         self.worth.unpacked += u64::from(deltas.bytes);
-        self.worth.packed += deltas.payload.packed_bytes() as u64;
+        self.worth.packed += deltas.packed;
         let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);

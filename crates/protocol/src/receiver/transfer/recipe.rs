@@ -548,7 +548,7 @@ impl RecipeReceiver {
         deltas: GapPayload,
     ) -> Result<(), PeerError> {
         let (gaps, patches, new_bytes) = self.gaps.receive(&mut self.table, ranges, &deltas)?;
-        let GapPayload { bytes, payload } = deltas;
+        let GapPayload { bytes, payload, .. } = deltas;
         if bytes as usize > fx.cx.setting.limits.frame_bytes || !payload.may_hold(bytes as usize) {
             return Err(PeerError::Limit("bytes of gaps"));
         }

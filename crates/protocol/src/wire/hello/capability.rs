@@ -12,6 +12,8 @@ pub(super) const SIEVE: &str = "chunker:sieve";
 pub(super) const KEYED: &str = "names:keyed";
 /// Literals compressed with zstd.
 pub(super) const ZSTD: &str = "compress:zstd";
+/// Frames of literals compressed in one zstd stream, with the history of the frames before.
+pub(super) const ZSTD_STREAM: &str = "compress:zstd-stream";
 /// Literals without the long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
 /// Large holes of files are sent as positions. Only the data between the holes is transferred.

@@ -15,7 +15,8 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
     OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, capability, credit, expect,
+    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability, credit,
+    expect,
 };
 
 /// First bytes of either direction.
@@ -55,6 +56,7 @@ impl Hello {
                 SINGLE_FRAMES,
                 WIDE_TALLIES,
                 SHORT_DIGESTS,
+                ZSTD_STREAM,
             ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability);
@@ -76,7 +78,7 @@ impl Hello {
     /// Drops zstd from the hello, for an end that cannot decompress: literals then travel plain.
     #[must_use]
     pub fn without_zstd(mut self) -> Self {
-        self.capabilities.remove(ZSTD);
+        self.capabilities.retain(|name| name != ZSTD && name != ZSTD_STREAM);
         self
     }
 

@@ -12,7 +12,7 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
     RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
-    WIDE_TALLIES, ZEROS, ZSTD, capability,
+    WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -73,6 +73,8 @@ pub struct ShortForms {
     pub wide_tallies: bool,
     /// Digests of compared contents may be cut to their first bytes.
     pub digests: bool,
+    /// Frames of literals may be parts of one zstd stream.
+    pub compressed: bool,
 }
 
 /// Options that only some versions support.
@@ -199,16 +201,16 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let admitted = AdmittedOptions { delete_share: both(DELETE_SHARE), strategies };
-    let zstd = both(ZSTD);
+    let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
     let (streams, keyed) = (both(STREAMS), both(KEYED));
     let (bases, moved) = (both(BASES), both(MOVED));
-    let kept_sums = both(KEPT_SUMS);
     let short_forms = ShortForms {
         lists: both(SHORT_LISTS),
         files: both(SINGLE_FRAMES),
         wide_tallies: both(WIDE_TALLIES),
         digests: both(SHORT_DIGESTS),
+        compressed: zstd && both(ZSTD_STREAM),
     };
     let reports = Reports {
         resumed: both(RESUMED),
