@@ -1,5 +1,6 @@
 //! Compression of the payloads of a session, shared by its threads.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::{
@@ -18,6 +19,8 @@ use crate::stage::{Stage, within};
 /// Shortest frame in the session's zstd stream, in bytes. The wrapping of a shorter frame costs more than its history
 /// saves.
 const LEAST_FRAME_BYTES: usize = 64;
+/// Level of frames that were left before the link became fast.
+const LIGHTEST_LEVEL: i32 = 1;
 /// Bytes of a frame that a trial of another level compresses.
 const TRIED_BYTES: usize = 64 << 10;
 
@@ -56,6 +59,8 @@ pub(super) struct Packer {
     codec: Mutex<AdaptiveCodec>,
     /// Compresses frames in the order of the wire; `None` if each payload is compressed apart.
     frames: Option<Mutex<FrameCompressor>>,
+    /// Payloads that were left to [`compress`](Self::compress), whose frames have not left.
+    left: AtomicUsize,
     /// Longest payload of a frame.
     frame_bytes: usize,
 }
@@ -84,6 +89,7 @@ impl Packer {
             adapting,
             codec: Mutex::default(),
             frames: has_order.then(Mutex::default),
+            left: AtomicUsize::new(0),
             frame_bytes: terms.limits.frame_bytes,
         }
     }
@@ -97,7 +103,8 @@ impl Packer {
     /// [`compress`](Self::compress) if one thread is fast enough.
     pub(super) fn pack(&self, bytes: Vec<u8>, link: Option<LinkModel>) -> Payload {
         within(Stage::Pack, || match self.adapting().zip(link) {
-            known if self.compressor(link).is_some() => self.packing.pack_by(bytes, |rest| {
+            known if self.is_for_one_thread(link) => self.packing.pack_by(bytes, |rest| {
+                self.left.fetch_add(1, Ordering::Relaxed);
                 if let Some((adapting, _)) = known {
                     let shrinks = rest.len() >= LEAST_FRAME_BYTES && may_shrink(rest);
                     let mut totals = lock(&adapting.report.0);
@@ -116,7 +123,14 @@ impl Packer {
     /// Compresses a frame of literals that leaves now, with the history of the frames before. Returns the compressed
     /// frame, or `None` if the frame leaves as it is.
     pub(super) fn compress(&self, frame: &[u8], link: Option<LinkModel>) -> Option<Vec<u8>> {
-        let compressor = self.compressor(link).filter(|_| frame.len() >= LEAST_FRAME_BYTES)?;
+        let compressor = self.frames.as_ref()?;
+        // A payload that was left is compressed even if the link has become fast since.
+        let left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        if left.is_err() || frame.len() < LEAST_FRAME_BYTES {
+            return None;
+        }
         let compress = |level| lock(compressor).compress(frame, level, self.frame_bytes);
         within(Stage::Pack, || {
             if !may_shrink(frame) {
@@ -125,7 +139,7 @@ impl Packer {
             let Some((adapting, link)) = self.adapting().zip(link) else {
                 return compress(self.asked?);
             };
-            let level = self.level_in_stream(adapting, &link, frame);
+            let level = self.level_in_stream(adapting, &link, frame).or(Some(LIGHTEST_LEVEL));
             let compressed = self.timed(level?, adapting, frame.len(), compress);
             let mut totals = lock(&adapting.report.0);
             totals.compressed += compressed.as_deref().map_or(frame.len(), <[u8]>::len) as u64;
@@ -139,12 +153,15 @@ impl Packer {
         self.adapting.as_ref().filter(|_| self.adapts)
     }
 
-    /// Returns the compressor of whole frames, if one thread is fast enough.
-    fn compressor(&self, link: Option<LinkModel>) -> Option<&Mutex<FrameCompressor>> {
-        self.frames.as_ref().filter(|_| match self.adapting().zip(link) {
-            Some((adapting, link)) => lock(&self.codec).pays_on_one_thread(&link, adapting.threads),
-            None => self.asked.is_some_and(|level| level <= HIGHEST_LEVEL),
-        })
+    /// True if whole frames are compressed, because one thread is fast enough.
+    fn is_for_one_thread(&self, link: Option<LinkModel>) -> bool {
+        self.frames.is_some()
+            && match self.adapting().zip(link) {
+                Some((adapting, link)) => {
+                    lock(&self.codec).pays_on_one_thread(&link, adapting.threads)
+                }
+                None => self.asked.is_some_and(|level| level <= HIGHEST_LEVEL),
+            }
     }
 
     /// Chooses the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
@@ -283,17 +300,21 @@ mod tests {
         let frame = [&[21, 0, 0, 0], &text[..]].concat();
         let (slow, fast) = (link(8000), link(u64::MAX));
         let (packer, report) = packer_with(&hello, &options(false, 0));
-        assert!(!is_packed(&packer, &text, slow) && !is_packed(&packer, &noise(), slow));
-        let lens: Vec<_> =
-            (0..40).map(|_| packer.compress(&frame, slow).map(|f| f.len())).collect();
+        let next = |frame: &[u8], link| {
+            assert!(!is_packed(&packer, &frame[4..], slow), "left to the frame");
+            packer.compress(frame, link).map(|frame| frame.len())
+        };
+        let lens: Vec<_> = (0..40).map(|_| next(&frame, slow)).collect();
         let are_short = lens[1..].iter().all(|len| len.map(|len| len * 10) < lens[0]);
         assert!(are_short, "trials end no history: {lens:?}");
-        assert_eq!(packer.compress(&noise(), slow), None);
+        assert_eq!(next(&[&[21, 0, 0, 0], &noise()[..]].concat(), slow), None);
+        let last = next(&frame, fast);
+        assert!(last.is_some_and(|len| len < text.len()), "left before the link became fast");
         assert!(!is_packed(&packer, &text, fast) && packer.compress(&frame, fast).is_none());
         let totals = report.totals();
         let bytes = (totals.original, totals.for_fast_link, totals.incompressible);
-        assert_eq!(bytes, (text.len() as u64, text.len() as u64, noise().len() as u64));
-        assert_eq!(totals.compressed, lens.iter().flatten().sum::<usize>() as u64);
+        assert_eq!(bytes, (41 * text.len() as u64, text.len() as u64, noise().len() as u64));
+        assert_eq!(totals.compressed, lens.iter().flatten().chain(&last).sum::<usize>() as u64);
         for (level, streams, has_history) in [(3, 0, true), (3, 2, false), (19, 1, false)] {
             let options = Options { streams, ..options(true, level) };
             let (packer, _) = packer_with(&hello, &options);
