@@ -25,7 +25,7 @@ pub struct CompressedFrame<'a> {
 
 impl<'a> CompressedFrame<'a> {
     /// Type of the frame that holds the part.
-    pub const KIND: u8 = 69;
+    pub const KIND: u8 = 72;
 
     /// Returns the whole frame. `None` if the payload would exceed `most` bytes.
     #[must_use]
