@@ -1,4 +1,4 @@
-/** The address below which the server is: a proxy may serve several servers below paths of one origin. */
+/** Returns the base address of the server. A proxy may serve several servers under paths of one origin. */
 export const root = (): string => new URL(".", document.baseURI).href;
 
 /** Returns a name in the storage of the origin for this server alone. */

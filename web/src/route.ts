@@ -1,6 +1,6 @@
 /**
- * Addresses of the page: the path names a volume and a folder in it, as in `deltic sync`; the fragment names a screen
- * over it, so that the way back to the folder is never lost.
+ * Addresses of the page. The path names a volume and a folder, as in `deltic sync`. The fragment names a screen over
+ * the folder, so that the way back to the folder is never lost.
  *
  * `/photos/2026/` · `/photos/2026/#transfers` · behind a proxy `/sync/-/photos/2026/`
  */
@@ -8,7 +8,7 @@ import { computed, signal } from "@preact/signals";
 import { root } from "./root";
 
 export type Screen = "files" | "transfers" | "settings" | "shared" | "server" | FileScreen;
-/** A screen about one file of the folder. */
+/** A screen for a single file of the folder. */
 export type FileScreen = "versions" | "preview";
 
 export interface Route {
@@ -17,7 +17,7 @@ export interface Route {
   /** Names from the volume down to the folder. */
   path: readonly string[];
   screen: Screen;
-  /** The file of a screen about one. */
+  /** The file of a `FileScreen`. */
   name?: string;
 }
 

@@ -1,24 +1,25 @@
 /**
  * The token of this page.
  *
- * It arrives in the fragment of the printed address, which no request carries, and leaves the address bar before
- * anything else happens. It is kept in the storage of this origin: of the tab, or of the device if the user stays
- * signed in. There it is soon replaced by one that outlives the server (`api/session.ts`). It is sent in the
- * `Authorization` header alone. Links to files carry tickets (docs/server.md, "Tokens").
+ * The token arrives in the fragment of the printed address, which no request carries. The page removes the token from
+ * the address bar first of all. The token is kept in the storage of this origin: for the tab, or for the device if the
+ * user stays signed in. A session token, which outlives the server, soon replaces the stored token (`api/session.ts`).
+ * Requests carry the token in the `Authorization` header alone. Links to files carry tickets (docs/server.md,
+ * "Tokens").
  */
 import { signal } from "@preact/signals";
 import { scoped } from "./root";
 
 export const token = signal<string | undefined>(undefined);
-/** Why the page asks for a token, if it had one. */
+/** The reason for the end of the last session; undefined if the page had no session. */
 export const ended = signal<"unknown" | "left" | undefined>(undefined);
 
-/** Takes the token from the address, or else the one that was kept. To be called before anything is loaded. */
+/** Takes the token from the address, or else from storage. Call this before the page loads anything. */
 export function openSession(): void {
   if (!takeFromAddress()) token.value = kept(KEY);
-  // The address was opened in a tab that has the page already.
+  // The user opened a printed address in a tab that already shows the page.
   addEventListener("hashchange", takeFromAddress);
-  // Another tab signed in or out, or has another token.
+  // Another tab signed in, signed out, or replaced the token.
   addEventListener("storage", (event) => {
     if (event.key !== scoped(KEY) || sessionStorage.getItem(scoped(KEY))) return;
     if (event.newValue === null) return endSession("left");
@@ -27,10 +28,10 @@ export function openSession(): void {
   });
 }
 
-/** A token of the address that came while the page had another one: the user may sign in by it once that has ended. */
+/** A token from an address opened during another session. The sign-in form offers this token after that session. */
 export let offered: string | undefined;
 
-/** A kept token that works stays: any site can link to this page with a token of its own. */
+/** Signs in with the address's token, unless another token is stored: any site can link here with a token. */
 function takeFromAddress(): boolean {
   const given = tokenIn(location.hash);
   if (!given) return false;
@@ -44,7 +45,7 @@ function takeFromAddress(): boolean {
   return true;
 }
 
-/** Signs in. Without `by`, this is another sign-in than the last one. */
+/** Signs in with a token. `by` names the sign-in; by default the sign-in is new. */
 export function signIn(given: string, stay: boolean, by = Math.random().toString(36).slice(2)): void {
   forget();
   const storage = stay ? localStorage : sessionStorage;
@@ -54,14 +55,14 @@ export function signIn(given: string, stay: boolean, by = Math.random().toString
   token.value = given;
 }
 
-/** Puts another token in the place of `old`, if that one is still in use; returns whether it was. */
+/** Replaces the token `old` by `lasting`. Returns false, without a change, if `old` is no longer in use. */
 export function exchange(old: string, lasting: string): boolean {
   if (token.value !== old) return false;
   signIn(lasting, sessionStorage.getItem(scoped(KEY)) === null, signer());
   return true;
 }
 
-/** Identifies the sign-in: one name for a token and for the lasting tokens that take its place. */
+/** Returns the name of the sign-in. The name stays when a session token replaces the token. */
 export const signer = (): string => kept(SIGNER) ?? "";
 
 export function endSession(why: "unknown" | "left"): void {
@@ -78,7 +79,7 @@ function forget(): void {
 const kept = (name: string): string | undefined =>
   sessionStorage.getItem(scoped(name)) ?? localStorage.getItem(scoped(name)) ?? undefined;
 
-/** The token in a fragment, in an address, or alone. */
+/** Finds the token in a fragment, in an address, or alone. */
 export function tokenIn(text: string): string | undefined {
   return /(?:^|[^A-Za-z0-9_-])(dlt_[A-Za-z0-9_-]+)/.exec(text)?.[1];
 }

@@ -1,4 +1,4 @@
-/** Light or dark: as the system, or as the user wants. */
+/** The theme of the page: light, dark, or the system's theme. */
 import { effect, signal } from "@preact/signals";
 
 export type Theme = "system" | "light" | "dark";

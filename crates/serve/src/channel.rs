@@ -278,7 +278,7 @@ pub struct Connection<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Connection<T> {
-    /// Makes a connection of a WebSocket.
+    /// Creates a connection over a WebSocket, and the [`Mux`] that opens its channels.
     #[must_use]
     pub fn new(socket: WebSocketStream<T>) -> (Self, Mux) {
         let (sender, leaving) = mpsc::channel(WAITING);

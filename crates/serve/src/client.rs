@@ -314,7 +314,7 @@ impl Address {
     }
 }
 
-/// Returns the TLS configuration, which includes a pass of the token.
+/// Returns a TLS configuration that offers a [pass](Pass) of the token as a protocol (ALPN).
 fn connector(credentials: &Credentials) -> Result<TlsConnector, rustls::Error> {
     let mut config = client_config(credentials.pin.as_ref())?;
     let pass = Pass::of(&credentials.token.hash(), SystemTime::now());

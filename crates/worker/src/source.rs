@@ -341,6 +341,8 @@ impl<T: Tree> SourceWorker<T> {
         self.packer().pack(bytes, *lock(&self.link))
     }
 
+    /// Lists `dir`, or the `rest` of a directory that is too long for one listing. With `tally`, also computes the
+    /// digest of the directory, if the first listing is complete.
     fn list(
         &self,
         dir: &RelPath,

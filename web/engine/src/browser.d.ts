@@ -10,14 +10,14 @@ export interface Downloaded extends Result {
   discard(): Promise<void>;
 }
 
-/** A server, for a Web Worker of a page. */
+/** A client of one server, for a Web Worker of a page. */
 export interface PageClient {
   /**
-   * Sends what the server lacks of `file`. The server's file is replaced in one step.
+   * Sends the data of `file` that the server lacks. The server's file is replaced in one step.
    * Rejects with `TransferError`, or with the reason of `options.signal`.
    */
   upload(file: File, place: Place, options?: Options): Promise<Result>;
-  /** Fetches what `old`, an older version, lacks. Rejects as `upload` does. */
+  /** Fetches the data that the older version `old` lacks. Errors: as for `upload`. */
   download(place: Place, old?: File | null, options?: Options): Promise<Downloaded>;
   /** Closes all connections. Transfers that run fail. */
   close(): void;
@@ -29,10 +29,10 @@ export interface Modules {
   pull(): Promise<Response | ArrayBuffer>;
 }
 
-/** Returns a client for the server at `url`. Nothing is sent before the first transfer. */
+/** Returns a client for the server at `url`. The client sends no request before the first transfer. */
 export function open(server: { url: string; token: string; modules?: Modules }): PageClient;
 
-/** A file of the origin's own storage, which blocks. */
+/** A file in the origin's own storage. Calls block. */
 export interface StagedFile {
   read(into: Uint8Array, options: { at: number }): number;
   write(bytes: Uint8Array, options: { at: number }): number;
@@ -43,11 +43,11 @@ export class UnreadableFile extends TransferError {
   constructor();
 }
 
-/** Files that the user chose, and files of the origin's own storage that new versions are written to. */
+/** Files that the user chose, and files in the origin's own storage for new versions. */
 export class BlobFiles implements Files {
   /** Opens a file. `permit` runs before the first read; false means that no byte may be read. */
   open(file: File, permit?: () => boolean): OpenFile;
-  /** Opens a sync access handle that a new version is written to. Returns the number for requests. */
+  /** Opens a sync access handle for a new version. Returns the number of the file, for requests. */
   stage(access: StagedFile): number;
   close(file: number): void;
   /** Returns the reason why a transfer of this file failed: `error`, unless a read failed. */

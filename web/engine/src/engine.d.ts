@@ -39,7 +39,7 @@ export interface Result {
   /** 1 if the content changed. */
   changed: number;
   failed: number;
-  /** Bytes of the new version that were sent, and that the other end already had. */
+  /** Bytes of the new version: sent (`literal`), and already at the other end (`matched`). */
   literal: number;
   matched: number;
   /** Bytes over the connection. */

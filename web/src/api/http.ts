@@ -1,14 +1,14 @@
-/** One request to the server: the token is added, refusals become `Problem`, and lost connections `Unreachable`. */
+/** Requests to the server, with the token. Refusals become `Problem`, and lost connections become `Unreachable`. */
 import { signal } from "@preact/signals";
 import { root } from "../root";
 import { endSession, token } from "../session";
 
-/** The server's answer that a request is refused (RFC 9457). */
+/** A refusal by the server (RFC 9457). */
 export class Problem extends Error {
   constructor(
     readonly status: number,
     readonly detail: string,
-    /** Seconds after which the server wants to be asked again. */
+    /** Seconds to wait before the next attempt (`Retry-After`). */
     readonly retryAfter: number | undefined = undefined,
   ) {
     super(detail);
@@ -16,7 +16,7 @@ export class Problem extends Error {
   }
 }
 
-/** No answer came. */
+/** The server did not answer. */
 export class Unreachable extends Error {
   constructor() {
     super("the server does not answer");
@@ -24,7 +24,7 @@ export class Unreachable extends Error {
   }
 }
 
-/** Whether the server answers; while it does not, the time of the next try. */
+/** State of the connection: on while the server answers, else off with the time of the next attempt. */
 export const reach = signal<{ on: true } | { on: false; nextTry: number }>({ on: true });
 
 export interface Ask {
@@ -32,11 +32,11 @@ export interface Ask {
   headers?: Record<string, string>;
   body?: BodyInit;
   signal?: AbortSignal | undefined;
-  /** A token to be tried; else that of the session. */
+  /** A token to use in place of the session's token. */
   token?: string;
 }
 
-/** Sends a request and returns the answer, which is a success. Waits where the server says that it is busy. */
+/** Sends a request and returns a successful answer. Waits and tries again while the server is busy. */
 export async function call(address: string, ask: Ask = {}): Promise<Response> {
   for (let tries = 0; ; tries++) {
     const answer = await send(address, ask);
@@ -62,7 +62,7 @@ async function send(address: string, ask: Ask): Promise<Response> {
       credentials: "omit",
       redirect: "error",
     });
-    // A proxy in front of a server that is away answers in its stead.
+    // If the server is away, the proxy answers.
     if (answer.status === 502 || answer.status === 504) throw new TypeError("no server behind the proxy");
     return answer;
   } catch (error) {
@@ -77,15 +77,15 @@ export interface Sending {
   method: "PUT" | "PATCH";
   headers: Record<string, string>;
   body: Blob;
-  /** Hears how many bytes have left. */
+  /** Receives the number of bytes sent so far. */
   sent: (bytes: number) => void;
 }
 
-/** Sends a body, telling how many of its bytes have left. Returns a reader of the answer's headers. */
+/** Sends a body and reports the number of bytes sent. Returns a reader of the answer's headers. */
 export const sendBody: typeof sendLong = (address, sending, stop) =>
   sending.body.size <= SHORT_BYTES ? sendShort(address, sending, stop) : sendLong(address, sending, stop);
 
-/** Sends a short body: bytes and `fetch` take half of the browser's time for a Blob and XMLHttpRequest. */
+/** Sends a short body. Bytes by `fetch` cost the browser half the time of a Blob by XMLHttpRequest. */
 async function sendShort(address: string, { method, headers, body, sent }: Sending, stop: AbortSignal): Promise<(name: string) => string | null> {
   const bytes = await body.arrayBuffer().catch(() => Promise.reject(new Unreachable()));
   const answer = await send(address, { method, headers, body: bytes, signal: stop });
@@ -95,7 +95,7 @@ async function sendShort(address: string, { method, headers, body, sent }: Sendi
   return (name) => answer.headers.get(name);
 }
 
-/** Sends a long body by XMLHttpRequest, as `fetch` tells nothing about a body under way. */
+/** Sends a long body by XMLHttpRequest, since `fetch` does not report progress. */
 function sendLong(
   address: string,
   { method, headers, body, sent }: Sending,
@@ -139,7 +139,7 @@ function problem(status: number, text: string, retryAfter: string | null): Probl
     const parsed: unknown = JSON.parse(text);
     if (typeof parsed === "object" && parsed && "detail" in parsed) detail = String(parsed.detail);
   } catch {
-    // Not the server's own answer: a proxy's page, of which nothing is shown.
+    // The answer is a proxy's page. The text of a proxy's page is not shown.
   }
   const seconds = Number(retryAfter);
   return new Problem(status, detail, retryAfter && seconds >= 0 ? Math.min(seconds, 60) : undefined);
@@ -174,7 +174,7 @@ export function reachable(stop?: AbortSignal): Promise<void> {
   });
 }
 
-/** Notes that no answer came, and asks again after a pause that doubles. */
+/** Notes that the server does not answer. Asks again after a pause, which doubles each time. */
 export function lost(): void {
   if (retry !== undefined) return;
   reach.value = { on: false, nextTry: Date.now() + pauseSeconds * 1000 };
@@ -207,7 +207,7 @@ export async function askAgain(): Promise<void> {
   for (const resume of resumed) resume();
 }
 
-/** The browser knows first when the network goes and comes. */
+/** Follows the browser's events about the network, which come before a request fails. */
 export function followNetwork(): void {
   addEventListener("offline", lost);
   addEventListener("online", () => reach.value.on || void askAgain());
@@ -217,7 +217,7 @@ const SHORT_BYTES = 64 << 10;
 const BUSY_TRIES = 8;
 const ANSWER_MS = 10_000;
 const LAST_PAUSE = 8;
-/** Spread, so that many pages do not all return in the same moment. */
+/** Returns a random pause, so that many pages do not return in the same moment. */
 function firstPause(): number {
   return 0.25 + Math.random() * 0.5;
 }

@@ -1,13 +1,13 @@
 /**
- * Keeps the page signed in: the token of a printed address is traded for one that outlives the server, and that one is
- * extended while it is in use (docs/server.md, "Sessions").
+ * Keeps the page signed in. The token of the printed address is traded for a session token, which outlives the server.
+ * A session token is extended while in use (docs/server.md, "Sessions").
  */
 import { effect, signal } from "@preact/signals";
 import { scoped } from "../root";
 import { endSession, exchange, token } from "../session";
 import { call, reachable, Unreachable } from "./http";
 
-/** Asks for the trade as soon as there is a token, and once a day as long as the page is open. */
+/** Requests a session token for each new token, and once a day while the page is open. */
 export function keepSession(): void {
   const left = localStorage.getItem(scoped(LEAVING));
   if (left) void revoke(left);
@@ -21,14 +21,14 @@ async function keep(old: string): Promise<void> {
   try {
     const answer = await call("v1/session", { method: "POST", token: old });
     const { token: lasting } = (await answer.json()) as { token?: string };
-    // Another tab was first, or the user signed out meanwhile: nobody uses this one.
+    // Another tab replaced the token first, or the user signed out. Revoke the new token, which stays unused.
     if (lasting && !exchange(old, lasting)) await call("v1/session", { method: "DELETE", token: lasting });
   } catch {
-    // The old token goes on as long as it lasts, and the next request tells if it has ended.
+    // Keep the old token. If the old token has expired, the next request ends the session.
   }
 }
 
-/** Signs out: revokes the token if it is of a session, and forgets it. */
+/** Signs out: forgets the token, and revokes a session token. */
 export function signOut(): void {
   if (token.value) void revoke(token.value);
   endSession("left");
@@ -37,7 +37,7 @@ export function signOut(): void {
 /** True while the server has not heard of a sign-out. */
 export const leaving = signal(false);
 
-/** Revokes a token, if need be when the server answers again, or at the next visit. */
+/** Revokes a token. Without an answer, waits until the server answers again, or until the next visit. */
 async function revoke(left: string): Promise<void> {
   for (;;) {
     try {
@@ -49,7 +49,7 @@ async function revoke(left: string): Promise<void> {
         await reachable();
         continue;
       }
-      // A token of `deltic token add` is not of a session, and stays.
+      // A token of `deltic token add` is no session token, and stays valid.
     }
     if (localStorage.getItem(scoped(LEAVING)) === left) localStorage.removeItem(scoped(LEAVING));
     leaving.value = false;

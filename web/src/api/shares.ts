@@ -1,13 +1,13 @@
-/** Requests about tokens that this one made, and about the whole server (docs/http.md). */
+/** Requests about tokens made by this page's token, and about the whole server (docs/http.md). */
 import { call } from "./http";
 import type { Place } from "./volumes";
 
-/** A token without its secret. */
+/** A token without the secret. */
 export interface Share {
   id: string;
   name: string;
   volumes: string[] | null;
-  /** Directory in the volumes; null for all of them. */
+  /** Directory in each volume; null for whole volumes. */
   path: string | null;
   read: boolean;
   write: boolean;
@@ -17,18 +17,18 @@ export interface Share {
   expires: number | null;
 }
 
-/** A token as an administrator sees it. */
+/** A token with the fields for administrators. */
 export interface ServerToken extends Share {
-  /** The maker's id; null for tokens of the server's machine. */
+  /** Id of the token that made this token; null for tokens made on the server's machine. */
   made_by: string | null;
-  /** Sessions and watches at the moment. */
+  /** The present number of sessions and watches. */
   connected: number;
   admin: boolean;
-  /** The token of a page that is signed in. */
+  /** True for the token of a signed-in page. */
   session: boolean;
-  /** The token of this request. */
+  /** True for the token of this request. */
   own: boolean;
-  /** The token of the printed address. */
+  /** True for the token of the printed address. */
   starter: boolean;
 }
 
@@ -44,7 +44,7 @@ export async function shares(): Promise<Share[]> {
   return ((await (await call("v1/tokens")).json()) as { tokens: Share[] }).tokens;
 }
 
-/** Makes a token for one folder, which can make no other tokens. Returns the secret. */
+/** Makes a token for a folder, without the right to make tokens. Returns the secret. */
 export async function makeShare({ volume, path }: Place, wanted: NewShare): Promise<string> {
   const part = path.length ? { path: path.join("/") } : {};
   const body = JSON.stringify({ ...wanted, ...part, volumes: [volume], share: false });

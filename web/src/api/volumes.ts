@@ -6,7 +6,7 @@ export interface Volume {
   read: boolean;
   write: boolean;
   delete: boolean;
-  /** Files that are replaced or deleted stay as old versions. */
+  /** True if replaced and deleted files stay as old versions. */
   versions: boolean;
   bytes?: { used: number; quota: number | null };
   files?: { used: number; quota: number | null };
@@ -26,23 +26,23 @@ export interface Place {
   path: readonly string[];
 }
 
-/** What the server has at a place. */
+/** The server's version of a file. */
 export interface Version {
   /** The entity tag. Absent while a program of the server writes the file. */
   tag: string | undefined;
   bytes: number;
   /** Seconds since 1970. */
   modified: number;
-  /** SHA-256 in base64, if it was asked for. */
+  /** SHA-256 in base64, if requested. */
   sha256: string | undefined;
 }
 
 /** Volumes of a token, and rights beyond files. */
 export interface Opened {
   volumes: Volume[];
-  /** The token may make tokens for others. */
+  /** True if the token may make other tokens. */
   share: boolean;
-  /** The token may see and revoke all tokens. */
+  /** True if the token may see and revoke all tokens. */
   admin: boolean;
 }
 
@@ -65,7 +65,7 @@ export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[
   }
 }
 
-/** What the server has at `at`, or undefined if no file is there. */
+/** Returns the server's version of the file at `at`; undefined if no file is there. */
 export async function look(at: Place, want: { sha256?: boolean } = {}): Promise<Version | undefined> {
   try {
     const headers: Record<string, string> = want.sha256 ? { "Want-Repr-Digest": "sha-256=1" } : {};
@@ -82,12 +82,12 @@ export async function look(at: Place, want: { sha256?: boolean } = {}): Promise<
   }
 }
 
-/** Makes a folder; returns false if it was there. */
+/** Makes a folder. Returns false if the folder exists already. */
 export async function makeFolder(at: Place): Promise<boolean> {
   return (await call(address("tree", at), { method: "POST" })).status === 201;
 }
 
-/** Moves a file or a folder, which replaces nothing. */
+/** Moves a file or a folder. A move never replaces an entry. */
 export async function move(from: Place, to: readonly string[]): Promise<void> {
   await call(`${address("files", from)}?as=move&to=${encodeURIComponent(to.join("/"))}`, { method: "POST" });
 }
@@ -97,14 +97,14 @@ export async function remove(at: Place, tag: string): Promise<void> {
   await call(address("files", at), { method: "DELETE", headers: { "If-Match": tag } });
 }
 
-/** What an address is for: an old version, a folder as an archive, or a preview instead of one download. */
+/** The purpose of a ticket: an old version, a folder as ZIP archive, a preview, or by default a single download. */
 export interface TicketFor {
   version?: string;
   zip?: boolean;
   preview?: boolean;
 }
 
-/** An address from which this file can be fetched once within a minute, or as a preview within an hour. */
+/** Returns an address for a single download within a minute, or for a preview within an hour. */
 export async function ticketAddress(at: Place, { version, zip = false, preview = false }: TicketFor = {}): Promise<string> {
   const body = JSON.stringify({ volume: at.volume, path: at.path.join("/"), preview });
   const answer = await call("v1/tickets", { method: "POST", body, headers: { "Content-Type": "application/json" } });
@@ -121,7 +121,7 @@ export interface OldVersion {
   bytes: number;
 }
 
-/** Old versions of a file, the newest first; undefined if the volume keeps none. */
+/** Returns old versions of a file, the newest first; undefined if the volume does not keep versions. */
 export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> {
   try {
     const answer = await call(`${address("files", at)}?as=versions`);
@@ -132,7 +132,7 @@ export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> 
   }
 }
 
-/** Brings an old version back, in the place of the version `tag`, or where no file is. */
+/** Restores an old version. The restored version replaces the version `tag`; without `tag`, no file may exist. */
 export async function restore(at: Place, version: string, tag?: string): Promise<void> {
   const query = `?as=restore&version=${encodeURIComponent(version)}`;
   await call(address("files", at) + query, {
@@ -146,7 +146,7 @@ export const uploadAddress = (volume: string, name: string): string =>
   `v1/volumes/${encodeURIComponent(volume)}/uploads/${encodeURIComponent(name)}`;
 
 export function address(kind: "files" | "tree", at: Place): string {
-  // A hostile server may list such a name, which would be an address of another folder.
+  // A hostile server may list such a name, and the address would name another folder.
   if (at.path.some((name) => name === "." || name === ".." || name.includes("/"))) throw new Problem(400, "no such name");
   const names = at.path.map(encodeURIComponent).join("/");
   return `v1/volumes/${encodeURIComponent(at.volume)}/${kind}/${names}`;

@@ -3,7 +3,7 @@ import { follow, route, screenAddress } from "../route";
 import { shown } from "../transfer/names";
 import { Icon } from "../ui/Icon";
 
-/** The way back to the folder that a screen stands over. */
+/** A link from a screen back to the folder. */
 export function Back(): JSX.Element {
   const { volume, path } = route.value;
   return (

@@ -51,7 +51,7 @@ interface NameProps {
   label: string;
   button: string;
   start: string;
-  /** Returns what is wrong with the name, if anything is. */
+  /** Returns an error message; undefined on success. */
   run: (name: string) => Promise<string | undefined>;
 }
 
@@ -62,7 +62,7 @@ function NameDialog({ title, label, button, start, run }: NameProps): JSX.Elemen
   useEffect(() => {
     const field = document.getElementById("name") as HTMLInputElement | null;
     field?.focus();
-    // The ending stays as it is when the user types.
+    // Select the stem alone, so that typing keeps the ending.
     field?.setSelectionRange(0, parts(start).stem.length);
   }, []);
   async function submit(): Promise<void> {

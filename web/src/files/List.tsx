@@ -1,7 +1,8 @@
 /**
  * The rows of a folder, as a grid with one tab stop.
  *
- * Only rows near the window are in the document: spacers stand for the others, so 100,000 names cost as much as 100.
+ * Only rows near the window are in the document. Spacers take the height of all other rows, so 100,000 names cost as
+ * much as 100.
  */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
@@ -37,7 +38,7 @@ export function List(): JSX.Element {
       const top = -list.getBoundingClientRect().top;
       const from = Math.max(0, Math.floor(top / height.value) - SPARE);
       const to = from + Math.ceil(innerHeight / height.value) + 2 * SPARE;
-      // Steps of some rows: scrolling by one row draws nothing.
+      // Round to steps of `STEP` rows, so that scrolling by a row does not redraw.
       const step = { from: from - (from % STEP), to: to + (STEP - (to % STEP)) };
       if (step.from !== window_.value.from || step.to !== window_.value.to) window_.value = step;
     };
@@ -90,7 +91,7 @@ export function List(): JSX.Element {
   );
 }
 
-/** Keeps the place of rows that are not drawn. A length in an attribute needs no style, which the policy forbids. */
+/** Takes the height of rows that are not drawn. The height is an attribute, since the page's policy forbids styles. */
 function Spacer({ height }: { height: number }): JSX.Element {
   return <svg width="1" height={height} aria-hidden="true" role="presentation" />;
 }

@@ -1,6 +1,6 @@
 /**
- * A file, shown: text by its first bytes, pictures, audio and video by a ticket for many ranges. The server says by which
- * content type, and never by one in which a browser runs anything.
+ * Shows a file: text by the first bytes; pictures, audio and video by a ticket for many ranges. The server chooses the
+ * content type, and never a type with code that a browser runs.
  */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
@@ -110,7 +110,7 @@ const entryOf = (name: string, shown: Shown | undefined): Entry => ({
   modified: shown?.version.modified ?? 0,
 });
 
-/** Arrows go to the files beside this one, Escape to the folder. */
+/** Left and right arrows show the previous and the next file with a preview. Escape goes back to the folder. */
 function keys(event: KeyboardEvent): void {
   if (event.altKey || event.ctrlKey || event.metaKey || (event.target as Element).closest?.("input, dialog, audio, video, pre")) return;
   if (event.key === "Escape") return go(screenAddress("files"));

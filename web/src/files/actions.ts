@@ -1,4 +1,4 @@
-/** What can be done with entries of the open folder. Each says its result in the line. */
+/** Actions on entries of the open folder. Each action reports the result in the line at the bottom of the page. */
 import { signal } from "@preact/signals";
 import { Problem, Unreachable } from "../api/http";
 import {
@@ -65,7 +65,7 @@ export async function download(entries: readonly Entry[]): Promise<void> {
   }
 }
 
-/** Lets the user choose an older copy on this device, and brings it up to date. */
+/** Lets the user choose an older copy on this device, and updates the copy to the server's version. */
 export async function updateMine(entry: Entry): Promise<void> {
   try {
     const done = await updateCopy(at(entry));
@@ -79,7 +79,7 @@ export function add(sources: AsyncIterable<Source>, name: string, to = here.peek
   if (to) upload(sources, name, to);
 }
 
-/** Lets the user pick files, or a folder: with handles where the browser has them, so that a reload loses nothing. */
+/** Lets the user pick files or a folder. In browsers with file handles, the transfers survive a reload. */
 export async function pick(what: "files" | "folder"): Promise<void> {
   const handles = await pickHandles(what);
   if (handles?.length) add(handledFiles(handles), handles[0]!.name);
@@ -95,7 +95,7 @@ export async function pick(what: "files" | "folder"): Promise<void> {
   input.click();
 }
 
-/** Makes a folder; returns what is wrong with the name, if anything is. */
+/** Makes a folder. Returns an error message; undefined on success. */
 export async function newFolder(name: string): Promise<string | undefined> {
   const wrong = wrongName(name);
   if (wrong) return wrong;
@@ -133,7 +133,7 @@ interface Move {
   to: readonly string[];
 }
 
-/** Moves files and folders to where they were. The first that is refused is named, the others go on. */
+/** Moves files and folders back to the old paths. The moves continue after a refusal; the first refusal is reported. */
 async function moveBack(moves: readonly Move[]): Promise<void> {
   let failed: string | undefined;
   for (const { from, to } of moves) {
@@ -149,7 +149,7 @@ async function moveBack(moves: readonly Move[]): Promise<void> {
   reload();
 }
 
-/** Moves files and folders into another folder of the volume. The first that is refused is named, the others go on. */
+/** Moves entries into another folder. The moves continue after a refusal; the first refusal is reported. */
 export async function moveTo(entries: readonly Entry[], folder: readonly string[]): Promise<void> {
   const moved: Move[] = [];
   let failed: string | undefined;
@@ -171,13 +171,13 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
   reload();
 }
 
-/** Asks for the name and the rights of a link to a folder: the entry, or the one that is open. */
+/** Opens the dialog for a link to a folder: the folder `entry`, or else the open folder. */
 export function share(entry?: Entry): void {
   const place = here.peek();
   if (place && rights.peek()?.share) dialog.value = { kind: "share", at: entry?.type === "dir" ? at(entry) : place };
 }
 
-/** Asks before entries are deleted; where files stay as versions, they go at once and can be brought back. */
+/** Asks before deleting entries. If deleted files stay as old versions, files are deleted at once, with an undo. */
 export async function askDelete(entries: readonly Entry[]): Promise<void> {
   if (!entries.length || !volume.peek()?.delete) return;
   const versions = volume.peek()?.versions ?? false;
@@ -206,7 +206,7 @@ export async function deleteAll(entries: readonly Entry[], versions: boolean): P
   say(text, "plain", versions && gone.length ? { label: t().undo, run: () => void undo(gone) } : undefined);
 }
 
-/** Deletes the version that was listed. Returns false, and deletes nothing, if another one is there now. */
+/** Deletes the listed version of a file. Returns false, without deleting, if the server has another version now. */
 async function isAsSeen(entry: Entry, gone: Gone[]): Promise<boolean> {
   const there = await look(at(entry));
   if (!there) return true;
@@ -216,7 +216,7 @@ async function isAsSeen(entry: Entry, gone: Gone[]): Promise<boolean> {
   return true;
 }
 
-/** What was deleted. */
+/** A deleted file or folder. */
 type Gone = Place & { isFolder?: boolean };
 
 async function deleteFolder(place: Place, gone: Gone[]): Promise<void> {
@@ -240,7 +240,7 @@ async function undo(places: readonly Gone[]): Promise<void> {
   let back = 0;
   for (const place of places) {
     try {
-      // A folder with files is there already.
+      // The restore of a file has made the folder already. Only empty folders are missing.
       if (place.isFolder) await makeFolder(place);
       if (place.isFolder) continue;
       const [newest] = (await oldVersions(place)) ?? [];

@@ -23,11 +23,11 @@ async function run(volume: string, changed: (path: string) => void, stop: AbortS
           changed("");
         }
       }
-      // The stream ended: changes until the next one may be lost.
+      // The stream ended. Changes until the next stream may be lost.
       await pause(wait, stop);
     } catch {
       if (stop.aborted) return;
-      // Refused for want of places or of the right, or the server is away: lists are still right when they are opened.
+      // The server has no free stream, denies the right, or is away. A folder still has the right list when opened.
       try {
         await pause(wait, stop);
       } catch {
@@ -75,5 +75,5 @@ function parse(block: string): Event {
   return { id: fields.get("id"), kind: fields.get("event") ?? "", path };
 }
 
-/** A path of 4,096 bytes, of which each may take seven in JSON, and the rest of the event. */
+/** Maximum length of an event: a path of 4,096 bytes, up to seven bytes each in JSON, and the other fields. */
 const LONGEST = 64 * 1024;

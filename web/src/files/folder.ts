@@ -1,6 +1,4 @@
-/**
- * The folder that is open: its entries page by page, their order, the search within them, and what is selected.
- */
+/** The open folder: entries page by page, the sort order, the search, and the selection. */
 import { batch, computed, effect, signal } from "@preact/signals";
 import { Problem, reach, reachable, Unreachable } from "../api/http";
 import { list, volumes, type Entry, type Place, type Volume } from "../api/volumes";
@@ -31,7 +29,7 @@ export const here = computed<Place | undefined>(() => {
   return volume === undefined ? undefined : { volume, path };
 });
 
-/** Rows as they are shown. */
+/** Entries that match the search, in the chosen order. */
 export const rows = computed<readonly Entry[]>(() => {
   const wanted = query.value.trim().toLocaleLowerCase();
   const found = wanted ? sorted.value.filter(({ name }) => name.toLocaleLowerCase().includes(wanted)) : sorted.value;
@@ -51,7 +49,7 @@ const sorted = computed<readonly Entry[]>(() => {
 });
 
 export const selected = computed(() => rows.value.filter(({ name }) => selection.value.has(name)));
-/** What an action is about: the selection, or else the active row. */
+/** Entries for an action: the selection, or else the active row. */
 export const targets = computed<readonly Entry[]>(() => {
   if (selected.value.length) return selected.value;
   const row = rows.value.find(({ name }) => name === active.value);
@@ -59,11 +57,11 @@ export const targets = computed<readonly Entry[]>(() => {
 });
 
 let loading: AbortController | undefined;
-/** The list that is under way, and how long the last one took. */
+/** The running list request, and the duration of the last list request. */
 let underWay: Promise<void> = Promise.resolve();
 let tookMs = 0;
 
-/** Lists the folder of the address. With `again`, rows stay until the new ones are known. */
+/** Lists the folder `at`. With `again`, the old rows stay until the new list is complete. */
 function load(at: Place, again: boolean): Promise<void> {
   const began = performance.now();
   underWay = loadNow(at, again).finally(() => (tookMs = performance.now() - began));
@@ -109,7 +107,7 @@ export function reload(): void {
 }
 
 let isDue = false;
-/** Lists once more soon: many changes in a short time cost one list, and a long list takes a quarter of the time. */
+/** Lists the folder again soon. Many changes in a short time cost one list; long lists take a quarter of the time. */
 export function reloadSoon(): void {
   if (isDue) return;
   isDue = true;
@@ -124,7 +122,7 @@ export function reloadSoon(): void {
   );
 }
 
-/** Follows the address, and changes on the server. */
+/** Lists the folder of the page's address, and follows changes on the server. */
 export function startFiles(): void {
   let open = "";
   effect(() => {
@@ -165,7 +163,7 @@ export function startFiles(): void {
   });
 }
 
-/** The row to stand on after the way up: the folder that was left. */
+/** Returns the row to activate after the way up: the folder that the user left. */
 function childOf(at: Place, left: string): string | undefined {
   try {
     const [volume, path] = JSON.parse(left) as [string, string[]];
@@ -175,10 +173,10 @@ function childOf(at: Place, left: string): string | undefined {
   }
 }
 
-/** Whether a change at `path` shows in a list of `folder`. */
+/** True if a change at `path` can change the list of `folder`. */
 function isWithin(path: string, folder: readonly string[]): boolean {
   const names = path.split("/");
-  // A change deeper down shows only where it makes a folder that is not listed yet.
+  // A change in a subfolder matters only if the subfolder is not listed yet.
   if (!folder.every((name, i) => names[i] === name)) return false;
   return names.length <= folder.length + 1 || !entries.peek().some(({ name }) => name === names[folder.length]);
 }

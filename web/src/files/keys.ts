@@ -1,4 +1,4 @@
-/** Keys of the list, and those that work everywhere. */
+/** Keys of the list, and keys that work everywhere. */
 import { go, route, screenAddress } from "../route";
 import { searchOpen } from "../ui/search";
 import { askDelete, dialog, download, open, pick, share, up } from "./actions";
@@ -81,13 +81,13 @@ export function startKeys(): void {
     if (route.value.screen !== "files" || !route.value.volume) return;
     event.preventDefault();
     searchOpen.value = true;
-    // At once, so that the next letter is in the field; a narrow screen shows the field in the next frame.
+    // Focus at once, so that the next letter goes into the field. A narrow screen shows the field in the next frame.
     field?.focus();
     if (document.activeElement !== field) requestAnimationFrame(() => document.getElementById("search")?.focus());
   });
 }
 
-/** Keys of the list when nothing has the focus, as after a folder that was empty. */
+/** Handles keys of the list when no element has the focus, for example after an empty folder. */
 function wake(event: KeyboardEvent): boolean {
   if (event.key === "Backspace") up();
   else if (event.key.startsWith("Arrow") && rows.value.length) {

@@ -1,9 +1,9 @@
-/** Kinds of files that the page can show, by the endings of names. An ending proves nothing about the content. */
+/** Kinds of files that the page can show, by the endings of names. An ending does not prove the kind of the content. */
 import { parts } from "../transfer/names";
 
 export type Kind = "text" | "picture" | "sound" | "video";
 
-/** How a file can be shown; undefined if it cannot. */
+/** Returns the kind of preview for a name; undefined without a preview. */
 export const previewOf = (name: string): Kind | undefined => byEnding.get(parts(name).ending.slice(1).toLowerCase());
 
 const byEnding = new Map<string, Kind>(

@@ -1,7 +1,7 @@
 /** Selecting rows by pointer and keyboard. */
 import { active, rows, selection } from "./folder";
 
-/** Where a range of rows begins. */
+/** The row at which a range selection begins. */
 let anchor: string | undefined;
 
 export function toggle(name: string): void {
@@ -32,14 +32,14 @@ export function clear(): void {
 }
 
 /**
- * Selecting by touch: a long press selects a row, and while some are selected a tap does. A press that moves is the
- * beginning of scrolling.
+ * Selects by touch. A long press selects a row. While rows are selected, a tap selects or unselects a row. A press that
+ * moves is the beginning of scrolling.
  */
 export const press = {
   isTouch: false,
   timer: undefined as ReturnType<typeof setTimeout> | undefined,
   at: { x: 0, y: 0 },
-  /** The row that this press selected: the click that ends it must not open it. */
+  /** The row that this press selected. The click at the end of the press must not open the row. */
   selected: undefined as string | undefined,
 
   begin(event: PointerEvent, name: string): void {
@@ -62,7 +62,7 @@ export const press = {
     clearTimeout(this.timer);
   },
 
-  /** Whether the click that ends a touch selects, and so must not open. */
+  /** True if the click at the end of a touch belongs to a selection, and must not open the row. */
   took(name: string, event: MouseEvent): boolean {
     if (!this.isTouch || (event.target as Element).closest("button, input")) return false;
     if (this.selected === name) {

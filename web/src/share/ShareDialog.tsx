@@ -141,7 +141,7 @@ function Pick<T extends string>({ label, now, options, choose }: PickProps<T>): 
   );
 }
 
-/** The token is in the fragment, which no request carries. */
+/** Returns the link. The token is in the fragment, which no request carries. */
 function linkOf({ volume, path }: Place, token: string): string {
   return `${root()}${[volume, ...path].map((name) => encodeURIComponent(name) + "/").join("")}#t=${token}`;
 }

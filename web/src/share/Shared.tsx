@@ -1,4 +1,4 @@
-/** The links that this token made, each with its end and a button to revoke it. */
+/** The screen of shared links: links made with this token, with expiry times and buttons to revoke. */
 import { useSignal, type Signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect } from "preact/hooks";

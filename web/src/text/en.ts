@@ -1,4 +1,4 @@
-/** All words of the page. Names are put into sentences by `name()`, which isolates their direction. */
+/** Texts of the page in English. `name()` puts names into sentences, and isolates the text direction of each name. */
 import type { Failure, Totals } from "../transfer/queue";
 import { name, type Numbers } from "./numbers";
 

@@ -1,4 +1,4 @@
-/** The words of the page in the language of the user. `t()` is read while drawing, so a change draws again. */
+/** Texts of the page in the user's language. `t()` is called while drawing, so a new language redraws the page. */
 import { computed, signal } from "@preact/signals";
 import { german } from "./de";
 import { english, type Words } from "./en";

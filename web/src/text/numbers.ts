@@ -1,4 +1,4 @@
-/** Numbers, lengths and times as people say them, in one language. */
+/** Formats of numbers, lengths and times in a language. */
 import { shown } from "../transfer/names";
 
 export interface Numbers {
@@ -6,14 +6,14 @@ export interface Numbers {
   bytes: (n: number) => string;
   /** The time of the day. */
   time: (ms: number) => string;
-  /** The day and the time, shorter the nearer. */
+  /** The day and the time, in a shorter form for recent times. */
   when: (ms: number) => string;
   duration: (seconds: number) => string;
-  /** Compares names: case does not count, and numbers count as numbers. */
+  /** Compares names in the order of the language. Digits compare as numbers. */
   compare: (a: string, b: string) => number;
 }
 
-/** A name within a sentence: quoted, and isolated from the direction of the sentence. */
+/** Quotes a name for a sentence, and isolates the text direction of the name. */
 export const name = (text: string): string => `${quotes[0]}\u2068${shown(text)}\u2069${quotes[1]}`;
 
 let quotes = "“”";

@@ -1,9 +1,9 @@
-/** Questions about versions that differ, asked one by one, or once for all of a batch. */
+/** Questions about conflicting versions. An answer is for a single file, or for all files of a batch. */
 import { signal } from "@preact/signals";
 import type { Version } from "../api/volumes";
 import type { Batch, Item } from "./queue";
 
-/** `mine` replaces the server's version, `theirs` keeps it, `both` stores mine under another name. */
+/** `mine` replaces the server's version, `theirs` keeps that version, `both` uploads under another name. */
 export type Choice = "mine" | "theirs" | "both" | "later";
 
 export interface Conflict {
@@ -44,7 +44,7 @@ export function decide(conflict: Conflict, stop: AbortSignal): Promise<Choice> {
   });
 }
 
-/** Answers the first question, and with `all` those of its batch, now and later. */
+/** Answers the first question. With `all`, the answer is for all questions of the batch, now and later. */
 export function answer(choice: Choice, all: boolean): void {
   const [first, ...rest] = questions.value;
   if (!first) return;

@@ -1,8 +1,9 @@
 /**
- * How one file moves. `plain.ts` moves whole files by HTTP; the delta engine in wasm will stand beside it.
+ * The interface of an engine, which transfers a file. `plain.ts` transfers whole files by HTTP; `delta/engine.ts` sends
+ * only the data that the server lacks.
  *
- * An engine knows neither the queue nor the screen. It never decides about a conflict: a write names the version that
- * it may replace, and is rejected with `Taken` if another one is there.
+ * An engine knows neither the queue nor the screen, and never decides about a conflict. A write names the version to
+ * replace, and is rejected with `Taken` if the server has another version.
  */
 import type { Place, Version } from "../api/volumes";
 
@@ -11,7 +12,7 @@ export type Base = "nothing" | { tag: string };
 
 export type Stage = "reading" | "matching" | "sending" | "writing";
 
-/** Where a transfer stands. Bytes of the file are kept, moved or new; only new ones are sent. */
+/** Progress of a transfer. Bytes of the file are kept, moved or new; only new bytes are sent. */
 export interface Progress {
   stage: Stage;
   bytes: number;
@@ -19,7 +20,7 @@ export interface Progress {
   moved: number;
   /** New bytes found so far. */
   fresh: number;
-  /** New bytes that have left. */
+  /** New bytes sent so far. */
   sent: number;
 }
 
@@ -27,14 +28,14 @@ export interface Engine {
   /** Resolves when the file is in place and on the server's disk. */
   upload(file: File, to: Place, base: Base, on: (progress: Progress) => void, stop: AbortSignal): Promise<void>;
 
-  /** Brings a file to this device. The plain engine hands it to the browser's own downloads. */
+  /** Downloads a file to this device. The plain engine hands the download to the browser. */
   download(from: Place, on: (progress: Progress) => void, stop: AbortSignal): Promise<void>;
 }
 
-/** The reason with which an upload is stopped for good: what has arrived is not wanted any more. */
+/** The abort reason of a cancelled upload: the bytes that arrived are discarded. */
 export const CANCELLED = new DOMException("cancelled", "AbortError");
 
-/** The place does not have the base of an upload. */
+/** The server's version is not the base of the upload. */
 export class Taken extends Error {
   constructor(readonly there: Version | undefined) {
     super("another version is there");
@@ -42,7 +43,7 @@ export class Taken extends Error {
   }
 }
 
-/** The file on this device cannot be read, or changed while it was. */
+/** The file on this device cannot be read, or changed during the read. */
 export class Unreadable extends Error {
   constructor() {
     super("the file cannot be read");

@@ -1,14 +1,14 @@
 /**
- * The gentle rate: uploads leave room for others on the same network. A full network makes packets wait, so the time of
- * a request tells how full the network is: at most twice as long as without uploads.
+ * The gentle rate: uploads leave room for other traffic on the network. A full network delays packets, so the time of a
+ * request shows how full the network is. The aim is at most twice the time of a request without uploads.
  */
-/** The rate of a transfer that began just now, and the least and most, in bytes a second. */
+/** The first, the least and the greatest rate of a transfer, in bytes a second. */
 export const FIRST = 250_000;
 const LEAST = 30_000;
 const MOST = 100_000_000;
-/** Requests on the same machine take a time of chance. */
+/** Times below this vary by chance, as for requests on the same machine. */
 const SLACK_MS = 20;
-/** Growth of the rate from one request to the next, on an empty network. */
+/** Growth of the rate per request, on an empty network. */
 const GAIN = 0.015;
 
 /** Finds the rate at which requests take at most twice as long as without uploads. */
@@ -23,10 +23,10 @@ export class GentleRate {
     this.#idle = idle;
   }
 
-  /** Takes the time of a request, in ms, and returns the rate from now on. */
+  /** Adjusts the rate to the time of a request, in ms. Returns the new rate. */
   heard(time: number): number {
     this.#idle = Math.min(this.#idle, time);
-    // Half of the longest wait, since the time varies around the aim.
+    // Aim at half of the greatest allowed delay, since the time varies around the aim.
     const wait = Math.max(this.#idle, SLACK_MS) / 2;
     const off = 1 - (time - this.#idle) / wait;
     if (off < 0 && !this.#hasFilled) {

@@ -1,10 +1,10 @@
 /**
- * The journal of transfers that have not ended, in IndexedDB: after a reload, or in another tab when this one was
- * closed, the transfers are shown again and go on.
+ * The journal of unfinished transfers, in IndexedDB. The transfers continue after a reload, or in another tab after
+ * this tab was closed.
  *
- * Each tab holds a lock of its own for as long as it lives, and owns the transfers that it began. The next page takes
- * over the transfers of an owner as soon as the owner's lock is free. Without locks, as on a page that came neither by
- * https nor from this machine, there is no journal.
+ * Each tab holds a lock until the tab ends, and owns the transfers that the tab began. The next page takes over the
+ * transfers of an owner as soon as the owner's lock is free. Without locks, as on a page that came neither by https nor
+ * from this machine, there is no journal.
  */
 import type { Place } from "../api/volumes";
 import { pause } from "../api/http";
@@ -15,7 +15,7 @@ import type { Failure } from "./queue";
 export interface BatchRecord {
   key: string;
   owner: string;
-  /** The sign-in that began the transfers; none in journals of older pages. */
+  /** The sign-in that began the transfers; undefined in journals of older pages. */
   signer?: string;
   name: string;
   to: Place;
@@ -26,7 +26,7 @@ export interface BatchRecord {
 
 export interface ItemRecord {
   batch: string;
-  /** Number of the item in its batch. */
+  /** Number of the item within the batch. */
   no: number;
   path: readonly string[];
   to: Place;
@@ -34,7 +34,7 @@ export interface ItemRecord {
   /** Length, and modification time in milliseconds since 1970; undefined until the file was opened. */
   bytes: number | undefined;
   modified: number | undefined;
-  /** The user's file, where the browser lets a page keep it. */
+  /** The handle of the user's file, if the browser lets a page store handles. */
   handle: FileSystemFileHandle | undefined;
   isFolder: boolean;
   failed: Failure | undefined;
@@ -52,7 +52,7 @@ export const hasJournal = typeof navigator !== "undefined" && "locks" in navigat
 export const me = hasJournal ? crypto.randomUUID() : "";
 
 type Change = { put: ItemRecord | BatchRecord } | "delete";
-/** Changes that are not written yet, by store and key. */
+/** Unwritten changes, by store and key. */
 let batches = new Map<string, Change>();
 let items = new Map<string, { key: [string, number]; change: Change }>();
 let isWriting = false;
@@ -74,13 +74,13 @@ export function dropItem(batch: string, no: number): void {
   soon();
 }
 
-/** Forgets a batch with all its items. */
+/** Forgets a batch with all items. */
 export function dropBatch(key: string): void {
   batches.set(key, "delete");
   soon();
 }
 
-/** Writes changes in their order. Changes during a write, and soon after one of many writes, go into the next write. */
+/** Writes changes in order. Changes during a write go into the next write, which waits if writes are frequent. */
 function soon(): void {
   if (!hasJournal || isWriting) return;
   isWriting = true;
@@ -96,18 +96,18 @@ function soon(): void {
   });
 }
 
-/** Writes all changes. Of an item that began and ended since the last write, nothing is left to write but its end. */
+/** Writes all changes. An item that began and ended since the last write leaves only a deletion. */
 function flush(): Promise<void> {
   const [some, others] = [batches, items];
   [batches, items] = [new Map(), new Map()];
   return write(some, others);
 }
 
-/** Writes within a second, and the beginning of that second. */
+/** Number of writes in the present second, and the beginning of the second. */
 let writes = 0;
 let second = 0;
 
-/** True after many writes within a second, as when a folder of small files moves. */
+/** Counts a write. True after many writes within a second, as for a folder of small files. */
 function isBusy(): boolean {
   const now = performance.now();
   if (now - second > 1000) [second, writes] = [now, 0];
@@ -134,10 +134,10 @@ async function write(some: typeof batches, others: typeof items): Promise<void> 
   });
 }
 
-/** Calls `then` with each batch of pages that have ended, now or later, and makes this page its owner. */
+/** Takes over each batch of a page that has ended, now or later: makes this page the owner, then calls `then`. */
 export async function takeOver(then: (kept: Kept) => Promise<void>): Promise<void> {
   if (!hasJournal) return;
-  // Held until this page ends.
+  // Hold the lock until this page ends.
   void navigator.locks.request(lockOf(me), () => new Promise(() => undefined));
   const found = await read<BatchRecord>(BATCHES);
   for (const owner of new Set(found.map(({ owner }) => owner))) {
@@ -178,9 +178,9 @@ async function read<T>(store: string, range?: IDBKeyRange): Promise<T[]> {
   });
 }
 
-/** Writes within a second that follow each other at once. */
+/** Number of writes in a second before a pause follows each write. */
 const MOST_WRITES = 10;
-/** Time between two writes beyond them. A write of a file's handle takes milliseconds of the browser's time. */
+/** Pause after each further write. A write of a file's handle takes milliseconds of the browser's time. */
 const GAP_SECS = 0.25;
 const BATCHES = "batches";
 const ITEMS = "items";

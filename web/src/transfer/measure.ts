@@ -1,4 +1,4 @@
-/** Measures the network for the gentle rate, as long as uploads move. */
+/** Measures the network for the gentle rate while uploads run. */
 import { computed, effect } from "@preact/signals";
 import { root } from "../root";
 import { FIRST, GentleRate } from "./gentle";

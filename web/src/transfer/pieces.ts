@@ -1,6 +1,7 @@
 /**
- * Sends a file in requests that proxies let pass: no body over 1 MiB until a longer one has passed, 8 MiB and about 20 s
- * at most (IETF resumable upload, docs/http.md). What has arrived is not sent again as long as the server keeps it.
+ * Sends a file in requests that pass proxies (IETF resumable upload, docs/http.md). The first body is at most 1 MiB.
+ * After bodies have passed, the limit grows to at most 8 MiB and about 20 s. Bytes that arrived are not sent again as
+ * long as the server keeps the upload.
  */
 import { call, Problem, sendBody, type Sending } from "../api/http";
 import { address, uploadAddress, type Place } from "../api/volumes";
@@ -13,12 +14,12 @@ export interface Whole {
   conditions: Record<string, string>;
 }
 
-/** Most bytes of the next body. */
+/** Greatest length of the next body, in bytes. */
 let most = 1 << 20;
-/** True after a proxy has refused a body: bodies grow no more. */
+/** True after a proxy has refused a body as too long. Bodies then stop growing. */
 let isCramped = false;
 
-/** Uploads that have begun, by file: where they are going, and their addresses. */
+/** Uploads that have begun, by file: the place of the file, and the address of the upload. */
 const begun = new WeakMap<File, { to: string; address: string }>();
 
 export async function sendPieces(whole: Whole, sent: (bytes: number) => void, stop: AbortSignal): Promise<void> {
@@ -61,7 +62,7 @@ async function inPieces(whole: Whole, sent: (bytes: number) => void, stop: Abort
   }
 }
 
-/** Begins an upload, without a byte of it yet. Returns its address. */
+/** Begins an upload, without content. Returns the address of the upload. */
 async function begin({ file, to, conditions }: Whole, stop: AbortSignal): Promise<string> {
   const headers = { ...conditions, "Upload-Complete": "?0", "Upload-Length": String(file.size) };
   const answer = await sendBody(address("files", to), { method: "PUT", headers, body: new Blob(), sent: () => undefined }, stop);
@@ -72,7 +73,7 @@ async function begin({ file, to, conditions }: Whole, stop: AbortSignal): Promis
   return place;
 }
 
-/** Finds how much has arrived of an upload that this page began. */
+/** Finds the address and the arrived bytes of an upload that this page began; undefined without such an upload. */
 async function found({ file, to }: Whole): Promise<{ place: string; at: number } | undefined> {
   const known = begun.get(file);
   if (known?.to !== keyOf(to)) return undefined;
@@ -92,7 +93,7 @@ async function forget(file: File): Promise<void> {
   if (known) await call(known.address, { method: "DELETE" }).catch(() => undefined);
 }
 
-/** Sends a body, and learns from the time that it took how long the next one may be. */
+/** Sends a body, and sets the length of the next body by the time taken. */
 async function timed(sending: Sending, place: string, stop: AbortSignal): Promise<void> {
   const began = performance.now();
   await sendBody(place, sending, stop);
@@ -102,7 +103,7 @@ async function timed(sending: Sending, place: string, stop: AbortSignal): Promis
   most = Math.floor(most);
 }
 
-/** True if a proxy refused a body for its length, and shorter ones may pass. */
+/** True if a proxy refused a body as too long, and a shorter body may pass. */
 function isTooLong(error: unknown, bytes: number): boolean {
   if (!(error instanceof Problem) || error.status !== 413 || bytes <= LEAST) return false;
   isCramped = true;

@@ -1,4 +1,4 @@
-/** Moves whole files by plain HTTP: in requests of bounded length, and by links with tickets. */
+/** Transfers whole files by plain HTTP: uploads in requests of bounded length, downloads by links with tickets. */
 import { lost, reach, Problem, Unreachable } from "../api/http";
 import { look, ticketAddress, type Place, type Version } from "../api/volumes";
 import { Taken, Unreadable, type Base, type Engine, type Progress } from "./engine";
@@ -6,7 +6,7 @@ import { sendPieces } from "./pieces";
 
 export const plain: Engine = {
   async upload(file, to, base, on, stop) {
-    // The server reads a refused body up to its end. So a large file first asks whether it may come.
+    // The server reads a refused body to the end, so check for a conflict before a large upload.
     if (base === "nothing" && file.size > ASK_FIRST) {
       const there = await lookIfAllowed(to);
       if (there) throw new Taken(there);
@@ -49,7 +49,7 @@ function save(address: string, name: string): void {
   link.click();
 }
 
-/** What is at the place, as far as the token may know. A token that may write alone learns nothing. */
+/** Returns the server's version of a file, if any; undefined too if the token may write but not read. */
 export async function lookIfAllowed(at: Place): Promise<Version | undefined> {
   try {
     return await look(at);
@@ -68,7 +68,7 @@ function progress(file: File, sent: number): Progress {
   return { stage, bytes: file.size, kept: 0, moved: 0, fresh: file.size, sent };
 }
 
-/** A request that fails does not tell whether the network or the file is gone. */
+/** True if the file is readable. A failed request does not show if the network or the file is gone. */
 async function isReadable(file: File): Promise<boolean> {
   try {
     await file.slice(0, 1).arrayBuffer();
@@ -78,12 +78,12 @@ async function isReadable(file: File): Promise<boolean> {
   }
 }
 
-/** Whether the place has the content of the file. Undefined if that is too much to find out. */
+/** True if the server's file has the same content. Undefined if a comparison is not possible. */
 export async function isEqual(file: File, at: Place): Promise<boolean | undefined> {
   const there = await look(at, file.size <= DIGEST_BYTES ? { sha256: true } : {});
   if (!there) return undefined;
   if (there.bytes !== file.size) return false;
-  // `crypto.subtle` is missing where the page came neither by https nor from this machine.
+  // `crypto.subtle` is missing if the page came neither by https nor from this machine.
   if (there.sha256 === undefined || !globalThis.crypto?.subtle) return undefined;
   let content: ArrayBuffer;
   try {

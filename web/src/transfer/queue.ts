@@ -1,8 +1,8 @@
 /**
- * The transfers of this page: batches of files, of which a bounded number moves at a time.
+ * The transfers of this page: batches of files. A bounded number of files is sent at a time.
  *
- * A batch of 10,000 files is 10,000 plain objects and one signal, which changes at most some times a second; the screen
- * reads the objects when it does.
+ * A batch of 10,000 files is 10,000 plain objects and one signal. The signal changes at most some times a second. The
+ * screen then reads the objects.
  */
 import { computed, signal } from "@preact/signals";
 import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
@@ -21,7 +21,7 @@ export interface Source {
   path: readonly string[];
   /** Opens the file; undefined for a folder. */
   open: (() => Promise<File>) | undefined;
-  /** The user's file, where the browser lets a page keep it beyond a reload. */
+  /** The handle of the user's file, if the browser lets a page store handles. */
   handle?: FileSystemFileHandle | undefined;
 }
 
@@ -40,16 +40,16 @@ export type State =
 export type Failure =
   | { kind: "full" | "unreadable" | "forbidden" | "folder" | "too-large" | "ended" }
   | { kind: "later" }
-  /** After a reload: the file must be chosen again, or the browser asks before the page may read it. */
+  /** Only after a reload: the user must choose the file again, or allow the page to read the file. */
   | { kind: "choose" | "permission" }
   | { kind: "name" | "other"; detail: string };
 
 export interface Item {
-  /** Number in its batch. */
+  /** Number of the item within the batch. */
   readonly no: number;
   source: Source;
   to: Place;
-  /** What the upload may replace. */
+  /** The version that the upload may replace. */
   base: Base;
   bytes: number;
   /** Modification time in milliseconds since 1970; undefined until the file was opened. */
@@ -70,18 +70,18 @@ export interface Batch {
   readonly to: Place;
   readonly items: Item[];
   readonly started: number;
-  /** All sources are known. */
+  /** True once the sources are complete. */
   listed: boolean;
   paused: boolean;
   stop: AbortController;
-  /** Items before this one were started. */
+  /** Index of the first item that was not started yet. */
   cursor: number;
-  /** Items to be started again: after an answer, a pause, or a failure. */
+  /** Items to start again: after an answer, a pause, or a failure. */
   readonly ready: Item[];
 }
 
 export const batches = signal<readonly Batch[]>([]);
-/** Changes whenever a transfer has moved on; screens read it to be drawn again. */
+/** Changes after progress of a transfer. Screens read this signal, so a change redraws the screens. */
 export const beat = signal(0);
 
 export interface Totals {
@@ -110,7 +110,7 @@ export function totals(of: readonly Batch[]): Totals {
   return sum;
 }
 
-/** Sums of a batch as of the last beat: a screen asks some times for what is counted once. */
+/** Sums of each batch as of the last beat. A screen reads the sums several times, and the items are counted once. */
 const counted = new WeakMap<Batch, { beat: number; sum: Totals }>();
 
 function totalsOf(batch: Batch): Totals {
@@ -157,7 +157,7 @@ export function onArrival(then: (place: Place) => void): () => void {
   return () => finished.delete(then);
 }
 
-/** Starts to upload the sources, while they are still being found. */
+/** Starts an upload. The first files are sent while `sources` still finds files. */
 export function upload(sources: AsyncIterable<Source>, name: string, to: Place): Batch {
   const batch = opened({ key: `${me}.${ids}`, signer: signer(), name, to, started: Date.now(), paused: false });
   noteBatch(recordOf(batch));
@@ -178,14 +178,14 @@ export interface FoundSource {
   why?: Failure;
 }
 
-/** Takes up a batch of a page that has ended. */
+/** Continues a batch of a page that has ended. */
 export async function takeUp({ batch: of, items }: Kept, find: (record: ItemRecord) => Promise<FoundSource>): Promise<void> {
   const found = await Promise.all(items.map(find));
   const { key, name, to, started, paused } = of;
   const batch = opened({ key, signer: signer(), name, to, started, paused });
   noteBatch(recordOf(batch));
   for (const [i, { no, to, base, bytes = 0, modified, failed }] of items.entries()) {
-    // A sign-in that had ended is a new one now.
+    // The user has signed in again, so a failure by the end of the sign-in is over.
     const { source, why = failed?.kind === "ended" ? undefined : failed } = found[i]!;
     const state: State = why ? { is: "failed", why } : { is: "waiting" };
     brokeOff(to);
@@ -199,18 +199,18 @@ export async function takeUp({ batch: of, items }: Kept, find: (record: ItemReco
 
 const recordOf = ({ key, signer, name, to, started, paused }: Batch) => ({ key, owner: me, signer, name, to, started, paused });
 
-/** Notes an item in the journal as long as it has not ended. */
+/** Notes an item in the journal, or drops an item that has ended. */
 function note(item: Item, batch: Batch): void {
   const { no, to, base, bytes, modified, state } = item;
   const { path, handle, open } = item.source;
   if (HAS_ENDED.includes(state.is)) return isOver(batch) ? dropBatch(batch.key) : dropItem(batch.key, no);
-  // What the file needs is found again after a reload; whatever else failed is shown as it was.
+  // A reload finds again which files the user must choose or allow. All other failures are stored.
   const why = state.is === "failed" ? state.why : undefined;
   const failed = why && ["choose", "permission"].includes(why.kind) ? undefined : why;
   noteItem({ batch: batch.key, no, path, to, base, bytes, modified, handle, isFolder: open === undefined, failed });
 }
 
-/** True if the journal can forget the batch. Looks at all items only once the last one was started. */
+/** True if the journal can forget the batch. The items are checked only after the last item was started. */
 const isOver = (batch: Batch): boolean =>
   batch.listed && batch.cursor >= batch.items.length && batch.items.every(({ state }) => HAS_ENDED.includes(state.is));
 
@@ -252,7 +252,7 @@ function fill(): void {
 function next(): { item: Item; batch: Batch } | undefined {
   for (let i = batches.value.length - 1; i >= 0; i--) {
     const batch = batches.value[i]!;
-    // Another sign-in sends nothing of this one, unless the user tries it again.
+    // A batch of another sign-in is not sent, unless the user tries the batch again.
     if (batch.stop.signal.aborted || batch.signer !== signer()) continue;
     const item = nextOf(batch);
     if (item) return { item, batch };
@@ -269,7 +269,7 @@ function nextOf(batch: Batch): Item | undefined {
   return undefined;
 }
 
-/** Lets an item wait for its turn, again. */
+/** Puts an item back into the queue. */
 function wait(item: Item, batch: Batch): void {
   item.state = { is: "waiting" };
   item.kept = 0;
@@ -316,12 +316,12 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
   }
 }
 
-/** Another version is there: equal contents pass, else the user is asked. */
+/** Handles another version at the server. Equal contents count as done; otherwise the user is asked. */
 async function onTaken(item: Item, file: File, there: Version | undefined, batch: Batch, stop: AbortSignal): Promise<void> {
   item.kept = 0;
   item.sent = 0;
   if (!there) {
-    // What was to be replaced is gone: it is new now. Or something is there that this token may not see.
+    // The version to replace is gone: upload a new file. Without a base, the token may not see the version there.
     if (item.base === "nothing") throw new Problem(409, "the path exists");
     item.base = "nothing";
     return wait(item, batch);
@@ -333,7 +333,7 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
     return;
   }
   item.state = { is: "asking" };
-  // A question takes no place from the files that can move.
+  // An open question does not hold up other files, so the answer is not awaited.
   decide({ item, file, there, batch }, stop)
     .then((choice) => decided(item, batch, there, choice))
     .catch((error: unknown) => failed(item, batch, stop, error))
@@ -354,7 +354,7 @@ function decided(item: Item, batch: Batch, there: Version, choice: Choice): void
     const name = item.to.path.at(-1) ?? "";
     item.to = { ...item.to, path: [...item.to.path.slice(0, -1), otherName(name, new Date())] };
   } else {
-    // A file that is being written has no tag: what would be replaced could not be said.
+    // A file has no tag while a program writes the file, so the upload could not name the version to replace.
     if (there.tag === undefined) throw new Problem(409, "another program is writing this file");
     item.base = { tag: there.tag };
   }
@@ -362,7 +362,7 @@ function decided(item: Item, batch: Batch, there: Version, choice: Choice): void
 }
 
 class Later extends Error {}
-/** The browser asks before the page may read the file again. */
+/** The user must allow the page to read the file again. */
 class NotPermitted extends Error {}
 
 async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
@@ -393,7 +393,7 @@ async function open(source: Source): Promise<File> {
   }
 }
 
-/** Does `work` until it is refused or done: a lost connection or a busy server is waited for. */
+/** Repeats `work` until success or refusal. Waits for a lost connection or a busy server. */
 async function again<T>(stop: AbortSignal, work: () => Promise<T>): Promise<T> {
   for (;;) {
     try {
@@ -421,7 +421,7 @@ function failure(error: unknown): Failure {
   return { kind: "other", detail: error.detail };
 }
 
-// ---------- what the user does ----------
+// ---------- actions of the user ----------
 
 export function cancel(batch: Batch): void {
   batch.paused = false;
@@ -431,7 +431,7 @@ export function cancel(batch: Batch): void {
   changed();
 }
 
-/** Holds a batch. What arrived of a large file stays at the server; a file that travels by PUT begins again. */
+/** Pauses a batch. The server keeps the arrived bytes of a large file; a file sent by PUT begins again. */
 export function hold(batch: Batch): void {
   batch.paused = true;
   noteBatch(recordOf(batch));
@@ -464,13 +464,13 @@ export function retryFailed(of: readonly Batch[] = batches.value): void {
     for (const item of batch.items) if (item.state.is === "failed" && item.state.why.kind !== "choose") retry(batch, item);
 }
 
-/** Failed items with their batches. */
+/** Returns failed items of these kinds, each with the batch. */
 export function failedItems(kinds: readonly Failure["kind"][], of: readonly Batch[] = batches.value): { item: Item; batch: Batch }[] {
   const isOne = ({ state }: Item) => state.is === "failed" && kinds.includes(state.why.kind);
   return of.flatMap((batch) => batch.items.filter(isOne).map((item) => ({ item, batch })));
 }
 
-/** True if a page that is closed now could not go on by itself at the next visit. */
+/** True if some transfers could not continue without the user at the next visit, if the page closed now. */
 export const asksBeforeClosing = (): boolean =>
   batches.value.some(
     (batch) =>
@@ -478,7 +478,7 @@ export const asksBeforeClosing = (): boolean =>
       (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
   );
 
-/** Ends what another sign-in was about to send: the user may try it again. */
+/** Fails waiting items of other sign-ins. The user may try these items again. */
 export function endOthers(): void {
   for (const batch of batches.value) {
     if (batch.signer === signer()) continue;
@@ -487,13 +487,13 @@ export function endOthers(): void {
   changed();
 }
 
-/** Takes a batch off the list, with its files that failed. */
+/** Cancels a batch and removes the batch from the list, with all failed files. */
 export function forget(batch: Batch): void {
   cancel(batch);
   batches.value = batches.value.filter((other) => other !== batch);
 }
 
-/** Takes finished batches off the list. */
+/** Removes finished batches without failures from the list. */
 export function clearFinished(): void {
   for (const batch of batches.value) if (!isBatchOpen(batch) && totals([batch]).failed === 0) dropBatch(batch.key);
   batches.value = batches.value.filter((batch) => isBatchOpen(batch) || totals([batch]).failed > 0);
@@ -506,7 +506,7 @@ export function stopAll(): void {
 // ---------- drawing and rates ----------
 
 let drawn = false;
-/** Lets screens be drawn again, at most every `BEAT` milliseconds. */
+/** Redraws the screens, at most every `BEAT` milliseconds. */
 function changed(): void {
   if (drawn) return;
   drawn = true;
@@ -528,7 +528,7 @@ function count(bytes: number): void {
 
 const HAS_ENDED: readonly State["is"][] = ["done", "equal", "left", "cancelled"];
 const PAUSED = new DOMException("paused", "AbortError");
-/** Requests under way. Browsers open six connections to one server; two stay free for lists and tickets. */
+/** Number of files sent at a time. Browsers open six connections to a server; two stay free for lists and tickets. */
 const AT_A_TIME = 4;
 const BEAT = 80;
 const RATE_WINDOW = 3000;

@@ -1,17 +1,17 @@
-/** The most bytes a second that uploads send, as set by the user on this device. */
+/** The rate limit of uploads in bytes a second, as set by the user on this device. */
 import { computed, effect, signal } from "@preact/signals";
 import { FIRST } from "./gentle";
 
 const KEY = "deltic.rate";
-/** In place of a rate: as much as leaves room for others (`gentle.ts`). */
+/** Stands for the gentle rate, which leaves room for other traffic (`gentle.ts`). */
 export const GENTLE = -1;
 /** Rates to choose from, in bytes a second; 0 is no limit. */
 export const RATES = [0, GENTLE, 500_000, 2_000_000, 10_000_000] as const;
 
 export const limit = signal<number>(kept());
-/** The gentle rate of now, in bytes a second. */
+/** The present gentle rate, in bytes a second. */
 export const gentleRate = signal(FIRST);
-/** The most bytes a second that the engine sends now; 0 is no limit. */
+/** The present limit of the engine, in bytes a second; 0 is no limit. */
 export const pace = computed(() => (limit.value === GENTLE ? gentleRate.value : limit.value));
 
 export function startRate(): void {

@@ -1,4 +1,4 @@
-/** Transfers of pages that have ended: shown again, and gone on with where the browser lets the page read the files. */
+/** Restores transfers of pages that have ended. A transfer continues if the browser lets the page read the file. */
 import { effect, signal } from "@preact/signals";
 import { signer, token } from "../session";
 import { dropBatch, takeOver, type ItemRecord, type Kept } from "./journal";
@@ -10,12 +10,12 @@ interface AskingHandle extends FileSystemFileHandle {
   requestPermission?(rights: { mode: "read" }): Promise<PermissionState>;
 }
 
-/** Transfers in the journal that another sign-in began. Nothing of them is sent, or shown by name, without a press. */
+/** Transfers in the journal by another sign-in. Without a press of a button, no file is sent and no name is shown. */
 export const earlier = signal<readonly Kept[]>([]);
 
 /**
- * Continues, as soon as there is a token, the transfers of the journal and the transfers that the last token could not
- * send, if the same sign-in began them.
+ * Continues transfers as soon as there is a token: transfers of the journal, and transfers that failed by the end of
+ * the last token. Both continue only for the same sign-in.
  */
 export function startTransfers(): void {
   let begun = false;
@@ -34,7 +34,7 @@ async function take(kept: Kept): Promise<void> {
   else dropBatch(kept.batch.key);
 }
 
-/** Continues the transfers of earlier sign-ins as the present one. */
+/** Continues the transfers of earlier sign-ins under the present sign-in. */
 export function takeEarlier(): void {
   for (const kept of earlier.value) void takeUp(kept, find);
   earlier.value = [];
@@ -54,7 +54,7 @@ async function find({ path, handle, isFolder }: ItemRecord): Promise<FoundSource
   return state === undefined || state === "granted" ? { source } : { source, why: { kind: "permission" } };
 }
 
-/** Asks the browser for the files that it guards. To be called by a press of a button. */
+/** Asks the user for permission to read files again. Call this only from a press of a button. */
 export async function allowAgain(): Promise<void> {
   for (const { item, batch } of failedItems(["permission"])) {
     const handle = item.source.handle as AskingHandle | undefined;
@@ -63,7 +63,7 @@ export async function allowAgain(): Promise<void> {
   }
 }
 
-/** Takes files that the user chose again. Returns the number of files that are none of those that are missing. */
+/** Takes files that the user chose again. Returns the number of files that match no missing file. */
 export function takeChosen(files: readonly File[]): number {
   let strange = 0;
   for (const file of files) {
@@ -78,14 +78,14 @@ export function takeChosen(files: readonly File[]): number {
   return strange;
 }
 
-/** Name, length and time tell. */
+/** True if the file has the name, the length and the modification time of the item. */
 function isSame({ source, bytes, modified }: Item, file: File): boolean {
   const path = file.webkitRelativePath ? file.webkitRelativePath : file.name;
   const isNamed = source.path.join("/") === path || source.path.at(-1) === path;
   return isNamed && (modified === undefined || (file.size === bytes && file.lastModified === modified));
 }
 
-/** Lets the user choose the missing files again: a folder if they came from one. */
+/** Lets the user choose the missing files again; opens a folder picker if all files came from folders. */
 export function chooseAgain(done: (strange: number) => void): void {
   const input = document.createElement("input");
   input.type = "file";

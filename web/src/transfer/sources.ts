@@ -1,4 +1,4 @@
-/** Files and folders that were picked, dropped or pasted, as sources of an upload. */
+/** Sources of an upload: files and folders that the user picked, dropped or pasted. */
 import type { Source } from "./queue";
 
 export async function* pickedFiles(files: readonly File[]): AsyncGenerator<Source> {
@@ -8,19 +8,19 @@ export async function* pickedFiles(files: readonly File[]): AsyncGenerator<Sourc
   }
 }
 
-/** Files and folders of which the browser lets the page keep handles. */
+/** Yields the files and folders of handles, which the page can store. */
 export async function* handledFiles(handles: readonly FileSystemHandle[]): AsyncGenerator<Source> {
   for (const handle of handles) yield* walkHandle(handle, []);
 }
 
 export interface Drop {
   sources: AsyncGenerator<Source>;
-  /** A name for the whole. */
+  /** A name for the whole drop. */
   name: string;
   count: number;
 }
 
-/** Takes what was dropped. To be called within the event, after which the browser forgets its items. */
+/** Reads dropped files and folders. Call this during the event, since the browser then clears the items. */
 export function dropped(data: DataTransfer): Drop {
   const found = [...data.items]
     .filter((item) => item.kind === "file")
@@ -30,7 +30,7 @@ export function dropped(data: DataTransfer): Drop {
 
 declare global {
   interface DataTransferItem {
-    // In Chromium alone.
+    // Chromium only.
     getAsFileSystemHandle?: () => Promise<FileSystemHandle | null>;
   }
 }
@@ -67,11 +67,11 @@ async function* walkHandle(handle: FileSystemHandle, above: readonly string[]): 
       yield* walkHandle(child, path);
     }
   } catch (error) {
-    // The folder is named among the files that failed; the others go on.
+    // The folder counts as a failed file. The other files continue.
     yield { path, open: () => Promise.reject(error) };
     return;
   }
-  // Uploads make the folders above them, so only empty ones must be made.
+  // An upload makes the parent folders, so only empty folders need a source.
   if (empty) yield { path, open: undefined };
 }
 
@@ -84,18 +84,18 @@ async function* walkEntry(entry: FileSystemEntry, above: readonly string[]): Asy
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();
   let empty = true;
-  // A reader gives some names at a time, and none at the end.
+  // A reader returns some entries at a time, and an empty list at the end.
   try {
     for (let some = await read(reader); some.length > 0; some = await read(reader)) {
       empty = false;
       for (const child of some) yield* walkEntry(child, path);
     }
   } catch (error) {
-    // The folder is named among the files that failed; the others go on.
+    // The folder counts as a failed file. The other files continue.
     yield { path, open: () => Promise.reject(error) };
     return;
   }
-  // Uploads make the folders above them, so only empty ones must be made.
+  // An upload makes the parent folders, so only empty folders need a source.
   if (empty) yield { path, open: undefined };
 }
 
@@ -105,13 +105,13 @@ function read(reader: FileSystemDirectoryReader): Promise<FileSystemEntry[]> {
 
 declare global {
   interface Window {
-    // In Chromium alone.
+    // Chromium only.
     showOpenFilePicker?: (options?: { multiple: boolean }) => Promise<FileSystemFileHandle[]>;
     showDirectoryPicker?: () => Promise<FileSystemDirectoryHandle>;
   }
 }
 
-/** Lets the user pick handles. Returns none if nothing was picked, and undefined in a browser without a picker. */
+/** Lets the user pick handles. Returns an empty list after a cancel; undefined in a browser without a picker. */
 export async function pickHandles(what: "files" | "folder"): Promise<FileSystemHandle[] | undefined> {
   try {
     if (what === "files") return await window.showOpenFilePicker?.({ multiple: true });

@@ -27,7 +27,7 @@ export function App(): JSX.Element {
     document.title = token.value ? title() : t().page(t().signIn);
   });
   useEffect(() => {
-    // What the journal has goes on at the next visit. Without a handle, the user would have to choose the file again.
+    // Transfers with a handle continue at the next visit. Without a handle, the user must choose the file again.
     const guard = (event: BeforeUnloadEvent) => {
       if (asksBeforeClosing()) event.preventDefault();
     };
@@ -63,7 +63,7 @@ export function App(): JSX.Element {
 function Body(): JSX.Element {
   const { screen, volume, path, name } = route.value;
   const file = name === undefined || volume === undefined ? undefined : { volume, path: [...path, name] };
-  // Another file is another screen: nothing of the last one is shown under its name.
+  // The key makes a new screen for each file, so no content of the last file appears under a new name.
   const key = file?.path.join("/");
   if (file) return screen === "versions" ? <Versions at={file} key={key} /> : <Preview at={file} key={key} />;
   switch (screen) {

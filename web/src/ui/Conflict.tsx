@@ -1,4 +1,4 @@
-/** The question about two versions of a file. Nothing is chosen at first, and nothing is replaced before. */
+/** Asks about two versions of a file. No answer is preselected, and no file is replaced before the answer. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { format, t } from "../text";

@@ -1,4 +1,4 @@
-/** A dialog of the browser's own: it keeps the focus, gives it back, and closes on Escape. */
+/** A dialog by the browser's `<dialog>` element: holds the focus, restores the focus at the end, closes on Escape. */
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { t } from "../text";

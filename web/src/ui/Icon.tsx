@@ -114,7 +114,7 @@ export function Mark(): JSX.Element {
   );
 }
 
-/** The icon for a file, by its ending: a hint, never a promise about the content. */
+/** Returns the icon for a file by the name's ending. The ending is only a hint about the content. */
 export function iconOf(type: "file" | "dir" | "symlink" | "special", ending: string): IconName {
   if (type === "dir") return "folder";
   if (type === "symlink") return "link";

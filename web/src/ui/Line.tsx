@@ -1,4 +1,4 @@
-/** The line at the bottom: what moves, how much is left, and whatever needs saying. Nothing else speaks. */
+/** The line at the bottom: running transfers, bytes left to send, and messages. Messages appear only here. */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
@@ -109,7 +109,7 @@ function last(of: readonly Batch[]): string {
   return "";
 }
 
-/** The same for screen readers: politely, and at most once a second. */
+/** The text of the line for screen readers: polite, and at most once a second. */
 function Spoken(): JSX.Element {
   const text = useSignal("");
   useSignalEffect(() => {

@@ -94,7 +94,7 @@ interface ChoiceProps<T extends string> {
   choose: (next: T) => void;
 }
 
-/** Some choices of which one holds, as radio buttons of the browser: its arrow keys work. */
+/** A choice among options, as radio buttons of the browser, so that arrow keys work. */
 function Choice<T extends string>({ label, now, options, choose }: ChoiceProps<T>): JSX.Element {
   return (
     <fieldset class="seg" aria-label={label}>

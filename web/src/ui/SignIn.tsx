@@ -8,7 +8,7 @@ import { t } from "../text";
 import { Icon, Mark } from "./Icon";
 
 export function SignIn(): JSX.Element {
-  // Nobody signs in by a link that any site may have opened, without a press.
+  // A token from a link is filled in, but not used without a press: any site may have opened the link.
   const text = useSignal(offered ?? "");
   const stay = useSignal(true);
   const wrong = useSignal<string | undefined>(undefined);
@@ -98,7 +98,7 @@ export function SignIn(): JSX.Element {
   );
 }
 
-/** Signs in if the server knows the token; returns what is wrong if not. */
+/** Signs in if the server knows the token. Returns an error message; undefined on success. */
 async function tryToken(given: string, stay: boolean): Promise<string | undefined> {
   try {
     await volumes(given);
@@ -117,7 +117,7 @@ function where(): string {
   return /^(127\.|localhost$|\[::1\])/.test(hostname) ? t().plainHost(host) : t().openHost(host);
 }
 
-/** What Deltic does, as a picture: most is kept, a piece moved, little is new. */
+/** A picture of a delta transfer: most bytes are kept, a piece is moved, few bytes are new. */
 function Art(): JSX.Element {
   const words = t();
   const bar = (y: number) => (

@@ -1,11 +1,11 @@
-/** The bar that is the file: kept, moved, sent and to send as shares of its length. Never thinner than 3 px. */
+/** A bar for the length of a file, with shares for kept, sent and unsent bytes. Never thinner than 3 px. */
 import type { JSX } from "preact";
 
 export interface Shares {
   kept: number;
   sent: number;
   toSend: number;
-  /** Length of the whole; the rest was not read yet. */
+  /** The whole length. Bytes outside the shares were not read yet. */
   of: number;
 }
 

@@ -1,4 +1,4 @@
-/** The list of all transfers: questions and failures first, then running transfers, then finished ones. */
+/** The list of all transfers: questions and failures first, then running transfers, then finished transfers. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { folderAddress, follow } from "../route";
@@ -66,7 +66,7 @@ export function Transfers(): JSX.Element {
   );
 }
 
-/** Transfers that another sign-in began: their number, and not their names. */
+/** Transfers that another sign-in began. Shows the number of files, but no names. */
 function Earlier(): JSX.Element | null {
   const words = t();
   const count = earlier.value.reduce((sum, { items }) => sum + items.length, 0);
@@ -336,7 +336,7 @@ function sayingOf({ state, bytes, kept, sent }: Item): string {
   }
 }
 
-/** The files of a batch: failed ones first, and not more than a screen can show. */
+/** The files of a batch; after failures, only the failed files. Shows at most `SHOWN` files. */
 function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Element {
   const words = t();
   const order = (item: Item) => ORDER.indexOf(item.state.is);

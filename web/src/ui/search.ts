@@ -1,4 +1,4 @@
 import { signal } from "@preact/signals";
 
-/** Whether the field for searching is shown where the screen is narrow. */
+/** True if a narrow screen shows the search field. */
 export const searchOpen = signal(false);

@@ -12,8 +12,8 @@ pub(super) struct GuessedBytes {
 const RIGHT_SHARE: u64 = 8;
 
 impl GuessedBytes {
-    /// True if a guess about a file of `len` bytes may be made, where `borne` bytes of wrong guesses are allowed.
-    /// Each byte of right guesses allows two more.
+    /// True if a guess about a further file of `len` bytes is allowed: the bytes of wrong and open guesses may not
+    /// exceed `borne` bytes and twice the bytes of right guesses.
     pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
         let borne = self.right.saturating_mul(2).saturating_add(borne);
         self.wrong.saturating_add(self.open).saturating_add(len) <= borne

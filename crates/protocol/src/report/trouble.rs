@@ -1,4 +1,4 @@
-//! Errors that concern single names.
+//! Errors with single entries, after which the session continues.
 
 use deltic_tree::path::{printable, shortened};
 use deltic_tree::{Kind, RelPath};

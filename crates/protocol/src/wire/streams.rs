@@ -17,7 +17,8 @@ use crate::error::PeerError;
 pub const JOIN_MAGIC: [u8; 8] = *b"deltic+1";
 /// Answer of the session's end to a stream with the right token; frames follow.
 pub const JOINED: [u8; 8] = *b"deltic=1";
-/// Type of the last frame of a further stream. The frame is empty and proves that none is missing.
+/// Type of the last frame of a further stream. The frame is empty. A stream without this frame at its end is
+/// incomplete.
 pub const OVER: u8 = 30;
 /// Length of a [`Token`] in bytes.
 pub const TOKEN_BYTES: usize = 32;

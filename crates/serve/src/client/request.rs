@@ -257,7 +257,7 @@ impl Requests {
         Ok(answer)
     }
 
-    /// Sends a request, and returns the connection and the begin of the answer.
+    /// Sends a request. Returns the connection, and the answer with a body that is not yet read.
     async fn begin(
         &mut self,
         method: Method,

@@ -167,7 +167,7 @@ impl Grant {
         Ok(Self { path: Some(path), ..self })
     }
 
-    /// Returns the path that the token is for as text, or `None` for all paths.
+    /// Returns the directory that limits the token, as text. `None` if the token is for whole volumes.
     #[must_use]
     pub fn path_text(&self) -> Option<String> {
         // Paths of tokens are parsed from text.

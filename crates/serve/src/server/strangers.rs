@@ -1,6 +1,5 @@
-//! Strangers: connections that have not shown a token. Strangers have room apart from connections with a token. If
-//! the room is full, the oldest stranger is closed for a new one. A client with a token shows the token early enough
-//! to avoid that.
+//! Strangers: connections that have not shown a token. The number of strangers has a limit of its own. At the limit,
+//! the oldest stranger is closed for a new one. A client with a token shows the token early enough to stay connected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -30,7 +29,7 @@ struct Stranger {
 }
 
 impl Strangers {
-    /// Adds a stranger. If its address has `most` strangers already, the oldest of the address is closed.
+    /// Adds a stranger. If `address` already has `most` strangers, closes the oldest stranger of the address.
     pub(super) fn enter(self: &Arc<Self>, address: Option<IpAddr>, most: usize) -> StrangerPlace {
         let mut table = lock(&self.0);
         if let Some(of) = address.and_then(|address| table.of.get(&address))

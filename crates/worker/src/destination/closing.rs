@@ -213,6 +213,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(())
     }
 
+    /// Checks that the old version is equal to the new version, by the sender's proof. Ends the work of `handle`.
     pub(super) fn confirm(
         &self,
         handle: Handle,
@@ -237,6 +238,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(())
     }
 
+    /// Discards the new version of `handle`, if one was begun, and closes the old versions.
     pub(super) fn abandon(&self, handle: Handle) -> Result<(), StoreError> {
         let Some(slot) = lock(&self.slots).remove(&handle) else { return Ok(()) };
         match lock(&slot.growing).take().and_then(Arc::into_inner) {

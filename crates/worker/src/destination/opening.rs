@@ -155,7 +155,8 @@ impl<S: Store> DestinationWorker<S> {
         Ok(lens)
     }
 
-    /// Opens `other`, a file that arrived in this run, as a further old version. Returns its length in bytes.
+    /// Opens `other`, a file that arrived in this run, as a further old version. Returns the length of the file
+    /// in bytes.
     pub(super) fn open_more(&self, handle: Handle, other: &RelPath) -> Option<u64> {
         let snapshot = self.store.open(other).ok()?;
         let len = snapshot.meta().len;

@@ -5,7 +5,7 @@ import { effect } from "@preact/signals";
 import { pace } from "../rate";
 import script from "./worker?worker&url";
 
-/** Addresses of the engine's modules: none if they were not built before the page. */
+/** Addresses of the engine's modules; empty if the modules were not built before the page. */
 const built = import.meta.glob<string>("../../../engine/dist/*.wasm", { query: "?url", import: "default", eager: true });
 const modules = {
   upload: built["../../../engine/dist/push.wasm"],
@@ -24,7 +24,7 @@ let worker: Worker | undefined;
 /** True if this build can download by deltas. */
 export const canDownload = modules.download !== undefined;
 
-/** Runs a transfer. Returns the result, or why there is none; undefined if this browser or build has no engine. */
+/** Runs a transfer. Returns the result or the failure; undefined if this browser or build has no engine. */
 export function transfer(
   request: Omit<Upload, "id" | "module"> | Omit<Download, "id" | "module">,
   on: (report: Report) => void,
@@ -57,12 +57,12 @@ effect(() => {
   if (worker) tell(worker, { is: "rate", bytes });
 });
 
-/** Ends the connections of the engine: its transfers end, and begin again where they were. */
+/** Closes the connections of the engine. Running uploads then resume on a new connection. */
 export function disconnect(): void {
   if (worker) tell(worker, { is: "disconnect" });
 }
 
-/** Returns the worker, a new one if there is none; undefined where workers are missing. */
+/** Returns the worker, and starts the worker if needed; undefined in a browser without workers. */
 function start(): Worker | undefined {
   if (worker) return worker;
   try {
@@ -86,12 +86,12 @@ function hear(message: FromWorker): void {
   else if (message.is === "done") transfer?.end(message.result);
   else {
     transfer?.end(message.failure);
-    // An engine that failed in itself is not used again.
+    // An engine with an internal failure is not used again.
     if (message.failure.is === "other" && running.size === 0) giveUp(message.failure.why);
   }
 }
 
-/** Ends the worker, and all that it does. */
+/** Ends the worker and all transfers of the worker. */
 function giveUp(why: string): void {
   worker?.terminate();
   worker = undefined;
@@ -99,10 +99,10 @@ function giveUp(why: string): void {
 }
 
 declare global {
-  // Not in the compiler's own declarations yet.
+  // TypeScript does not declare this variable yet.
   var trustedTypes: { createPolicy: (name: string, rules: { createScriptURL: (address: string) => string }) => typeof rules } | undefined;
 }
 
-/** The page's policy admits addresses of scripts from this function alone. */
+/** The page's security policy accepts addresses of scripts from this function alone. */
 const policy = globalThis.trustedTypes?.createPolicy("deltic", { createScriptURL: (address) => address });
 const trusted = (address: string): string => policy?.createScriptURL(address) ?? address;

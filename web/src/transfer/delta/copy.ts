@@ -1,8 +1,8 @@
 /**
- * Brings an older copy on this device up to date: only what is new comes over the network.
+ * Updates an older copy on this device. Only new data comes over the network.
  *
- * The new version is put together in the origin's own storage. Then it replaces the user's file in one step, so the
- * user's file is at every instant the old or the new version.
+ * The new version is assembled in the origin's own storage. Then the new version replaces the user's file in one step.
+ * At every instant, the user's file is the old or the new version.
  */
 import { Problem, Unreachable } from "../../api/http";
 import type { Place } from "../../api/volumes";
@@ -10,7 +10,7 @@ import { Unreadable } from "../engine";
 import { canDownload, transfer } from "./client";
 import { way } from "./engine";
 
-/** A file of the user that this page may write. In Chromium alone. */
+/** A file of the user that this page may write. Only Chromium has such handles. */
 interface WritableHandle extends FileSystemFileHandle {
   requestPermission(rights: { mode: "readwrite" }): Promise<PermissionState>;
 }
@@ -18,14 +18,14 @@ interface WritableHandle extends FileSystemFileHandle {
 /** True if this browser lets the user open a file for writing. */
 export const canUpdateCopies = (): boolean => canDownload && window.showOpenFilePicker !== undefined;
 
-/** Bytes that came, and length of the new version. */
+/** The result of an update: bytes received, and length of the new version. */
 export interface Updated {
   name: string;
   came: number;
   bytes: number;
 }
 
-/** Lets the user choose an older copy, and replaces it by the server's version. Undefined if the user chose none. */
+/** Lets the user choose an older copy, and updates the copy. Returns undefined if the user chose no file. */
 export async function updateCopy(from: Place): Promise<Updated | undefined> {
   const handle = await chosen();
   if (!handle) return undefined;

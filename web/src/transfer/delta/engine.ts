@@ -1,7 +1,7 @@
 /**
- * Sends what the server lacks of a file: what is new in a version that replaces another one, or what has not arrived
- * yet of a new file. Small files travel whole by plain HTTP, and so does every file where the module or Web Workers are
- * missing, and every new file where WebSockets are missing.
+ * Sends the data of a file that the server lacks: the new data of a changed file, or the rest of a new file. Small
+ * files are sent whole by plain HTTP. Without the module or Web Workers, all files are sent whole. Without WebSockets,
+ * all new files are sent whole.
  */
 import type { Result } from "../../../engine/src/engine.js";
 import { answers, lost, pause, Problem, Unreachable } from "../../api/http";
@@ -14,11 +14,11 @@ import { limit } from "../rate";
 import { disconnect, transfer } from "./client";
 import type { Failure, Report } from "./messages";
 
-/** Shorter files cost less as a whole. */
+/** Files shorter than this cost less as a whole. */
 const LEAST_BYTES = 64 * 1024;
-/** Shorter new files are sent again from the start after a break. */
+/** New files shorter than this are sent again from the start after a break. */
 const LEAST_NEW_BYTES = 8 * 1024 * 1024;
-/** Connections in a row that end without a byte more at the server, before the whole file is sent. */
+/** Number of connections in a row without progress, before the whole file is sent. */
 const TRIES = 3;
 
 export const delta: Engine = {
@@ -42,7 +42,7 @@ export const delta: Engine = {
       if (end && !("is" in end)) return on(arrived(file, end));
       brokeOff(to);
       if (end) await refuse(end, to);
-      // The server has what arrived, so nothing is sent by other ways while it is away.
+      // While the server is away, do not fall back to plain HTTP: the server keeps the bytes that arrived.
       if (!(await answers())) {
         lost();
         throw new Unreachable();
@@ -57,7 +57,7 @@ export const delta: Engine = {
   download: plain.download,
 };
 
-/** When transfers to places failed last. */
+/** Times of the last failed transfers, by place. */
 const ends = new Map<string, number>();
 const placeKey = ({ volume, path }: Place): string => [volume, ...path].join("/");
 
@@ -68,8 +68,8 @@ export function brokeOff(to: Place): void {
 }
 
 /**
- * Waits until the server has noticed the end of an earlier transfer to this place, by this page or by the one before:
- * until then, what arrived belongs to that transfer and would be sent again.
+ * Waits until the server has noticed the end of an earlier transfer to this place, by this page or by an earlier page.
+ * Before that, the bytes that arrived belong to the earlier transfer, and would be sent again.
  */
 async function settled(to: Place, stop: AbortSignal): Promise<void> {
   const wait = (ends.get(placeKey(to)) ?? 0) + SETTLE_MS - performance.now();
@@ -83,16 +83,16 @@ const MOST_ENDS = 10_000;
 const FIRST_PAUSE = 0.25;
 const LAST_PAUSE = 8;
 
-// Another network: connections of the last one say nothing any more.
+// Close all connections: after a change of the network, old connections stay silent.
 addEventListener("offline", disconnect);
 
-/** Returns the way to a file over the WebSocket. */
+/** Returns the volume, the path, the WebSocket's address and the token for a transfer. */
 export function way({ volume, path }: Place): { volume: string; path: string; socket: string; token: string } {
   const socket = new URL("v1/ws", root()).href.replace(/^http/, "ws");
   return { volume, path: path.join("/"), socket, token: token.value ?? "" };
 }
 
-/** Rejects with a failure that the way of sending does not matter for. */
+/** Rejects if plain HTTP would fail as well: another version, an unreadable file, or a busy server. */
 async function refuse(failure: Failure, to: Place): Promise<void> {
   if (failure.is === "taken") throw new Taken(await lookIfAllowed(to));
   if (failure.is === "unreadable") throw new Unreadable();
@@ -105,7 +105,7 @@ function underWay({ size }: File, { settled, sent }: Report): Progress {
   return { stage, bytes: size, kept: settled - fresh, moved: 0, fresh, sent: fresh };
 }
 
-/** The sender does not learn where the server found the bytes that it had: moved bytes count as kept. */
+/** Returns the final progress. The server does not report the source of matched bytes, so moved bytes count as kept. */
 function arrived({ size }: File, { matched, literal }: Result): Progress {
   return { stage: "writing", bytes: size, kept: matched, moved: 0, fresh: literal, sent: literal };
 }

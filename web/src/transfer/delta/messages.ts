@@ -1,12 +1,12 @@
 /** Messages between the page and the worker of the delta engine. */
 import type { Result } from "../../../engine/src/engine.js";
 
-/** A transfer of one file. */
+/** A request to transfer a file. */
 interface Request {
   id: number;
   /** Address of the engine's module for this kind of transfer. */
   module: string;
-  /** The user's version: the new one of an upload, the old one of a download. */
+  /** The user's file: the new version of an upload, or the old version of a download. */
   file: File;
   volume: string;
   /** Path of the file in the volume. */
@@ -18,9 +18,9 @@ interface Request {
 
 export interface Upload extends Request {
   is: "upload";
-  /** Address of the file by plain HTTP, at which the worker asks for the version that is there. */
+  /** Address of the file by plain HTTP. The worker asks this address for the server's version. */
   address: string;
-  /** Entity tag of the only version that the upload may replace; undefined if it may replace none. */
+  /** Entity tag of the version that the upload may replace; undefined if the upload may only create the file. */
   tag: string | undefined;
 }
 
@@ -36,17 +36,17 @@ export type ToWorker =
   | { is: "stop"; id: number }
   /** Most bytes a second from now on; 0 for no limit. */
   | { is: "rate"; bytes: number }
-  /** Ends all connections: the network is another one now. */
+  /** Closes all connections, because the network changed. */
   | { is: "disconnect" };
 
-/** Bytes of the file are settled once the server has them; `sent` counts the bytes on the wire. */
+/** Progress: `settled` counts bytes of the file that the server has; `sent` counts bytes on the wire. */
 export interface Report {
   settled: number;
   sent: number;
 }
 
 export type Failure =
-  /** Another version is at the server, or none. */
+  /** The server has another version, or no version. */
   | { is: "taken" }
   /** The file on this device changed, or cannot be read. */
   | { is: "unreadable" }

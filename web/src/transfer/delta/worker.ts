@@ -1,6 +1,6 @@
 /**
- * The delta engine, in a Web Worker of its own: the module, the WebSocket and the reads of files. The page's own thread
- * computes nothing.
+ * Runs the delta engine in a Web Worker: the module, the WebSocket and the reads of files. The page's own thread does
+ * no computation.
  */
 import { BlobFiles, Engine, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
 import type { Download, Failure, FromWorker, ToWorker, Upload } from "./messages";
@@ -11,14 +11,14 @@ type Request = Upload | Download;
 const REPORT_MS = 50;
 /** Time after the last transfer in which the connection stays open. */
 const IDLE_MS = 10_000;
-/** Time between two looks at the clock, and the time between two looks that tells that the device slept. */
+/** Time between two clock checks, and the time between two checks after which the device must have slept. */
 const LOOK_MS = 5_000;
 const SLEPT_MS = 30_000;
 
 const files = new BlobFiles();
 const engines = new Map<string, Promise<Engine>>();
 const stops = new Map<number, AbortController>();
-/** Connections by the kind of their transfers: each kind has a module of its own. */
+/** Connections by kind of transfer. Each kind has a separate module. */
 const open = new Map<Request["is"], { token: string; connection: Promise<Connection> }>();
 let idle: ReturnType<typeof setTimeout> | undefined;
 
@@ -30,7 +30,7 @@ self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
 };
 
 let last = Date.now();
-// A device that slept wakes up with connections of which only this end is left.
+// While the device slept, the server may have closed the connections.
 setInterval(() => {
   const now = Date.now();
   if (now - last > SLEPT_MS) disconnect();
@@ -88,7 +88,7 @@ async function download(request: Download, options: Options): Promise<Result> {
   return pullStaged(connection, files, { volume, path, staged, old }, options);
 }
 
-/** A transfer that failed for a reason that the engine does not know. */
+/** A failure that the engine does not know. */
 class Refused extends Error {
   constructor(readonly failure: Failure) {
     super(failure.is);
@@ -98,7 +98,7 @@ class Refused extends Error {
 /** `away`: no answer came. */
 type Compared = "same" | "other" | "unknown" | "away";
 
-/** Asks whether the server still has the version that the user agreed to replace, or still none. Blocks. */
+/** Compares the server's version with the version that the upload may replace. Blocks. */
 function compare({ address, tag, token }: Upload): Compared {
   try {
     const request = new XMLHttpRequest();
@@ -124,7 +124,7 @@ function reports(id: number): (progress: { settled: number; sent: number }) => v
   };
 }
 
-/** Returns the connection for this kind of transfer with this token, a new one if there is none. */
+/** Returns the connection for this kind of transfer and this token. Opens a connection if needed. */
 function connect({ is, module, socket, token }: Request): Promise<Connection> {
   const found = open.get(is);
   if (found?.token === token) return found.connection;
@@ -142,7 +142,7 @@ function connect({ is, module, socket, token }: Request): Promise<Connection> {
   return connection;
 }
 
-/** Loads the engine from this module, once. */
+/** Loads the engine from this module; a second call returns the same engine. */
 function load(module: string): Promise<Engine> {
   const engine = engines.get(module) ?? fetch(module).then((response) => Engine.load(response, files));
   engines.set(module, engine);

@@ -477,9 +477,9 @@ impl IncomingFile {
         old.lens.extend(lens.leftovers);
     }
 
-    /// Chooses how the next attempt transfers the file. The matched data may have caused the failure, so the next
-    /// attempt goes without it (law 9). A source that changed is matched again until the last attempt, and a
-    /// comparison stays a comparison.
+    /// Chooses how the next attempt transfers the file. After a failure, the next attempt uses the stronger sums of
+    /// the strategy, if there are any, or else transfers the whole file (law 9). If the source changed, the method
+    /// stays the same until the last attempt. A dry run only compares.
     fn choose_how(&mut self, options: &Options, error: &WorkError) {
         let changed = error.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;

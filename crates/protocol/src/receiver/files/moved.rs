@@ -1,15 +1,15 @@
 //! Files that moved: a file that is not at its path may be elsewhere in the destination, under another name.
 //!
 //! ```text
-//! a file without an old version ──► waits while Chart looks around ──► the queue ──► OpenOld asks the chart
+//! a file without an old version ──► waits for the chart ──► the queue ──► OpenOld searches the chart
 //!     a twin or kin is found ──► an old version like any other: matched against, and never trusted
 //!     none is found          ──► the file is sent whole
 //! ```
 //!
-//! The chart is drawn a few thousand names at a time, as ordinary work, once the first file without an old version
-//! appears. Files with an old version do not wait for the chart. Names below the listed directories are always looked
-//! at, as they were for the list. The number of other names is bounded by the number of listed names and the bytes of
-//! wanted files (docs/decisions/0022).
+//! The chart is an index of the files in the destination. `Chart` work adds a few thousand names at a time, once the
+//! first file without an old version appears. Files with an old version do not wait for the chart. All names in listed
+//! directories are added. The number of other names is bounded by the number of listed names and the bytes of wanted
+//! files (docs/decisions/0022).
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ impl MovedFiles {
         self.waiting.keys().next().copied()
     }
 
-    /// Returns the weakest relation by which a file may still be guessed.
+    /// Returns the weakest relation by which another file may still serve as an old version. `None` after too many
+    /// wrong guesses.
     pub(super) fn weakest_relation(&self) -> Option<FileRelation> {
         match () {
             () if self.twins.is_out() => None,

@@ -11,10 +11,11 @@ type ChunkName = (ChunkPrefix, u32);
 /// The requested chunks of a file, and later chunks equal to them.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedChunks {
-    /// Numbers of the latest requested chunks; `None` for a chunk that fills the file for long. Zeros are not sent,
-    /// and long runs of equal chunks are sent as deltas against the old versions.
+    /// Number of each recently requested chunk. `None` for a chunk that was directly repeated at the longest length:
+    /// the file is filled with equal chunks there. Zeros are not sent, and long runs of equal chunks are sent as deltas
+    /// against the old versions.
     asked: RecentTable<ChunkName, Option<u32>, MAX_ASKED>,
-    /// Waiting chunks, each with the equal chunk before.
+    /// Waiting chunks, each with the requested chunk that is equal.
     waiting: Vec<(u32, u32)>,
     /// The chunk that was looked at last.
     last: Option<ChunkName>,
@@ -31,7 +32,7 @@ impl RepeatedChunks {
         }
     }
 
-    /// True if a chunk equals a requested chunk, and now waits for that chunk. Otherwise the chunk is remembered as
+    /// Makes a chunk wait if an equal chunk was requested, and returns true. Otherwise remembers the chunk as
     /// requested.
     pub(super) fn waits(&mut self, chunk: u32, name: ChunkName) -> bool {
         match self.asked.get(&name) {
@@ -52,7 +53,7 @@ impl RepeatedChunks {
         self.waiting.len()
     }
 
-    /// Takes the waiting chunks, each with the equal chunk before.
+    /// Takes the waiting chunks, each with the requested chunk that is equal.
     pub(super) fn take(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.waiting)
     }

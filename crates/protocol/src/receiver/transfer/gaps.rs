@@ -299,8 +299,8 @@ impl SumsWorth {
         self.out < FIRST_SUMS + self.saved_in_all
     }
 
-    /// True if the next gap is requested without sums, because the sums of the last gaps did not pay. Every few gaps
-    /// have sums all the same, to show whether sums pay again.
+    /// True if the next gap is requested without sums, because the sums of recent gaps saved too few bytes for their
+    /// size. One gap in every few still gets sums, to measure again.
     const fn skips(&mut self) -> bool {
         if self.cost < LEAST_COST || pays(self.saved, self.cost) || self.skipped == SKIPPED_GAPS {
             self.skipped = 0;

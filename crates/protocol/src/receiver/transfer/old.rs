@@ -167,7 +167,7 @@ impl OldIndex {
         self.view = ReadOrder::Facing;
     }
 
-    /// Counts the index as complete.
+    /// Marks the index as complete.
     pub(super) const fn knows_all(&mut self) {
         self.is_known = true;
     }
@@ -176,7 +176,7 @@ impl OldIndex {
 /// The lengths of the old versions, and facts about the version in place.
 #[derive(Clone, Debug)]
 pub(crate) struct OldVersions {
-    /// Lengths in bytes.
+    /// Length in bytes of each old version.
     pub(crate) lens: Vec<u64>,
     /// The offset at which leftovers of killed runs begin.
     pub(crate) left_at: u64,
@@ -254,6 +254,7 @@ impl OldVersions {
         self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
     }
 
+    /// Returns the end of each old version. The bytes of all old versions are numbered in one row.
     fn ends(&self) -> impl Iterator<Item = u64> {
         self.lens.iter().scan(0, |end, len| {
             *end += len;

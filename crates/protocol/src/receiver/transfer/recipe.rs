@@ -400,7 +400,7 @@ impl RecipeReceiver {
         }
     }
 
-    /// Looks for a group; returns true if the group was found.
+    /// Searches the old versions for group `no`, and records the copy. Returns false if no old version has the group.
     fn find_group(
         &mut self,
         build: &mut FileAssembly,

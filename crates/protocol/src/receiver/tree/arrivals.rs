@@ -68,7 +68,7 @@ impl EntryArrivals {
         }
     }
 
-    /// Notes that the entries of a section may arrive.
+    /// Notes that the entries of a section may arrive, if sources are removed before the end. Directories stay.
     pub(super) fn expect(&mut self, cx: &mut Context, section: &DirSection) {
         if cx.setting.options.sources_go_early() {
             let numbered = (section.first..).zip(&section.entries);
@@ -148,7 +148,7 @@ impl EntryArrivals {
         }
     }
 
-    /// Takes back entries that could not be committed.
+    /// Takes the result of the delayed commits. Reports each failure; the sources of the `failed` entries stay.
     pub(super) fn landed(&mut self, cx: &mut Context, failed: Vec<(RelPath, Trouble)>) {
         let mut stay_away = HashSet::new();
         for (path, trouble) in failed {

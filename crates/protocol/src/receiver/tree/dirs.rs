@@ -36,7 +36,7 @@ pub(super) struct ListedDirs {
     pub(super) root: TransferRoot,
     /// Number of listed names that are left out because of their kind.
     pub(super) left_out: u64,
-    /// Entries given up with their directory, each with the first name of the file.
+    /// Entries given up with their directory. A later hard link has the number of the file's first name.
     given_up: Vec<(FileNo, Option<FileNo>)>,
 }
 

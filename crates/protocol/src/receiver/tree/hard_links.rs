@@ -89,11 +89,11 @@ pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
 /// The next step of a later name.
 #[derive(Debug)]
 pub(super) enum NameStep {
-    /// The name waits for the leader, which is on the way.
+    /// The name waits until the leader is in place.
     Wait,
     /// The name becomes a link to the leader, which is in place.
     Link(LaterName),
-    /// The name leads itself.
+    /// The name becomes the leader.
     Lead(LaterName),
 }
 

@@ -17,8 +17,8 @@ use super::deleting::PendingDeletions;
 use super::removal::NO_LIMIT;
 use super::sections::DirSection;
 
-/// Most listed paths to note for a missing path. With more, no file system takes only a later path for the missing
-/// one.
+/// Most listed paths to note for a missing path. A file system that treats a further listed path as the missing path
+/// treats one of the noted paths so, too.
 const MAX_ALIKE: usize = 16;
 
 /// The paths of missing sources.
@@ -56,8 +56,8 @@ impl MissingSources {
         Ok(())
     }
 
-    /// Notes listed paths that may equal the paths of missing sources, because a listed name keeps the found entry.
-    /// The sender tells missing sources before names.
+    /// Notes listed paths that some file systems treat as the path of a missing source: an entry of a listed path is
+    /// not removed. The sender reports missing sources before it lists names.
     pub(super) fn note_listed(&mut self, section: &DirSection) {
         if self.listed.is_empty() {
             return;

@@ -26,7 +26,8 @@ impl NewFiles {
         }
     }
 
-    /// Pairs a file to be deleted with a new file; true if there is one. Each new file is paired only once.
+    /// Pairs a file to be deleted with a new file of the same length and time. Returns false if no such file is left:
+    /// each new file is paired only once.
     pub fn take(&mut self, gone: &Meta) -> bool {
         let count = self.counts.get_mut(&key(gone)).filter(|count| gone.is_file() && **count > 0);
         count.map(|count| *count -= 1).is_some()
@@ -38,6 +39,7 @@ impl NewFiles {
     }
 }
 
+/// Returns a hash of length and time.
 fn key(meta: &Meta) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one((meta.len, meta.modified))
 }

@@ -67,8 +67,8 @@ pub(super) struct Lister {
     lists_out: usize,
     /// Number of entries of the directory listed last.
     last_len: usize,
-    /// Largest number of attribute and ACL bytes in one listing so far. A directory without attributes does not
-    /// predict the next one.
+    /// Largest number of attribute and ACL bytes in one listing so far, as an estimate for the next listing. The last
+    /// listing would be a poor estimate, because many directories have no attributes.
     most_bytes: usize,
     /// Directories listed and not yet sent.
     ready: VecDeque<ReadyDir>,

@@ -77,7 +77,8 @@ enum MatchMethod {
 }
 
 impl PresetSender {
-    /// Creates the state for a transfer of kind `how`. Returns `None` unless a strategy of the papers sends the file.
+    /// Creates the state for a transfer of kind `how`. Returns `None` if the strategy has no sums for that
+    /// kind, or sends plain recipes.
     pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
         let ways = StrategySums::of(strategy, how)?;
         let side = match strategy.conversation {

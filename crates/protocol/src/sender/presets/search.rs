@@ -165,7 +165,7 @@ impl PresetSender {
         }
     }
 
-    /// Requests the regions that may be searched now, and joins the next region if it was searched.
+    /// Starts the search of all regions for which there is room, and joins the next region if its search has ended.
     fn share(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start) = (attempt.handle, self.scanned);

@@ -55,7 +55,7 @@ impl Token {
 pub enum Over {
     /// The bytes of all chunks together.
     Run,
-    /// Each chunk by itself: all chunks have the same sums.
+    /// The bytes of each chunk separately. All chunks of the token have the same sum.
     Each,
 }
 
