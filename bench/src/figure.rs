@@ -85,7 +85,7 @@ impl Figure {
 
     fn paint<B: DrawingBackend>(&self, backend: B, zoom: i32) -> Result<()> {
         let canvas = Canvas { area: backend.into_drawing_area(), zoom };
-        canvas.painted(canvas.area.fill(&WHITE))?;
+        canvas.with_draw_context(canvas.area.fill(&WHITE))?;
         let [what, data, machine] = &self.title;
         canvas.text(what, (MARGIN, 28), (22, INK), HPos::Left)?;
         canvas.text(data, (MARGIN, 54), (14, FAINT), HPos::Left)?;
@@ -94,7 +94,7 @@ impl Figure {
             FigureContent::Bars(bars) => bars.paint(self, &canvas)?,
             FigureContent::Lines(lines) => lines.paint(self, &canvas)?,
         }
-        canvas.painted(canvas.area.present())
+        canvas.with_draw_context(canvas.area.present())
     }
 
     /// Paints the names of the series with their colours, side by side.
@@ -238,7 +238,7 @@ impl<B: DrawingBackend> Canvas<B> {
     ) -> Result<()> {
         let font = (FONT, size * self.zoom).into_font();
         let style = font.color(&colour).pos(Pos::new(side, VPos::Center));
-        self.painted(self.area.draw_text(text, &style, self.zoomed(place)))
+        self.with_draw_context(self.area.draw_text(text, &style, self.zoomed(place)))
     }
 
     fn width(&self, text: &str, size: i32) -> Result<i32> {
@@ -249,20 +249,20 @@ impl<B: DrawingBackend> Canvas<B> {
 
     fn rect(&self, corners: [Point; 2], colour: RGBColor) -> Result<()> {
         let corners = corners.map(|corner| self.zoomed(corner));
-        self.painted(self.area.draw(&Rectangle::new(corners, colour.filled())))
+        self.with_draw_context(self.area.draw(&Rectangle::new(corners, colour.filled())))
     }
 
     fn line(&self, points: Vec<Point>, colour: RGBColor, width: u32) -> Result<()> {
         let points: Vec<_> = points.into_iter().map(|point| self.zoomed(point)).collect();
         let style = colour.stroke_width(width * self.zoom as u32);
-        self.painted(self.area.draw(&PathElement::new(points, style)))
+        self.with_draw_context(self.area.draw(&PathElement::new(points, style)))
     }
 
     fn dashed(&self, points: Vec<Point>, colour: RGBColor, width: u32) -> Result<()> {
         let points = points.into_iter().map(|point| self.zoomed(point)).collect::<Vec<_>>();
         let style = colour.stroke_width(width * self.zoom as u32);
         let (dash, gap) = self.zoomed((6, 4));
-        self.painted(self.area.draw(&DashedPathElement::new(points, dash, gap, style)))
+        self.with_draw_context(self.area.draw(&DashedPathElement::new(points, dash, gap, style)))
     }
 
     fn zoomed(&self, (x, y): Point) -> Point {
@@ -279,7 +279,10 @@ impl<B: DrawingBackend> Canvas<B> {
         }
     }
 
-    fn painted<E: std::fmt::Display>(&self, result: std::result::Result<(), E>) -> Result<()> {
+    fn with_draw_context<E: std::fmt::Display>(
+        &self,
+        result: std::result::Result<(), E>,
+    ) -> Result<()> {
         result.map_err(|error| anyhow!("draw a figure: {error}"))
     }
 }

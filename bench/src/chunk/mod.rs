@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunker_with_one_form_is_timed_once_and_fixed_never() {
+    fn a_chunker_is_timed_once_for_each_form_and_fixed_is_not_timed() {
         for (name, wanted) in [("fixed", 0), ("rabin", 1), ("gear-nc", 1), ("ram", 3), ("sieve", 3)]
         {
             let family: ChunkerFamily = name.parse().unwrap();

@@ -120,7 +120,7 @@ impl<'a> TimedData<'a> {
         }
         let mut taken = ElapsedTime::default();
         taken.add(&start);
-        Speed { cold, hot: taken.pace(bytes), crc32c, blake3 }
+        Speed { cold, hot: taken.speed(bytes), crc32c, blake3 }
     }
 
     /// Times passes over all data from memory, repeated if a pass is too short to time.
@@ -135,7 +135,7 @@ impl<'a> TimedData<'a> {
             taken.add(&start);
             bytes += len;
         }
-        taken.pace(bytes)
+        taken.speed(bytes)
     }
 }
 
@@ -255,7 +255,7 @@ impl ElapsedTime {
     }
 
     /// Returns the speed of reading `bytes` bytes in this time.
-    fn pace(self, bytes: usize) -> ClockSpeed {
+    fn speed(self, bytes: usize) -> ClockSpeed {
         let pace = |time: Duration| bytes as f64 / time.max(TICK).as_nanos() as f64;
         ClockSpeed { cpu: pace(self.cpu), wall: pace(self.wall) }
     }

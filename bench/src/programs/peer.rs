@@ -109,7 +109,8 @@ impl PeerProgram {
                 .to_vec();
         }
         if self.is_deltic() {
-            let program = if self.is_before() { programs.before() } else { programs.deltic() };
+            let program =
+                if self.is_before() { programs.before_program() } else { programs.deltic() };
             line.extend([program.clone().into(), "sync".into()]);
             if !task.local {
                 line.extend(["--deltic-path".into(), program.into()]);
@@ -170,7 +171,7 @@ impl ProgramPaths {
     }
 
     /// Returns the build of `--before`. [`Self::announce`] checked that the option is set.
-    fn before(&self) -> PathBuf {
+    fn before_program(&self) -> PathBuf {
         self.before.clone().unwrap_or_default()
     }
 

@@ -46,7 +46,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
     for way in &options.ways {
         progress(&format!("{way}: connecting"));
         let mut server = TestServer::start(options.deltic.as_deref(), &options.dir, options.plain)?;
-        let fleet = ClientFleet::new(&server, options, manner_of(way)?)?;
+        let fleet = ClientFleet::new(&server, options, client_options(way)?)?;
         rows.extend(runtime.block_on(measure(fleet, &mut server, options, way))?);
     }
     let mut table = TextTable::new(1, HEADER);
@@ -69,7 +69,7 @@ pub(crate) fn serve(options: &ServeOptions) -> Result<()> {
 
 /// Runs a load that does not compare ways to sync: hog, large or idle. Such a load uses the first way of `--ways`.
 fn single_way_table(options: &ServeOptions, runtime: &Runtime) -> Result<Option<TextTable>> {
-    let way = || manner_of(options.ways.first().context("--ways is empty")?);
+    let way = || client_options(options.ways.first().context("--ways is empty")?);
     let table = match options.load {
         LoadKind::Simple | LoadKind::Regular | LoadKind::Intensive => return Ok(None),
         LoadKind::Hog => runtime.block_on(figures::hog(options, way()?))?,
@@ -88,7 +88,7 @@ fn show(table: &TextTable, options: &ServeOptions) -> Result<()> {
 }
 
 /// Returns the client options for `way`: `whole`, `update` or the name of a strategy.
-fn manner_of(way: &str) -> Result<ClientOptions> {
+fn client_options(way: &str) -> Result<ClientOptions> {
     let mut options = SyncOptions { times: true, modes: true, ..SyncOptions::default() };
     (options.durable, options.compare.cached) = (true, true);
     let updates = way == "update";

@@ -32,7 +32,7 @@ impl LoadRow {
     }
 
     /// Returns why wall times are void: the clients themselves lacked processor time.
-    fn void(&self) -> Option<String> {
+    fn reason_void(&self) -> Option<String> {
         let late = at_share(&self.samples, 0.99, |sample| sample.late);
         let share = self.client_ms * self.samples.len() as f64
             / (self.wall.as_secs_f64() * 1e3 * f64::from(processors().get()));
@@ -45,7 +45,7 @@ impl LoadRow {
 
     /// Returns the cells of a table row. `floor_ms` is the lower bound of the server's processor time.
     pub(super) fn cells(&self, floor_ms: Option<f64>) -> [String; 16] {
-        let (samples, void) = (&self.samples, self.void());
+        let (samples, void) = (&self.samples, self.reason_void());
         let millis = |share| match void {
             Some(_) => "void".into(),
             None => format!(

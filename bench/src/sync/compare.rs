@@ -176,7 +176,7 @@ impl Comparison {
                     "{data}, {change} {amount}: {}, run {run} of {runs}",
                     row.label()
                 ));
-                self.turn(subject, turns.files, row)
+                self.measure_once(subject, turns.files, row)
                     .with_context(|| format!("{}: {data}, {change}", row.label()))?;
             }
         }
@@ -184,7 +184,12 @@ impl Comparison {
         Ok(rows)
     }
 
-    fn turn(&mut self, subject: &SyncSubject, files: &SyncFiles, row: &mut SyncRow) -> Result<()> {
+    fn measure_once(
+        &mut self,
+        subject: &SyncSubject,
+        files: &SyncFiles,
+        row: &mut SyncRow,
+    ) -> Result<()> {
         if matches!(subject, SyncSubject::Way(way) if self.refused.contains(way.strategy.name)) {
             return Ok(());
         }

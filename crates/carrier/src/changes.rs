@@ -56,7 +56,7 @@ impl WatchTeller {
     }
 
     /// Returns the first message, which says that changes are reported from now on.
-    pub fn begins(&mut self) -> FromServer {
+    pub fn first_message(&mut self) -> FromServer {
         self.next(Some(Vec::new()))
     }
 
@@ -115,7 +115,7 @@ mod tests {
     fn messages_of_a_watch_are_counted() {
         let mut teller = WatchTeller::new(3);
         let first = FromServer::Changed { channel: 3, seq: 0, paths: Some(Vec::new()) };
-        assert_eq!(teller.begins(), first);
+        assert_eq!(teller.first_message(), first);
         assert!(teller.tell([]).is_empty());
         assert_eq!(teller.missed(), FromServer::Changed { channel: 3, seq: 1, paths: None });
     }

@@ -114,7 +114,7 @@ impl<S: Clone, W> Channels<S, W> {
                 return Ok(Some(Event::Bytes { channel, reader: reader.clone(), bytes }));
             }
             Some(Incoming::Stream(_)) => true,
-            Some(Incoming::Whole(gathered)) => gathered.take(&bytes),
+            Some(Incoming::Whole(gathered)) => gathered.add_bytes(&bytes),
         };
         let ended = if has_ended { self.open.remove(&channel) } else { None };
         Ok(ended.map(|ended| match ended {
@@ -186,7 +186,7 @@ impl<S: Clone, W> Channels<S, W> {
 
 impl<W> Gathered<W> {
     /// Adds bytes; empty bytes end the stream. Returns true if the stream is complete or too long.
-    fn take(&mut self, bytes: &[u8]) -> bool {
+    fn add_bytes(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
         bytes.is_empty() || self.bytes.len() > self.most
     }

@@ -92,7 +92,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_comes_back_as_it_went(number: u32, bytes: Vec<u8>) {
+        fn messages_round_trip(number: u32, bytes: Vec<u8>) {
             let message = encode(number, &bytes);
             prop_assert_eq!(decode(message).unwrap(), (number, Bytes::from(bytes)));
         }

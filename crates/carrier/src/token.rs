@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_its_text_and_a_slip_of_the_pen_is_told() {
+    fn a_token_round_trips_and_each_typo_is_an_error() {
         let token = Token::from_random(std::array::from_fn(|at| (at * 37 + 5) as u8));
         let text = token.reveal();
         assert_eq!(text.parse::<Token>().unwrap(), token);

@@ -116,7 +116,7 @@ impl Step<'_> {
 
 /// Encodes an update. `None` if the update or the file is too long.
 #[must_use]
-pub fn written<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Option<Vec<u8>> {
+pub fn encode<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Option<Vec<u8>> {
     let mut out = vec![FORM];
     out.put_prefixed(head.path.as_bytes());
     out.put_bytes(&head.base.0);
@@ -147,7 +147,7 @@ pub fn written<'a>(head: &Head, steps: impl IntoIterator<Item = Step<'a>>) -> Op
     (head.len <= MAX_FILE_BYTES).then_some(out)
 }
 
-/// Decodes an update that [`written`] encoded.
+/// Decodes an update that [`encode`] encoded.
 ///
 /// # Errors
 /// [`CodecError`] if the update is malformed or exceeds a limit.
@@ -261,7 +261,7 @@ mod tests {
             });
             let steps: Vec<_> = steps.collect();
             let head = head(steps.iter().map(Step::len).sum());
-            let update = written(&head, steps.iter().copied()).unwrap();
+            let update = encode(&head, steps.iter().copied()).unwrap();
             prop_assert_eq!(read(&update), Ok((head, steps)));
             for end in 0..update.len() {
                 prop_assert!(read(&update[..end]).is_err());
@@ -271,7 +271,7 @@ mod tests {
         #[test]
         fn any_bytes_are_an_update_in_one_form_or_none(bytes in vec(any::<u8>(), 0..200)) {
             if let Ok((head, steps)) = read(&bytes) {
-                prop_assert_eq!(written(&head, steps), Some(bytes));
+                prop_assert_eq!(encode(&head, steps), Some(bytes));
             }
         }
     }
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_bytes_are_what_the_documentation_says() {
         let steps = [Step::Copy { start: 300, len: 200 }, Step::Bytes(b"new")];
-        let update = written(&head(203), steps).unwrap();
+        let update = encode(&head(203), steps).unwrap();
         let base = [3; 32];
         let expected = [
             &[1, 8][..],
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_content_has_one_name_however_it_is_read() {
+    fn the_base_of_a_content_does_not_depend_on_read_sizes() {
         let content: Vec<u8> = (0..200_000_u32).map(|at| (at % 251) as u8).collect();
         let mut rest = &content[..];
         let read = |piece: &mut [u8]| {
@@ -313,18 +313,18 @@ mod tests {
     #[test]
     fn an_update_has_bounds() {
         let bytes = vec![0; MAX_UPDATE_BYTES];
-        assert_eq!(written(&head(bytes.len() as u64), [Step::Bytes(&bytes)]), None);
+        assert_eq!(encode(&head(bytes.len() as u64), [Step::Bytes(&bytes)]), None);
         let long = Head { len: MAX_FILE_BYTES + 1, ..head(0) };
         let copy = Step::Copy { start: 0, len: long.len };
-        assert_eq!(written(&long, [copy]), None);
+        assert_eq!(encode(&long, [copy]), None);
         let many = (0..=MAX_STEPS).map(|_| Step::Bytes(b"x"));
-        assert_eq!(written(&head(MAX_STEPS as u64 + 1), many), None);
+        assert_eq!(encode(&head(MAX_STEPS as u64 + 1), many), None);
         // A length without the bytes that the length announces, and a length that wraps.
-        let mut update = written(&head(5), []).unwrap();
+        let mut update = encode(&head(5), []).unwrap();
         update.put_varint(u64::MAX);
         assert!(read(&update).is_err());
         let root = Head { path: RelPath::root(), ..head(0) };
-        assert!(read(&written(&root, []).unwrap()).is_err());
+        assert!(read(&encode(&root, []).unwrap()).is_err());
         for path in [&b"../x"[..], b"/x", b"a/../b", b"a//b", b"a\0b"] {
             assert!(RelPath::parse(path).is_err(), "{path:?}");
         }

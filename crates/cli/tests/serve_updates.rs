@@ -12,7 +12,7 @@ use crate::common::dice::Dice;
 use crate::common::server::{Server, Socket};
 use crate::common::{DELTIC, World, noise, wait_until};
 use deltic_serve::client::{Address, Credentials, Local, Updating};
-use deltic_serve::update::{Base, Head, MAX_FILE_BYTES, MAX_UPDATE_BYTES, Step, written};
+use deltic_serve::update::{Base, Head, MAX_FILE_BYTES, MAX_UPDATE_BYTES, Step, encode};
 use deltic_tree::{RelPath, Timestamp};
 
 /// Longer than a file must have rested.
@@ -268,7 +268,7 @@ fn bad_updates_change_nothing() {
     let all = [Step::Copy { start: 0, len: 100_000 }, Step::Bytes(b"new")];
     let update = |path: &str, steps: &[Step<'_>]| {
         let len = steps.iter().map(Step::len).sum();
-        written(&head(&world, path, len), steps.iter().copied()).unwrap()
+        encode(&head(&world, path, len), steps.iter().copied()).unwrap()
     };
     let good = update("dir/file", &all);
     let other_base = "[1]";
@@ -300,7 +300,7 @@ fn bad_updates_change_nothing() {
         assert!(world.read("photos/dir/file") == old, "{nth}");
     }
     let long = Head { len: MAX_FILE_BYTES + 1, ..head(&world, "dir/file", 0) };
-    assert_eq!(written(&long, []), None);
+    assert_eq!(encode(&long, []), None);
     // Whoever may not, and what is not there.
     for (words, volume, wanted) in [
         ("--volume photos --ro reader", "photos", "refused"),

@@ -24,7 +24,9 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
         ChunkerSpec::ByContent(algorithm, sizes) => match algorithm {
             Algorithm::Crc => first(crc_ends, sizes),
             Algorithm::Rabin => first(rabin_ends, sizes),
-            Algorithm::Tttd => first(rabin_ends, sizes).or_else(|| tttd_backup(sizes, data)),
+            Algorithm::Tttd => {
+                first(rabin_ends, sizes).or_else(|| last_tttd_backup_boundary(sizes, data))
+            }
             Algorithm::Gear => first(gear_ends, sizes),
             Algorithm::GearNc => first(gear_nc_ends, sizes),
             Algorithm::FastCdc => first(fastcdc_ends, sizes),
@@ -135,7 +137,7 @@ fn rabin(data: &[u8]) -> u64 {
 }
 
 /// The last backup boundary of `data`, a chunk of maximum length without a main boundary.
-fn tttd_backup(sizes: Sizes, data: &[u8]) -> Option<usize> {
+fn last_tttd_backup_boundary(sizes: Sizes, data: &[u8]) -> Option<usize> {
     let ends = sizes.min() as usize..=data.len();
     let is_backup = |len: &usize| is_high(&data[..*len], wait(sizes).div_ceil(2));
     let full = data.len() == sizes.max() as usize;

@@ -99,7 +99,7 @@ impl StrongKind {
 
     /// Appends the number of the kind.
     pub fn encode(self, out: &mut Vec<u8>) {
-        out.put_u8(self.facts().0);
+        out.put_u8(self.number_and_name().0);
     }
 
     /// Reads the output of [`StrongKind::encode`].
@@ -111,7 +111,7 @@ impl StrongKind {
     }
 
     /// Number of the kind in files and frames, and its name on the command line.
-    const fn facts(self) -> (u8, &'static str) {
+    const fn number_and_name(self) -> (u8, &'static str) {
         match self {
             Self::Blake3 => (1, "blake3"),
             Self::Md5 => (2, "md5"),

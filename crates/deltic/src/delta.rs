@@ -229,7 +229,7 @@ impl DeltaBuilder<'_> {
         if self.old.get(old.clone()) != Some(&self.new[new.clone()]) {
             return;
         }
-        self.fill_to(old.start, new.start);
+        self.add_gap_steps(old.start, new.start);
         self.copied = old.end;
         self.made = new.end;
         push(&mut self.ops, DeltaOp::Copy(old));
@@ -237,7 +237,7 @@ impl DeltaBuilder<'_> {
 
     /// Adds steps for the gap up to `new_end`. The old bytes of the gap end at `old_end`: at the next match, or at the
     /// end of the old version.
-    fn fill_to(&mut self, old_end: usize, new_end: usize) {
+    fn add_gap_steps(&mut self, old_end: usize, new_end: usize) {
         // If the next match lies before the last copy, the old range between them is empty.
         let (mut old, mut new) = (self.copied.min(old_end)..old_end, self.made..new_end);
         let (before, after) = (&self.old[old.clone()], &self.new[new.clone()]);
@@ -284,7 +284,7 @@ impl DeltaBuilder<'_> {
 
     /// Adds the steps after the last match. Returns all steps.
     fn finish(mut self) -> Vec<DeltaOp> {
-        self.fill_to(self.old.len(), self.new.len());
+        self.add_gap_steps(self.old.len(), self.new.len());
         self.ops
     }
 }

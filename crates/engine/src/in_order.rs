@@ -38,7 +38,7 @@ impl DigestInOrder {
         }
         let end = start + bytes.len() as u64;
         if start != self.len {
-            self.pass_ahead(start, end);
+            self.record_early_range(start, end);
             return Ok(());
         }
         if self.ahead.first_key_value().is_some_and(|(next, _)| *next < end) {
@@ -78,7 +78,7 @@ impl DigestInOrder {
         (!self.is_given_up && self.len == len && len > 0).then(|| self.digest.finish())
     }
 
-    fn pass_ahead(&mut self, mut start: u64, mut end: u64) {
+    fn record_early_range(&mut self, mut start: u64, mut end: u64) {
         let before = self.ahead.range(..=start).next_back().map(|(start, end)| (*start, *end));
         let behind = self.ahead.range(start..).next().map(|(start, end)| (*start, *end));
         let overlaps = start < self.len

@@ -38,7 +38,7 @@ pub const fn is_kept(len: u64) -> bool {
 
 /// Returns the first note of a journal of `new`.
 #[must_use]
-pub fn version(new: &NewVersion, key: &Key, terms: Terms) -> Vec<u8> {
+pub fn version_note(new: &NewVersion, key: &Key, terms: Terms) -> Vec<u8> {
     let mut note = vec![VERSION, form(terms)];
     note.put_bytes(key.as_bytes());
     new.spec.encode(&mut note);
@@ -69,7 +69,7 @@ const NOTED_RUNS: usize = 4096;
 
 /// Returns a *chunks* note: these chunks are in place.
 #[must_use]
-pub fn chunks(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
+pub fn chunks_note(kept: impl IntoIterator<Item = KeptChunk>, terms: Terms) -> Vec<u8> {
     let mut note = vec![CHUNKS];
     for KeptChunk { start, chunk } in kept {
         note.put_varint(start);
@@ -134,7 +134,7 @@ fn runs(chunks: &Chunks, places: &[ChunkNo]) -> Vec<Range<u64>> {
     runs
 }
 
-/// Reads the note of [`version`]. Returns `None` if the note is of another version or unusable under these terms.
+/// Reads the note of [`version_note`]. Returns `None` if the note is of another version or unusable under these terms.
 pub(crate) fn read_version(
     note: &[u8],
     meta: &Meta,
@@ -310,9 +310,9 @@ pub(crate) mod tests {
             let told =
                 [kept(0, "one", terms), kept(9, "two", terms), kept(LEN - 5, "three", terms)];
             let notes = [
-                version(&new(), &terms.key, terms),
-                chunks([told[2], told[0]], terms),
-                chunks([told[1]], terms),
+                version_note(&new(), &terms.key, terms),
+                chunks_note([told[2], told[0]], terms),
+                chunks_note([told[1]], terms),
             ];
             let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
             assert_eq!((found.key, found.spec), (terms.key, new().spec));
@@ -328,7 +328,7 @@ pub(crate) mod tests {
         for runs in [Vec::new(), std::iter::once(0..4096).collect(), many] {
             let map = DataMap::new(runs, LEN).map(Arc::new);
             let new = NewVersion { map: map.clone(), ..new() };
-            let notes = std::iter::once(version(&new, &terms.key, terms)).chain(data(&new));
+            let notes = std::iter::once(version_note(&new, &terms.key, terms)).chain(data(&new));
             let (found, _) = read(notes.collect(), &meta(), terms).unwrap();
             assert!(found.map.is_some() && found.map == map);
         }
@@ -341,7 +341,7 @@ pub(crate) mod tests {
         let terms = terms(true);
         let end = INDEX_BUDGET_CHUNKS as u64 + 9;
         let notes = (0..end).map(|start| KeptChunk { start, ..kept(0, "x", terms) });
-        let notes = [version(&new(), &terms.key, terms), chunks(notes, terms)];
+        let notes = [version_note(&new(), &terms.key, terms), chunks_note(notes, terms)];
         let (found, noted) = read(notes.to_vec(), &meta(), terms).unwrap();
         assert_eq!(found.chunks.len(), INDEX_BUDGET_CHUNKS);
         assert_eq!(noted, std::iter::once(0..end).collect::<Vec<_>>());
@@ -358,7 +358,7 @@ pub(crate) mod tests {
         };
         let first = [kept(0, "0123456789", terms), kept(10, "0123456789", terms)];
         let read = |later: Vec<u8>| {
-            let notes = [version(&new(), &terms.key, terms), chunks(first, terms), later];
+            let notes = [version_note(&new(), &terms.key, terms), chunks_note(first, terms), later];
             read(notes.to_vec(), &meta(), terms).unwrap().0.chunks
         };
         assert_eq!(read(void(20, 5)), places(&first));
@@ -366,9 +366,9 @@ pub(crate) mod tests {
         assert_eq!(read(void(9, 1)), places(&first[1..]));
         assert_eq!(read(void(9, 2)), places(&[]));
         let over = kept(5, "0123456789", terms);
-        assert_eq!(read(chunks([over], terms)), places(&[over]));
+        assert_eq!(read(chunks_note([over], terms)), places(&[over]));
         // A later note does not restore an overwritten chunk.
-        let twice = [version(&new(), &terms.key, terms), chunks([first[0], over], terms)];
+        let twice = [version_note(&new(), &terms.key, terms), chunks_note([first[0], over], terms)];
         let gone = super::read([&twice[..], &[void(12, 1)]].concat(), &meta(), terms).unwrap();
         assert_eq!((gone.0.chunks, gone.1), (places(&[]), Vec::new()));
     }
@@ -376,7 +376,7 @@ pub(crate) mod tests {
     #[test]
     fn unusable_notes_are_not_read() {
         let (here, there) = (terms(true), terms(false));
-        let good = version(&new(), &here.key, here);
+        let good = version_note(&new(), &here.key, here);
         assert!(read(vec![good.clone()], &meta(), here).is_some());
         assert!(read(Vec::new(), &meta(), here).is_none());
         assert!(read(vec![good.clone()], &meta(), there).is_none());
@@ -388,7 +388,7 @@ pub(crate) mod tests {
         let fine = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
         assert!(
             read(
-                vec![version(&NewVersion { spec: fine, ..new() }, &here.key, here)],
+                vec![version_note(&NewVersion { spec: fine, ..new() }, &here.key, here)],
                 &meta(),
                 here
             )

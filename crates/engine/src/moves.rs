@@ -176,7 +176,9 @@ impl MoveIndex {
             .filter_map(|no| Some((self.path(no)?, self.files[no as usize].len.abs_diff(len))))
             .filter(|(found, _)| found != path)
             .collect();
-        found.sort_by_key(|(found, far)| (std::cmp::Reverse(ends_alike(found, path)), *far));
+        found.sort_by_key(|(found, far)| {
+            (std::cmp::Reverse(shared_trailing_names(found, path)), *far)
+        });
         found.into_iter().map(|(path, _)| path).collect()
     }
 
@@ -201,7 +203,7 @@ fn own_name(path: &RelPath) -> &[u8] {
 }
 
 /// Counts the trailing names that two paths share. The move of a directory changes only the leading names of paths.
-fn ends_alike(one: &RelPath, other: &RelPath) -> usize {
+fn shared_trailing_names(one: &RelPath, other: &RelPath) -> usize {
     let both = one.components().rev().zip(other.components().rev());
     both.take_while(|(one, other)| one == other).count()
 }

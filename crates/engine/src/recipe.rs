@@ -1,8 +1,8 @@
 //! Encoding of the recipes of large files, which a store keeps between sessions.
 //!
 //! ```text
-//! recipe   length and bytes of a journal's first note ([`journal::version`]), then for each chunk: length, fingerprint
-//!          as in a journal
+//! recipe   length and bytes of a journal's first note ([`journal::version_note`]), then for each chunk: length,
+//!          fingerprint as in a journal
 //! ```
 
 use deltic_core::recipe::Chunk;
@@ -30,7 +30,7 @@ pub fn written(
     terms: Terms,
     mut chunks: impl Iterator<Item = Chunk>,
 ) -> impl Iterator<Item = Vec<u8>> {
-    let version = journal::version(new, key, terms);
+    let version = journal::version_note(new, key, terms);
     let mut head = Vec::new();
     head.put_varint(version.len() as u64);
     head.put_bytes(&version);

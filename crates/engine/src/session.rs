@@ -51,7 +51,7 @@ pub trait SessionDriver<M: Machine> {
     /// True if this work can start.
     fn can_start(&self, work: &M::Work) -> bool;
     /// Edits a trouble report before it is sent to the other end.
-    fn tell(&self, _trouble: &mut Trouble) {}
+    fn edit_trouble(&self, _trouble: &mut Trouble) {}
     /// Returns an empty buffer for a batch.
     fn buffer(&self) -> Vec<u8> {
         Vec::new()
@@ -64,7 +64,7 @@ pub trait SessionDriver<M: Machine> {
         None
     }
     /// Observes a frame that is about to leave.
-    fn sees(&self, _frame: &[u8], _purpose: Purpose) {}
+    fn observe_frame(&self, _frame: &[u8], _purpose: Purpose) {}
 }
 
 /// The next thing for the driver to do.
@@ -379,7 +379,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     /// Appends the next frame to `to`.
     fn next_frame(&mut self, around: &impl SessionDriver<M>, to: &mut Vec<u8>) -> Option<Lane> {
         let start = to.len();
-        let tell = |trouble: &mut Trouble| around.tell(trouble);
+        let tell = |trouble: &mut Trouble| around.edit_trouble(trouble);
         let (lane, purpose) = self.machine.poll_frame(around.has_several_lanes(), &tell, to)?;
         if (lane, purpose) == (Lane::First, Purpose::Literal)
             && let Some(compressed) = around.compress(&to[start..])
@@ -388,7 +388,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
             to.extend_from_slice(&compressed);
         }
         self.said += (to.len() - start) as u64;
-        around.sees(&to[start..], purpose);
+        around.observe_frame(&to[start..], purpose);
         Some(lane)
     }
 }

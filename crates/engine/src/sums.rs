@@ -81,7 +81,7 @@ impl PortionSummer<'_> {
                 self.sub_chunks(range, judge, bytes, (Crc32c::of, strong))
             }
             Portion::Chunks(start, lens) => {
-                self.chunks(&lens, start, bytes, range.end == self.file_len)
+                self.sum_chunks(&lens, start, bytes, range.end == self.file_len)
             }
             Portion::Segment(segment) => {
                 let mut summer = self.summer(segment.own.start);
@@ -113,7 +113,7 @@ impl PortionSummer<'_> {
         Summed::Chunks(sums, at_end == AtEnd::Yes)
     }
 
-    fn chunks(&self, lens: &[u32], start: u64, mut bytes: &[u8], is_last: bool) -> Summed {
+    fn sum_chunks(&self, lens: &[u32], start: u64, mut bytes: &[u8], is_last: bool) -> Summed {
         let mut summer = self.summer(start);
         let sums = lens.iter().map(|len| {
             let (chunk, after) = bytes.split_at(*len as usize);

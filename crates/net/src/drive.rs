@@ -106,74 +106,89 @@ async fn turn<M: Machine, W: Worker<M>>(
     by: Drive,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let Drive {
-        greeting, mut frames, outlets, mut news, share, counters, monitor, tap, link, ..
-    } = by;
+    let Drive { greeting, frames, outlets, news, share, counters, monitor, tap, link, .. } = by;
     let (watched, doing) = (monitor.clone(), Arc::clone(&worker));
     let perform = move |bundle: &mut dyn Iterator<Item = (WorkId, M::Work)>,
                         results: &mut Vec<_>| {
         perform_all::<M, W>(&doing, &watched, bundle, results);
     };
-    let (pool, mut results) = SessionPool::new(share, perform);
+    let (pool, results) = SessionPool::new(share, perform);
     let session =
         Session::new(machine, greeting.map(|(greeting, agree)| heard_by(greeting, agree)));
     let is_lost = false;
     let mut runner =
         Runner { session, worker, pool, outlets, counters, monitor, tap, link, is_lost }.told();
+    let withheld = Withheld { patience: by.credit_patience, until: None };
+    let mut inputs = Inputs { frames, news, results, withheld };
+    let ended = turn_until_end(&mut runner, &mut inputs, watch).await;
+    if M::SIDE == Side::Receiver && ended.as_ref().is_err_and(is_connection_loss) {
+        let settled = runner.settle(&mut inputs.results, watch);
+        tokio::time::timeout(LAST_PATIENCE, settled).await.ok();
+    }
+    ended
+}
+
+/// The queues that wake the loop of a session.
+struct Inputs<R> {
+    frames: mpsc::Receiver<Reading>,
+    /// Further streams that joined or failed to join.
+    news: mpsc::Receiver<News>,
+    results: mpsc::UnboundedReceiver<Done<R>>,
+    withheld: Withheld,
+}
+
+/// Takes steps until the session ends or fails.
+async fn turn_until_end<M: Machine, W: Worker<M>>(
+    runner: &mut Runner<M, W>,
+    inputs: &mut Inputs<Answered<M>>,
+    watch: Watch<'_>,
+) -> Result<(), SyncError> {
+    let Inputs { frames, news, results, withheld } = inputs;
     let (begun, mut answers) = (Instant::now(), Vec::new());
     let mut heard: Heard = Vec::new().into_iter();
-    let mut withheld = Withheld { patience: by.credit_patience, until: None };
-    let ended = async {
-        loop {
-            while let Ok(news) = news.try_recv() {
-                runner.take_news(news, watch);
+    loop {
+        while let Ok(news) = news.try_recv() {
+            runner.take_news(news, watch);
+        }
+        if runner.step(watch)? {
+            return runner.end(watch).await;
+        }
+        if !heard.as_slice().is_empty() && runner.hears() {
+            if !runner.hear(&mut heard)? {
+                let ears = Ears { heard, frames };
+                return runner.last_words(ears, SyncError::StreamLost, watch).await;
             }
-            if runner.step(watch)? {
-                return runner.end(watch).await;
+            continue;
+        }
+        let session = &runner.session;
+        let (wake, blocked) = (session.next_wake(), session.blocked_on());
+        let until = withheld.until(session.lacks_credit());
+        tokio::select! {
+            _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
+            reading = frames.recv(), if session.takes_frames() => {
+                let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
+                heard = reading.into_iter();
             }
-            if !heard.as_slice().is_empty() && runner.hears() {
-                if !runner.hear(&mut heard)? {
-                    let ears = Ears { heard, frames: &mut frames };
-                    return runner.last_words(ears, SyncError::StreamLost, watch).await;
-                }
-                continue;
+            // Wakes the loop, and does nothing else.
+            () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
+            () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
+                let woken = runner.session.wake(begun.elapsed());
+                woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
             }
-            let session = &runner.session;
-            let (wake, blocked) = (session.next_wake(), session.blocked_on());
-            let until = withheld.until(session.lacks_credit());
-            tokio::select! {
-                _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
-                reading = frames.recv(), if session.takes_frames() => {
-                    let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
-                    heard = reading.into_iter();
-                }
-                // Wakes the loop, and does nothing else.
-                () = tokio::time::sleep(SENT_EVERY), if session.holds_events() => {}
-                () = tokio::time::sleep_until(begun + wake.unwrap_or_default()), if wake.is_some() => {
-                    let woken = runner.session.wake(begun.elapsed());
-                    woken.map_err(|session::NoGreeting| SyncError::NoAnswerInTime)?;
-                }
-                () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
-                    return Err(SyncError::Silence);
-                }
-                // Wakes the loop, which checks the capacity again.
-                writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
-                    if let Err(Closed(lane)) = writable {
-                        let error =
-                            if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
-                        let ears = Ears { heard, frames: &mut frames };
-                        return runner.last_words(ears, error, watch).await;
-                    }
+            () = tokio::time::sleep_until(until.unwrap_or(begun)), if until.is_some() => {
+                return Err(SyncError::Silence);
+            }
+            // Wakes the loop, which checks the capacity again.
+            writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
+                if let Err(Closed(lane)) = writable {
+                    let error =
+                        if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
+                    let ears = Ears { heard, frames };
+                    return runner.last_words(ears, error, watch).await;
                 }
             }
         }
     }
-    .await;
-    if M::SIDE == Side::Receiver && ended.as_ref().is_err_and(is_connection_loss) {
-        let settled = runner.settle(&mut results, watch);
-        tokio::time::timeout(LAST_PATIENCE, settled).await.ok();
-    }
-    ended
 }
 
 /// Measures how long a session has waited for credit.
@@ -427,7 +442,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
         self.pool.has_room(self.worker.cost(work).into(), W::bytes(work))
     }
 
-    fn tell(&self, trouble: &mut Trouble) {
+    fn edit_trouble(&self, trouble: &mut Trouble) {
         self.worker.locate_there(trouble);
     }
 
@@ -443,7 +458,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
         spare::keep(buffer);
     }
 
-    fn sees(&self, frame: &[u8], purpose: Purpose) {
+    fn observe_frame(&self, frame: &[u8], purpose: Purpose) {
         self.monitor.count_sent(purpose, frame.len());
         if let Some(tap) = self.tap {
             tap.note(frame[0], &frame[HEADER_BYTES..]);

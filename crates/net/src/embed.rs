@@ -300,7 +300,7 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
     };
     destination::check_dirs(&resolved.root, from, &plan.options, &context)?;
     let inside = match plan.options.recursive {
-        true => place::inside(from, plan.options.follow.follow, &resolved, &context)?,
+        true => place::source_containing(from, plan.options.follow.follow, &resolved, &context)?,
         false => None,
     };
     let inside = inside.map(|inside| inside.destination);
@@ -455,7 +455,7 @@ pub(crate) async fn run_until_cancelled(
     };
     if let Err(error) = result {
         let error = cancelled_meanwhile(error, with).await;
-        return Err(settle(error, &config.under_way, with, &mut note).await);
+        return Err(wait_for_in_place_writes(error, &config.under_way, with, &mut note).await);
     }
     let (counters, packing) = (&config.counters, config.packing.totals());
     let link = LinkReport { bits_per_second: counters.limit(), packing };
@@ -475,7 +475,7 @@ async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
 }
 
 /// Waits until no file is changing in place. Returns the error to end the run with.
-async fn settle(
+async fn wait_for_in_place_writes(
     error: SyncError,
     under_way: &UnderWay,
     with: &Embedding,
@@ -488,7 +488,7 @@ async fn settle(
     );
     watch(Notice::Trouble(Trouble::new(TroubleKind::Warned, message)));
     tokio::select! {
-        () = settled(under_way) => error,
+        () = until_no_in_place_write(under_way) => error,
         () = with.cancel.called_again() => {
             under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)
         }
@@ -496,7 +496,7 @@ async fn settle(
 }
 
 /// Waits until no file is changing in place.
-pub(crate) async fn settled(under_way: &UnderWay) {
+pub(crate) async fn until_no_in_place_write(under_way: &UnderWay) {
     while under_way.end().is_some() {
         tokio::time::sleep(SETTLING).await;
     }

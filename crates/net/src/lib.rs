@@ -45,5 +45,5 @@ pub use host::restrict::{self, Restriction};
 pub use host::sources::{ListForm, read_names};
 pub use host::walls;
 pub use plan::{Plan, Traffic};
-pub use run::{agent, join, let_long_writes_fail, pause, pull_into, run, told_to_end};
+pub use run::{agent, join, let_long_writes_fail, pause, pull_into, run, until_end_signal};
 pub use transport::child::{TOKEN_VARIABLE, withhold_secrets};

@@ -8,7 +8,9 @@ use deltic_protocol::report::Notice;
 use deltic_store::Store;
 
 use crate::config::{Facts, Further, SessionConfig};
-use crate::embed::{self, DestinationRequest, Embedding, OpenDestination, Outcome, settled};
+use crate::embed::{
+    self, DestinationRequest, Embedding, OpenDestination, Outcome, until_no_in_place_write,
+};
 use crate::error::SyncError;
 use crate::host::restrict::Restriction;
 use crate::host::{Agent, AnyHost};
@@ -61,11 +63,11 @@ pub fn pull_into<S: Store>(
 
 /// Cancels the run at each signal that asks the program to end, until the task is dropped.
 pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
-    let (cancel, mut told) = (with.cancel.clone(), told_to_end());
+    let (cancel, mut told) = (with.cancel.clone(), until_end_signal());
     Task::spawn(async move {
         loop {
             told.await;
-            told = told_to_end();
+            told = until_end_signal();
             cancel.cancel();
         }
     })
@@ -73,7 +75,7 @@ pub(crate) fn cancel_on_signals(with: &Embedding) -> Task<()> {
 
 /// Waits for the first signal that asks the program to end. Signals are noticed from the call on, not from the first
 /// poll, so no signal is missed while a remote shell starts.
-pub fn told_to_end() -> impl Future<Output = ()> {
+pub fn until_end_signal() -> impl Future<Output = ()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut signals: Vec<_> =
         [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
@@ -92,7 +94,7 @@ pub fn pause(time: Duration) -> bool {
     let wait = async {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
-            () = told_to_end() => Err(SyncError::Interrupted),
+            () = until_end_signal() => Err(SyncError::Interrupted),
         }
     };
     block_on(Duration::ZERO, wait).is_ok()
@@ -120,7 +122,7 @@ pub fn agent(
     // A thread may wait for standard input for ever.
     block_on(Duration::ZERO, async {
         let result = embed::serve(transport::stdio(), config).await;
-        settled(&under_way).await;
+        until_no_in_place_write(&under_way).await;
         result
     })
 }

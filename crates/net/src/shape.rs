@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_a_stream_crosses_too() {
+    async fn the_link_forwards_the_end_of_a_stream() {
         let (mut near, link) = tokio::io::duplex(1 << 10);
         let (other, mut far) = tokio::io::duplex(1 << 10);
         tokio::spawn(carry(link, other, FIGURES));

@@ -283,7 +283,7 @@ impl Shared {
             if is_short && !state.is_short {
                 state.notes.push(Note::TooManyDirs);
             }
-            state.batch.set_blind(now, is_short);
+            state.batch.set_may_miss_changes(now, is_short);
             (state.is_lost, state.is_short) = (is_lost, is_short);
         });
         self.0.changed.notify_one();
@@ -525,7 +525,8 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
                 Destination::Local(to) => {
                     let to = place::to_local_path(to.as_os_str());
                     let to = place::resolve(&to, None, select.mkpath, &context).ok();
-                    to.map(|to| place::inside(paths, follow.follow, &to, &context)).transpose()?
+                    to.map(|to| place::source_containing(paths, follow.follow, &to, &context))
+                        .transpose()?
                 }
                 Destination::Remote { .. } => None,
             };

@@ -153,7 +153,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
             })
             .collect();
         self.last.insert(handle, (work, place));
-        self.ask_idle(handle);
+        self.queue_last_if_idle(handle);
         forgotten
     }
 
@@ -179,7 +179,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         let place = self.take(id).ok_or(UnknownAnswer)?;
         self.end_turn(id);
         if let Some(handle) = place.handle() {
-            self.ask_idle(handle);
+            self.queue_last_if_idle(handle);
         }
         Ok(place)
     }
@@ -194,7 +194,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
     }
 
     /// Queues the last work of `handle` if no other work of the handle is under way.
-    fn ask_idle(&mut self, handle: Handle) {
+    fn queue_last_if_idle(&mut self, handle: Handle) {
         if !self.is_busy(handle)
             && let Some((work, place)) = self.last.remove(&handle)
         {

@@ -1784,7 +1784,7 @@ fn wide_tallies_are_for_a_receiver_that_knows_them() {
         for wide_tallies in [false, true] {
             let mut hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
             hands.compared = options.tallied().unwrap();
-            let machine = Sender::new(options.clone()).eager();
+            let machine = Sender::new(options.clone()).tally_all_dirs();
             let mut target = Target { machine, hands, frames: Vec::new() };
             let sent = |target: &Target| {
                 target.frames.iter().any(|frame| matches!(frame, ToReceiver::Tally { .. }))
@@ -1821,7 +1821,7 @@ fn a_sender_uses_the_short_forms_that_were_agreed_on() {
 fn tallies_have_short_paths_if_both_ends_agreed() {
     for lists in [false, true] {
         let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
-        let machine = Sender::new(options()).eager();
+        let machine = Sender::new(options()).tally_all_dirs();
         let mut target = Target { machine, hands, frames: Vec::new() };
         target.machine.shorten(ShortForms { lists, ..ShortForms::default() });
         target.machine.greeted(true, Limits::default());
@@ -3327,7 +3327,8 @@ fn tallying() -> Target {
     tree.0.insert(path("d/e"), Node::other(Kind::Dir, NOW, 0o755));
     tree.0.insert(path("d/e/a"), Node::file(old_bytes(), NOW, 0o644));
     let hands = Source::new(tree, Some(dir()), Dice::new(3));
-    let mut target = Target { machine: Sender::new(options()).eager(), hands, frames: Vec::new() };
+    let mut target =
+        Target { machine: Sender::new(options()).tally_all_dirs(), hands, frames: Vec::new() };
     target.work();
     let tallies = target.frames.iter().filter(|frame| matches!(frame, ToReceiver::Tally { .. }));
     assert_eq!(tallies.count(), 2);
@@ -3631,7 +3632,7 @@ proptest! {
         delete in prop::sample::select(vec![Delete::Never, Delete::Guarded(Guard::default())]),
     ) {
         let options = Options { strategy, checksum, delete, ..ways.unwrap_or_else(options) };
-        let mut machine = Sender::new(options).eager();
+        let mut machine = Sender::new(options).tally_all_dirs();
         if !checksum {
             machine.agree_on_sums();
         }

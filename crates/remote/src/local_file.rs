@@ -69,7 +69,8 @@ impl<'a> LocalFile<'a> {
     /// Compares the file with an object of the same length and the checksums `with`. Prefers a set of checksums that
     /// the local file system stores too.
     ///
-    /// Returns true if both are equal, and the algorithm. Returns `None` if the object has no [name](ObjectSums::name).
+    /// Returns true if both are equal, and the algorithm. Returns `None` if the object has no
+    /// [content digest](ObjectSums::content_digest).
     ///
     /// # Errors
     /// The file cannot be read, or changed.
@@ -341,16 +342,19 @@ mod tests {
         let bytes = noise(50_000);
         let mut known = sums(&bytes, SumAlgorithm::Crc32c, 10_000, 0);
         let file = SummedBytes::new(bytes, SumKind::Crc32c, &[]);
-        assert!(known.name(50_000).is_some() && known.name(50_001).is_none());
+        assert!(known.content_digest(50_000).is_some() && known.content_digest(50_001).is_none());
         known.units[3].sum = None;
         assert_eq!(
-            (known.name(50_000), LocalFile::new(&file).compare(&known).unwrap()),
+            (known.content_digest(50_000), LocalFile::new(&file).compare(&known).unwrap()),
             (None, None)
         );
-        assert!(ObjectSums::default().name(0).is_none() && ObjectSums::default().name(9).is_none());
+        assert!(
+            ObjectSums::default().content_digest(0).is_none()
+                && ObjectSums::default().content_digest(9).is_none()
+        );
         known.units[3].sum = Some(ContentSum::new(SumAlgorithm::Name, b"x").unwrap());
         assert_eq!(
-            (known.name(50_000), LocalFile::new(&file).compare(&known).unwrap()),
+            (known.content_digest(50_000), LocalFile::new(&file).compare(&known).unwrap()),
             (None, None)
         );
     }

@@ -77,7 +77,7 @@ impl LocalSums {
         len: u64,
     ) -> Result<Option<(ObjectSums, Digest)>, StoreError> {
         let sums = self.sums(path).map_err(|error| error.at("compare", path))?;
-        Ok(sums.and_then(|sums| sums.name(len).map(|name| (sums, name))))
+        Ok(sums.and_then(|sums| sums.content_digest(len).map(|name| (sums, name))))
     }
 }
 

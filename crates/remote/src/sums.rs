@@ -288,7 +288,7 @@ impl ObjectSums {
 
     /// A digest that names the content of an object of `len` bytes, made of all checksums. `None` if no set of
     /// checksums covers the whole object.
-    pub(crate) fn name(&self, len: u64) -> Option<Digest> {
+    pub(crate) fn content_digest(&self, len: u64) -> Option<Digest> {
         if self.comparable_units(len).is_empty() {
             return None;
         }

@@ -254,7 +254,7 @@ impl Address {
     ) -> Result<(Link, oneshot::Receiver<()>), NoLink> {
         let stream = self.reach(credentials).await.map_err(NoLink::Refused)?;
         let upgraded = timeout(REACHED_WITHIN, self.upgrade(stream, &credentials.token)).await;
-        let upgraded = upgraded.map_err(|_| NoLink::Cut(self.is_silent(REACHED_WITHIN)))?;
+        let upgraded = upgraded.map_err(|_| NoLink::Cut(self.no_answer_error(REACHED_WITHIN)))?;
         let upgraded = upgraded.map_err(|error| refused(self, error))?;
         let socket = ClientBuilder::new().limits(limits()).take_over(upgraded);
         let (connection, mux) = Connection::new(socket);
@@ -285,7 +285,7 @@ impl Address {
     /// Opens a stream to the server in bounded time, by TLS for an `https` address.
     async fn reach(&self, credentials: &Credentials) -> Result<Pin<Box<dyn Stream>>, SyncError> {
         let reached = timeout(REACHED_WITHIN, self.reach_at_last(credentials)).await;
-        reached.unwrap_or_else(|_| Err(self.is_silent(REACHED_WITHIN)))
+        reached.unwrap_or_else(|_| Err(self.no_answer_error(REACHED_WITHIN)))
     }
 
     async fn reach_at_last(
@@ -303,12 +303,12 @@ impl Address {
         let Some(connector) = connector else { return Ok(Box::pin(stream)) };
         let name = ServerName::try_from(host)
             .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-        let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrapped);
+        let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrap_wrong_pin);
         Ok(Box::pin(stream.map_err(failed("trust"))?))
     }
 
     /// Returns the error for a server that does not answer.
-    fn is_silent(&self, within: Duration) -> SyncError {
+    fn no_answer_error(&self, within: Duration) -> SyncError {
         let why = format!("no answer within {} s", within.as_secs());
         failed("connect to", &self.server())(io::Error::new(io::ErrorKind::TimedOut, why))
     }

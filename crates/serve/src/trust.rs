@@ -69,7 +69,7 @@ impl WrongPin {
     }
 
     /// Unwraps a `WrongPin` from the error of a TLS handshake. Returns other errors unchanged.
-    pub(crate) fn unwrapped(error: io::Error) -> io::Error {
+    pub(crate) fn unwrap_wrong_pin(error: io::Error) -> io::Error {
         let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
         let Some(rustls::Error::Other(OtherError(other))) = why else { return error };
         match other.downcast_ref::<Self>() {

@@ -147,7 +147,7 @@ impl Extents {
                 Is::Zero => bytes.put_u8(ZERO),
                 Is::Unknown => bytes.put_u8(UNKNOWN),
                 Is::Id { id, from } => {
-                    let fields = next.fields_of(id);
+                    let fields = next.differences_of(id);
                     let in_blocks = (len | fields[0] as u64 | from).is_multiple_of(BLOCK_BYTES);
                     let shift = if in_blocks { BLOCK_SHIFT } else { 0 };
                     bytes.put_u8(if in_blocks { ID_IN_BLOCKS } else { ID });
@@ -221,7 +221,7 @@ struct Expected {
 }
 
 impl Expected {
-    fn fields_of(self, id: [u64; 3]) -> [i64; 3] {
+    fn differences_of(self, id: [u64; 3]) -> [i64; 3] {
         [0, 1, 2].map(|field: usize| id[field].wrapping_sub(self.id[field]) as i64)
     }
 

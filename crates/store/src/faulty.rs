@@ -60,7 +60,7 @@ impl<S: Tree> Tree for Faulty<S> {
     }
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.list(dir)
     }
 
@@ -69,7 +69,7 @@ impl<S: Tree> Tree for Faulty<S> {
         dir: &RelPath,
         rest: Option<Box<SortedNames>>,
     ) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.list_some(dir, rest)
     }
 
@@ -78,12 +78,12 @@ impl<S: Tree> Tree for Faulty<S> {
         dir: &RelPath,
         rest: Option<Box<SortedNames>>,
     ) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.list_stat(dir, rest)
     }
 
     fn list_versions(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.list_versions(dir)
     }
 
@@ -92,12 +92,12 @@ impl<S: Tree> Tree for Faulty<S> {
     }
 
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError> {
-        self.plan.enter(Call::Open, path)?;
+        self.plan.count_call(Call::Open, path)?;
         Ok(self.snapshot(path, self.inner.open(path)?))
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        self.plan.enter(Call::Remove, path)?;
+        self.plan.count_call(Call::Remove, path)?;
         self.inner.remove_source(path, is)
     }
 }
@@ -108,17 +108,17 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        self.plan.enter(Call::Read, &self.path)?;
+        self.plan.count_call(Call::Read, &self.path)?;
         self.inner.read_at(start, buf)
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
-        self.plan.enter(Call::Check, &self.path)?;
+        self.plan.count_call(Call::Check, &self.path)?;
         self.inner.check_unchanged()
     }
 
     fn check_settled(&self) -> Result<(), StoreError> {
-        self.plan.enter(Call::Check, &self.path)?;
+        self.plan.count_call(Call::Check, &self.path)?;
         self.inner.check_settled()
     }
 
@@ -151,12 +151,12 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     }
 
     fn extents(&self) -> Result<Option<Extents>, StoreError> {
-        self.plan.enter(Call::Check, &self.path)?;
+        self.plan.count_call(Call::Check, &self.path)?;
         self.inner.extents()
     }
 
     fn data_runs(&self) -> Result<Option<Vec<Range<u64>>>, StoreError> {
-        self.plan.enter(Call::Check, &self.path)?;
+        self.plan.count_call(Call::Check, &self.path)?;
         self.inner.data_runs()
     }
 
@@ -165,7 +165,7 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
     }
 
     fn stored_sums(&self, range: &Range<u64>) -> Result<Option<StoredSums>, StoreError> {
-        self.plan.enter(Call::Check, &self.path)?;
+        self.plan.count_call(Call::Check, &self.path)?;
         self.inner.stored_sums(range)
     }
 }
@@ -178,33 +178,33 @@ impl<S: Store> Posix for Faulty<S> {
         meta: &Meta,
         keep: Keep,
     ) -> Result<(), StoreError> {
-        self.plan.enter(Call::MakeSymlink, path)?;
+        self.plan.count_call(Call::MakeSymlink, path)?;
         self.inner.make_symlink(path, target, meta, keep)
     }
 
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        self.plan.enter(Call::MakeSpecial, path)?;
+        self.plan.count_call(Call::MakeSpecial, path)?;
         self.inner.make_special(path, meta, keep)
     }
 
     fn link(&self, path: &RelPath, link: Link<'_, Self>) -> Result<(), StoreError> {
-        self.plan.enter(Call::Link, path)?;
+        self.plan.count_call(Call::Link, path)?;
         let Link { from, at, is, seen } = link;
         self.inner.link(path, Link { from: &from.inner, at, is, seen })
     }
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        self.plan.enter(Call::Look, path)?;
+        self.plan.count_call(Call::Look, path)?;
         self.inner.keep_dirlink(path)
     }
 
-    fn link_waiting(
+    fn stage_hard_link(
         &self,
         path: &RelPath,
         leader: &RelPath,
         seen: Option<&Meta>,
     ) -> Result<bool, StoreError> {
-        self.inner.link_waiting(path, leader, seen)
+        self.inner.stage_hard_link(path, leader, seen)
     }
 
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
@@ -216,12 +216,12 @@ impl<S: Store> Store for Faulty<S> {
     type Rebuild = FaultyRebuild<S::Rebuild>;
 
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
-        self.plan.enter(Call::Look, path)?;
+        self.plan.count_call(Call::Look, path)?;
         self.inner.look(path)
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<Self::Rebuild, StoreError> {
-        self.plan.enter(Call::Create, path)?;
+        self.plan.count_call(Call::Create, path)?;
         let inner = self.inner.create(path, len)?;
         Ok(FaultyRebuild { inner, path: path.clone(), plan: self.plan.clone() })
     }
@@ -232,13 +232,13 @@ impl<S: Store> Store for Faulty<S> {
         len: u64,
         data: u64,
     ) -> Result<Self::Rebuild, StoreError> {
-        self.plan.enter(Call::Create, path)?;
+        self.plan.count_call(Call::Create, path)?;
         let inner = self.inner.create_sparse(path, len, data)?;
         Ok(FaultyRebuild { inner, path: path.clone(), plan: self.plan.clone() })
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<Self::Snapshot>, StoreError> {
-        self.plan.enter(Call::Leftovers, path)?;
+        self.plan.count_call(Call::Leftovers, path)?;
         let found = self.inner.leftovers(path)?;
         Ok(found.into_iter().map(|inner| self.snapshot(path, inner)).collect())
     }
@@ -248,7 +248,7 @@ impl<S: Store> Store for Faulty<S> {
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<Self::Rebuild>>, StoreError> {
-        self.plan.enter(Call::Resume, path)?;
+        self.plan.count_call(Call::Resume, path)?;
         let found = self.inner.resume(path, len)?;
         Ok(found.map(|Resumed { rebuild, notes }| Resumed {
             rebuild: FaultyRebuild { inner: rebuild, path: path.clone(), plan: self.plan.clone() },
@@ -257,49 +257,49 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
-        self.plan.enter(Call::MakeDir, path)?;
+        self.plan.count_call(Call::MakeDir, path)?;
         self.inner.make_dir(path, will)
     }
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        self.plan.enter(Call::SetMeta, path)?;
+        self.plan.count_call(Call::SetMeta, path)?;
         self.inner.set_meta(path, meta, keep)
     }
 
     fn list_but(&self, dir: &RelPath, keep: &dyn Fn(&Name) -> bool) -> Result<Listing, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.list_but(dir, keep)
     }
 
     fn respell(&self, dir: &RelPath, respell: &Respell<'_>) -> Result<Vec<Name>, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.respell(dir, respell)
     }
 
     fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
-        self.plan.enter(Call::List, dir)?;
+        self.plan.count_call(Call::List, dir)?;
         self.inner.one_name(dir, pair)
     }
 
     fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
-        self.plan.enter(if going.dry_run { Call::List } else { Call::Remove }, path)?;
+        self.plan.count_call(if going.dry_run { Call::List } else { Call::Remove }, path)?;
         self.inner.remove(path, going)
     }
 
     fn flush(&self) -> Result<(), StoreError> {
-        self.plan.enter(Call::Flush, &RelPath::root())?;
+        self.plan.count_call(Call::Flush, &RelPath::root())?;
         self.inner.flush()
     }
 
     fn sweep(&self) -> Result<u64, StoreError> {
-        self.plan.enter(Call::Sweep, &RelPath::root())?;
+        self.plan.count_call(Call::Sweep, &RelPath::root())?;
         self.inner.sweep()
     }
 }
 
 impl<R: Rebuild> Resumable for FaultyRebuild<R> {
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
-        self.plan.enter(Call::Note, &self.path)?;
+        self.plan.count_call(Call::Note, &self.path)?;
         self.inner.note(bytes)
     }
 
@@ -312,7 +312,7 @@ impl<R: Rebuild> Resumable for FaultyRebuild<R> {
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        self.plan.enter(Call::Read, &self.path)?;
+        self.plan.count_call(Call::Read, &self.path)?;
         self.inner.read_at(start, buf)
     }
 }
@@ -326,22 +326,22 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
         old: Range<u64>,
         new_start: u64,
     ) -> Result<(), StoreError> {
-        self.plan.enter(Call::Copy, &self.path)?;
+        self.plan.count_call(Call::Copy, &self.path)?;
         self.inner.copy(&from.inner, old, new_start)
     }
 
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
-        self.plan.enter(Call::Write, &self.path)?;
+        self.plan.count_call(Call::Write, &self.path)?;
         self.inner.write(new_start, bytes)
     }
 
     fn write_old(&self, new_start: u64, bytes: &[u8], content: Content) -> Result<(), StoreError> {
-        self.plan.enter(Call::Write, &self.path)?;
+        self.plan.count_call(Call::Write, &self.path)?;
         self.inner.write_old(new_start, bytes, content)
     }
 
     fn clear(&self, span: Range<u64>) -> Result<(), StoreError> {
-        self.plan.enter(Call::Write, &self.path)?;
+        self.plan.count_call(Call::Write, &self.path)?;
         self.inner.clear(span)
     }
 
@@ -350,12 +350,12 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
     }
 
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError> {
-        self.plan.enter(Call::Commit, &self.path)?;
+        self.plan.count_call(Call::Commit, &self.path)?;
         self.inner.commit(commit.map(|old| &old.inner))
     }
 
     fn discard(self) -> Result<(), StoreError> {
-        self.plan.enter(Call::Discard, &self.path)?;
+        self.plan.count_call(Call::Discard, &self.path)?;
         self.inner.discard()
     }
 }

@@ -130,15 +130,15 @@ impl Filter {
     }
 
     /// Removes the extended attributes that the rules exclude.
-    pub fn sift(&self, meta: &mut Meta) {
+    pub fn remove_excluded_xattrs(&self, meta: &mut Meta) {
         if self.0.is_some() {
-            sift(meta, |name| self.admits_xattr(name));
+            retain_xattrs(meta, |name| self.admits_xattr(name));
         }
     }
 }
 
 /// Keeps only the extended attributes that `admits` accepts.
-fn sift(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
+fn retain_xattrs(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
     if !meta.xattrs().is_empty()
         && let Some(mut more) = meta.more.take()
     {

@@ -63,7 +63,7 @@ pub trait Posix: Tree {
     ///
     /// # Errors
     /// If the system cannot create the link.
-    fn link_waiting(
+    fn stage_hard_link(
         &self,
         path: &RelPath,
         leader: &RelPath,

@@ -225,7 +225,7 @@ impl Keep {
         match old_mode {
             _ if self.modes => meta.mode & 0o7777,
             // The setuid, setgid and sticky bits were granted to the old content, not to the new content.
-            Some(old) if meta.is_file() => self.executable(meta, old) & 0o777,
+            Some(old) if meta.is_file() => self.mode_with_execute(meta, old) & 0o777,
             Some(old) => old & 0o7777,
             None => meta.mode & !umask & 0o777,
         }
@@ -233,7 +233,7 @@ impl Keep {
 
     /// Returns `old` with execute permission as in the sender's file; unchanged without [`Self::executability`].
     #[must_use]
-    pub fn executable(self, meta: &Meta, old: u32) -> u32 {
+    pub fn mode_with_execute(self, meta: &Meta, old: u32) -> u32 {
         match (meta.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
             _ if !self.executability || !meta.is_file() => old,
             (false, _) => old & !EXECUTE_BITS,

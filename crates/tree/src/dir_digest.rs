@@ -80,7 +80,7 @@ impl ComparedAttributes {
     pub fn cover(&self, meta: &Meta) -> bool {
         let acls = meta.access_acl().into_iter().chain(meta.default_acl());
         let names_owners = self.acls && acls.into_iter().any(|acl| !acl.named.is_empty());
-        let is_unread = (self.acls || self.xattrs) && meta.is_partly_unread();
+        let is_unread = (self.acls || self.xattrs) && meta.has_unread_attributes();
         let is_linked = self.hard_links && meta.linked().is_some();
         !names_owners && !is_unread && !is_linked
     }

@@ -26,7 +26,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
             }
             ([], []) => return true,
             (_, [byte, after @ ..]) => {
-                if let Some(behind) = take(rest, *byte) {
+                if let Some(behind) = match_item(rest, *byte) {
                     (rest, left) = (behind, after);
                     continue;
                 }
@@ -40,7 +40,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Matches the first item of `pattern` against `byte`. Returns the rest of `pattern`, or `None` on a mismatch.
-fn take(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn match_item(pattern: &[u8], byte: u8) -> Option<&[u8]> {
     match pattern {
         [] => None,
         [b'?', rest @ ..] => Some(rest),

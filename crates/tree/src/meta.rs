@@ -219,7 +219,7 @@ impl Meta {
 
     /// True for an implied directory: no source names the directory, but a source lies below.
     #[must_use]
-    pub fn is_implied(&self) -> bool {
+    pub fn is_implied_dir(&self) -> bool {
         self.more.as_ref().is_some_and(|more| more.implied)
     }
 
@@ -231,7 +231,7 @@ impl Meta {
 
     /// True if ACLs or extended attributes could not be read.
     #[must_use]
-    pub fn is_partly_unread(&self) -> bool {
+    pub fn has_unread_attributes(&self) -> bool {
         self.unread().is_some()
     }
 

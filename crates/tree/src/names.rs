@@ -275,7 +275,7 @@ mod tests {
     }
 
     /// Names that share much, little and nothing with their neighbours, the longest possible name among them.
-    fn some(count: usize) -> BTreeSet<Vec<u8>> {
+    fn sample_names(count: usize) -> BTreeSet<Vec<u8>> {
         let one = |n: usize| match n % 4 {
             0 => format!("photo-{:06}.jpeg", n * 7919 % 100_003).into_bytes(),
             1 => vec![b'a' + (n % 23) as u8; 1 + n % 255],
@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn names_are_those_of_a_sorted_set() {
         for count in [0, 1, 15, 16, 17, 33, FEW_NAMES - 5, FEW_NAMES, FEW_NAMES + 1, 1000] {
-            let set = some(count);
+            let set = sample_names(count);
             let mut pile = UnsortedNames::default();
             // Some names come twice, as when a directory changes while it is read.
             set.iter()
@@ -307,7 +307,7 @@ mod tests {
             set.iter().for_each(|one| pushed.push(&name(one)).unwrap());
             assert_eq!(names, pushed);
             assert_eq!((names.len(), names.is_empty()), (set.len(), set.is_empty()));
-            for one in some(2 * count + 10) {
+            for one in sample_names(2 * count + 10) {
                 assert_eq!(names.contains(&name(&one)), set.contains(&one), "{one:?} of {count}");
             }
             let all = names.into_iter();

@@ -116,7 +116,7 @@ impl Bases {
     }
 
     /// True if sums can supply a base for an old version that no earlier run noted.
-    pub(super) fn sums_old(&self) -> bool {
+    pub(super) fn supplies_old_bases(&self) -> bool {
         self.old_sums.is_some()
     }
 
@@ -133,7 +133,7 @@ impl Bases {
     /// Returns the differences between the base that the receiver holds and a file that is about to be sent, if the
     /// differences are known and few enough. The extents of the file are remembered until
     /// [`note_sent`](Self::note_sent).
-    pub(super) fn begin(
+    pub(super) fn find_changes(
         &self,
         handle: Handle,
         path: &RelPath,

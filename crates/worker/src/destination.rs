@@ -406,7 +406,7 @@ impl<S: Store> DestinationWorker<S> {
                 OldVersionAnswer::Opened(opened.map(Box::new).map_err(|error| work_error(&error)))
             }
             OldVersionWork::OpenMore { handle, other } => {
-                OldVersionAnswer::OpenedMore(self.open_more(handle, &other))
+                OldVersionAnswer::OpenedMore(self.open_arrived(handle, &other))
             }
             OldVersionWork::View { handle, map } => {
                 let lens = self.slot(handle).view_as(&map);
@@ -503,7 +503,7 @@ impl<S: Store> DestinationWorker<S> {
         kind: &Kind,
         seen: Option<&Meta>,
     ) -> Result<(), StoreError> {
-        if self.store.link_waiting(path, leader, seen)? {
+        if self.store.stage_hard_link(path, leader, seen)? {
             return Ok(());
         }
         let is = self.store.look(leader)?.filter(|is| is.kind == *kind);

@@ -14,10 +14,10 @@ pub trait DropLater: fmt::Debug + Send + Sync {
     fn drop_later(&self, what: Box<dyn Send>);
 
     /// Returns the number of drops that have ended so far.
-    fn ended(&self) -> u64;
+    fn ended_count(&self) -> u64;
 
     /// Waits until no drop is pending. Returns the number of drops that have ended so far.
-    fn settle(&self) -> u64;
+    fn wait_for_drops(&self) -> u64;
 }
 
 impl dyn DropLater {
@@ -27,9 +27,9 @@ impl dyn DropLater {
         mut work: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         loop {
-            let before = self.ended();
+            let before = self.ended_count();
             match work() {
-                Err(error) if error.wants_room() && self.settle() > before => {}
+                Err(error) if error.wants_room() && self.wait_for_drops() > before => {}
                 done => return done,
             }
         }
@@ -45,11 +45,11 @@ impl DropLater for DropNow {
         drop(what);
     }
 
-    fn ended(&self) -> u64 {
+    fn ended_count(&self) -> u64 {
         0
     }
 
-    fn settle(&self) -> u64 {
+    fn wait_for_drops(&self) -> u64 {
         0
     }
 }

@@ -148,7 +148,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         unsent: &mut Vec<u8>,
         watch: &mut dyn FnMut(Notice),
     ) -> Result<Progress, InlineError> {
-        self.feed()?;
+        self.feed_session()?;
         // The session offers work before frames. A pool of threads is full after some work, but here the answer comes
         // at once. So work starts only after the frames of earlier work have left; else a whole file is read first.
         let mut can_work = false;
@@ -159,7 +159,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
                 Some(SessionStep::Send(_, batch)) => unsent.extend(batch),
                 Some(SessionStep::Work(id, work)) => {
                     self.session.answered(id, self.worker.perform(work));
-                    self.feed()?;
+                    self.feed_session()?;
                     can_work = false;
                     most_work -= 1;
                     if most_work == 0 {
@@ -183,7 +183,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     }
 
     /// Passes complete frames to the session, as long as the session takes frames.
-    fn feed(&mut self) -> Result<(), InlineError> {
+    fn feed_session(&mut self) -> Result<(), InlineError> {
         if self.session.takes_frames() && !self.session.is_finished() {
             let fed = self.session.feed_bytes(&self.heard)?;
             self.heard.drain(..fed);
@@ -218,7 +218,7 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, W> {
         self.can_work
     }
 
-    fn tell(&self, trouble: &mut Trouble) {
+    fn edit_trouble(&self, trouble: &mut Trouble) {
         self.worker.locate_there(trouble);
     }
 

@@ -56,8 +56,8 @@ impl KeptFacts {
     }
 
     /// True if an old version without a noted base can get its base from an [`OldSums`](crate::old_sums::OldSums).
-    pub(crate) fn sums_old(&self) -> bool {
-        self.bases.sums_old()
+    pub(crate) fn supplies_old_bases(&self) -> bool {
+        self.bases.supplies_old_bases()
     }
 
     /// Returns the present time of the facts' clock.

@@ -92,7 +92,7 @@ impl Called {
     }
 
     /// Returns the names of all users and groups that own these entries or are in their ACLs.
-    pub(crate) fn names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
+    pub(crate) fn owner_names(&self, own: Option<&Meta>, all: &[Entry]) -> [Vec<NameLine>; 2] {
         if self.users.is_none() && self.groups.is_none() {
             return [Vec::new(), Vec::new()];
         }
@@ -162,12 +162,12 @@ impl Owners {
     }
 
     /// Returns a user number of the sender that maps to the local user `ours`.
-    pub(crate) fn user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+    pub(crate) fn sender_user_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         self.user_map.sender_id(ours, told)
     }
 
     /// Returns a group number of the sender that maps to the local group `ours`.
-    pub(crate) fn group_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
+    pub(crate) fn sender_group_of(&self, ours: u32, told: &[NameLine]) -> Option<u32> {
         self.group_map.sender_id(ours, told)
     }
 
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_ours_is_theirs_that_becomes_it() {
+    fn sender_id_is_the_id_that_maps_to_the_local_id() {
         let told = [line(1, "a"), line(2, "c"), line(10, "b")];
         let map = map("");
         assert_eq!(map.sender_id(10, &told), Some(1));

@@ -101,7 +101,7 @@ impl<S: Store> OpenDestination<S> {
             tells_bases: terms.bases,
             takes_holes: terms.holes(&options),
             agrees_on_sums: terms.kept_sums,
-            sums_old: kept.sums_old(),
+            sums_old: kept.supplies_old_bases(),
             tells_resumed: terms.reports.resumed,
             tells_passed_over: terms.reports.passed_over,
             limits: terms.limits,

@@ -305,7 +305,7 @@ impl<T: Tree> SourceWorker<T> {
                 FileAnswer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
             }
             FileWork::Seal { handle, proof, bears } => {
-                let sealed = self.seal(handle, &proof, bears);
+                let sealed = self.digest_if_unchanged(handle, &proof, bears);
                 FileAnswer::Sealed(sealed.map_err(|error| trouble(&error)))
             }
             FileWork::Read { handle, spans, sums } => {
@@ -373,7 +373,7 @@ impl<T: Tree> SourceWorker<T> {
             .filter(|_| whole)
             .and_then(|(key, compared)| self.tally(&listing, &key, compared));
         let Listing { entries, partial, is_empty_source, rest, .. } = listing;
-        let [users, groups] = self.called.names(own.as_ref(), &entries);
+        let [users, groups] = self.called.owner_names(own.as_ref(), &entries);
         Ok(Listed {
             own,
             tally,
@@ -415,12 +415,12 @@ impl<T: Tree> SourceWorker<T> {
             lock(&self.resumed).insert(opening.handle, names);
         }
         let snapshot = snapshot.and_then(|snapshot| reopen_if_written(&self.tree, path, snapshot));
-        let opened = snapshot.and_then(|snapshot| self.hold(opening, path, snapshot));
+        let opened = snapshot.and_then(|snapshot| self.open_or_read_whole(opening, path, snapshot));
         SenderAnswer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
     /// Keeps a file open, or reads all of a short file.
-    fn hold(
+    fn open_or_read_whole(
         &self,
         opening: &Opening,
         path: &RelPath,
@@ -444,7 +444,7 @@ impl<T: Tree> SourceWorker<T> {
             _ => {
                 let can_copy = self.terms().is_some_and(|terms| terms.moved);
                 let held = base.map(|base| HeldBase { base, can_copy });
-                self.kept.bases.begin(handle, path, &snapshot, held)
+                self.kept.bases.find_changes(handle, path, &snapshot, held)
             }
         };
         let map = if changed.is_none() { self.map(how, &snapshot)? } else { None };
@@ -485,7 +485,12 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Returns the digest of the bytes read from a file, after a check that the bytes belong to one version.
-    fn seal(&self, handle: Handle, proof: &Sealing, bears: Bears) -> Result<FileSeal, StoreError> {
+    fn digest_if_unchanged(
+        &self,
+        handle: Handle,
+        proof: &Sealing,
+        bears: Bears,
+    ) -> Result<FileSeal, StoreError> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
         let restless = is_restless(&**snapshot, bears, reads_again)?;
@@ -521,7 +526,7 @@ impl<T: Tree> SourceWorker<T> {
                 return Ok(digest_of_all(&**snapshot, &self.buffers)? == *digest);
             }
         };
-        let task = SameAgain::new(names, Arc::clone(chunks), snapshot.told_len());
+        let task = SameAgain::new(names, Arc::clone(chunks), snapshot.transferred_len());
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let Ok(is_same) = perform(&self.buffers, Stage::Sum, task, read)?;
         Ok(is_same && snapshot.has_same_holes()?)

@@ -44,7 +44,7 @@ impl<S: Snapshot> SparseVersion<S> {
     }
 
     /// Returns the length in bytes of the version, or of its packed data.
-    pub(super) fn told_len(&self) -> u64 {
+    pub(super) fn transferred_len(&self) -> u64 {
         self.map.as_ref().map_or_else(|| self.snapshot.meta().len, DataMap::data_len)
     }
 

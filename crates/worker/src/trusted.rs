@@ -210,7 +210,7 @@ mod tests {
 
     /// Names of contents are sent to the other end, so they must not change.
     #[test]
-    fn names_stay_what_they_are() {
+    fn content_names_do_not_change() {
         let file = Bytes::new(bytes(), |_| false);
         let sha256 = TrustedSums::Blocks { kind: SumKind::Sha256, block_bytes: 4096 };
         let blake2b = TrustedSums::Blocks { kind: SumKind::Blake2b, block_bytes: 16_384 };

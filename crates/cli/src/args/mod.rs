@@ -76,7 +76,7 @@ pub(crate) enum Command {
         alias = "rsync"
     )]
     Sync(Box<SyncArgs>),
-    #[command(mut_args(compared))]
+    #[command(mut_args(with_verify_help))]
     Verify(Box<VerifyArgs>),
     /// Keep a destination equal to its sources until interrupted
     #[command(
@@ -228,7 +228,7 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// Adapts the help of a `sync` option for `verify`.
-fn compared(arg: Arg) -> Arg {
+fn with_verify_help(arg: Arg) -> Arg {
     let help = arg.get_help().map(|help| help.to_string().replace("Preserve ", "Compare "));
     match help {
         Some(help) => arg.help(help),

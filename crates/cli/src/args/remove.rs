@@ -92,7 +92,12 @@ impl RemoveArgs {
     ///
     /// # Errors
     /// Without directories (`takes_dirs` is false), `--delete` would have no effect.
-    pub(crate) fn deletes(&self, excluded: bool, takes_dirs: bool, ways: Ways) -> Result<Delete> {
+    pub(crate) fn deletion_option(
+        &self,
+        excluded: bool,
+        takes_dirs: bool,
+        ways: Ways,
+    ) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {
             return Ok(Delete::Never);

@@ -101,7 +101,7 @@ impl WritingArgs {
 
     /// Returns the directory for incomplete files. As in rsync, RSYNC_PARTIAL_DIR counts only with `--partial`.
     pub(crate) fn partial_dir(&self, keeps: bool, ways: Ways) -> Option<OsString> {
-        let waiting = ways.waiting_dir().filter(|_| self.delay_updates);
+        let waiting = ways.delay_updates_dir().filter(|_| self.delay_updates);
         if self.no_partial {
             return waiting;
         }

@@ -20,7 +20,7 @@ impl WithHoles {
     }
 
     /// Returns the longest prefix of `bytes` with blocks that are all zero or all not zero, and true for zeros.
-    fn run<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
+    fn leading_run<'a>(&self, bytes: &'a [u8]) -> (&'a [u8], bool) {
         let first = bytes.len().min((BLOCK_BYTES - self.at % BLOCK_BYTES) as usize);
         let is_zero = |block: &[u8]| block.iter().all(|byte| *byte == 0);
         let zero = is_zero(&bytes[..first]);
@@ -32,7 +32,7 @@ impl WithHoles {
 
 impl Write for WithHoles {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let (run, zero) = self.run(bytes);
+        let (run, zero) = self.leading_run(bytes);
         if zero {
             self.file.seek(SeekFrom::Start(self.at + run.len() as u64))?;
         } else {

@@ -130,7 +130,11 @@ impl InstallPlace<'_> {
             RemoteProgram::start(remote, host, &["sh".into()]).map_err(|error| InstallError {
                 exit: Exit::from(&error),
                 what: error.to_string(),
-                mend: hint::of(&error, &hint::RemoteMachine::on(remote, host), hint::NextRun::Same),
+                mend: hint::of(
+                    &error,
+                    &hint::RemoteMachine::reached_by(remote, host),
+                    hint::NextRun::Same,
+                ),
             })?;
         let broken = |exit: Exit| InstallError {
             exit,

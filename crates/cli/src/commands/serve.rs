@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         }
     };
     if args.show {
-        return show(&config.state).map_or_else(
+        return print_running_server(&config.state).map_or_else(
             |error| {
                 output::complain(&output::words(&error), None);
                 Exit::Selection
@@ -234,7 +234,7 @@ fn announce(server: &Announcement, state: &Path, token: &Token) -> io::Result<()
 }
 
 /// Prints address, pin and volumes of the server that runs with the state directory.
-fn show(state: &Path) -> Result<()> {
+fn print_running_server(state: &Path) -> Result<()> {
     let shown = state.display();
     ensure!(is_running(state), "no server runs with the state directory {shown}");
     let server = Announcement::read(state).with_context(|| format!("cannot read {shown}"))?;

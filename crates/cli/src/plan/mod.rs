@@ -326,7 +326,8 @@ fn options(
     let mut remove = args.remove.remove(terminals.can_ask(), args.ways)?;
     remove.sources &= !args.batch.only_writes();
     let takes_dirs = args.is_recursive() || select.dirs;
-    let delete = args.remove.deletes(args.filters.delete_excluded, takes_dirs, args.ways)?;
+    let delete =
+        args.remove.deletion_option(args.filters.delete_excluded, takes_dirs, args.ways)?;
     // Backups with a suffix survive `--delete`, as in rsync. A backup directory needs no such rule.
     let protects = delete != Delete::Never && !args.filters.delete_excluded;
     let beside = remove.backup.as_ref().filter(|backup| protects && backup.dir.is_none());

@@ -41,11 +41,11 @@ impl RemoteMachine {
         };
         let of_port = || Some(format!("--port is for daemons: {}", ssh_port(&port?.to_string())));
         let meant = operands.iter().find_map(|word| meant(word)).or_else(of_port);
-        Self { side: Some(side), meant, ..Self::on(&plan.remote, host) }
+        Self { side: Some(side), meant, ..Self::reached_by(&plan.remote, host) }
     }
 
     /// Returns a machine reached by `remote`.
-    pub(crate) fn on(remote: &Remote, host: &str) -> Self {
+    pub(crate) fn reached_by(remote: &Remote, host: &str) -> Self {
         let words = remote.words(host, &[COMMAND.into()]).unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
         Self {
@@ -363,7 +363,7 @@ mod tests {
 
     fn far(shell: &str, host: &str) -> RemoteMachine {
         let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
-        RemoteMachine::on(&Remote::by(shell), host)
+        RemoteMachine::reached_by(&Remote::by(shell), host)
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl Ways {
     }
 
     /// Returns the directory in which `--delay-updates` shows files that wait, without `--partial-dir`.
-    pub(crate) fn waiting_dir(self) -> Option<OsString> {
+    pub(crate) fn delay_updates_dir(self) -> Option<OsString> {
         match self {
             Self::Deltic => None,
             Self::Rsync => Some(".~tmp~".into()),

@@ -14,7 +14,7 @@ pub(super) trait GatherHash<W: WordVector> {
     fn enter_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
     /// The hashes without the byte that leaves the window.
-    fn remove_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
+    fn remove_leaving_bytes(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
     /// A bit mask of the lanes with a hash that ends a chunk.
     fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
@@ -28,7 +28,7 @@ impl<W: WordVector<Word = u32>> GatherHash<W> for CrcHash {
     }
 
     #[inline(always)]
-    fn remove_each(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
+    fn remove_leaving_bytes(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector {
         words.xor(hashes, words.look_up(&crc::LEAVES, bytes))
     }
 
@@ -45,7 +45,7 @@ impl<W: WordVector<Word = u64>> GatherHash<W> for GearHash {
     }
 
     #[inline(always)]
-    fn remove_each(_: W, hashes: W::Vector, _: W::Vector) -> W::Vector {
+    fn remove_leaving_bytes(_: W, hashes: W::Vector, _: W::Vector) -> W::Vector {
         hashes
     }
 
@@ -88,7 +88,8 @@ where
             let mut leaves = words.gather(data, window + n, REGION);
             let mut enters = words.gather(data, at - 1 + n, REGION);
             for k in 0..W::BYTES {
-                hashes = H::remove_each(words, H::enter_each(words, hashes, enters), leaves);
+                hashes =
+                    H::remove_leaving_bytes(words, H::enter_each(words, hashes, enters), leaves);
                 (enters, leaves) =
                     (words.shift_right_one_byte(enters), words.shift_right_one_byte(leaves));
                 let mut ends = H::ends_of(words, hashes, limit);

@@ -110,7 +110,7 @@ impl Algorithm {
     }
 
     /// Number of the algorithm in files and frames, and its name on the command line.
-    const fn facts(self) -> (u8, &'static str) {
+    const fn number_and_name(self) -> (u8, &'static str) {
         match self {
             Self::GearNc => (2, "gear-nc"),
             Self::Ram => (3, "ram"),
@@ -269,7 +269,7 @@ impl ChunkerSpec {
                 out.put_varint(len.get().into());
             }
             Self::ByContent(algorithm, sizes) => {
-                out.put_u8(algorithm.facts().0);
+                out.put_u8(algorithm.number_and_name().0);
                 sizes.encode(out);
             }
         }

@@ -199,7 +199,7 @@ mod tests {
     }
 
     /// Bytes of 7, then from `at` on rising bytes, each repeated `wide` times.
-    fn rising(at: usize, wide: usize) -> Vec<u8> {
+    fn sevens_then_rising(at: usize, wide: usize) -> Vec<u8> {
         let rise = |n: usize| 8 + ((n - at) / wide).min(4) as u8;
         (0..5000).map(|n| if n < at { 7 } else { rise(n) }).collect()
     }
@@ -208,17 +208,17 @@ mod tests {
     fn a_rise_ends_its_chunk_in_every_lane() {
         for at in 512..800 {
             for wide in [1, 2, 15, 16, 17, 63, 64, 65, 130] {
-                assert_cut(&rising(at, wide), at + 4 * wide + 1);
+                assert_cut(&sevens_then_rising(at, wide), at + 4 * wide + 1);
             }
         }
-        assert_cut(&rising(511, 1), 4096);
+        assert_cut(&sevens_then_rising(511, 1), 4096);
     }
 
     #[test]
     fn a_fall_ends_a_rise() {
         for at in 512..800 {
             for wide in [2, 17, 64] {
-                let mut data = rising(at, wide);
+                let mut data = sevens_then_rising(at, wide);
                 data[at + 3 * wide + 1] = 0;
                 assert_cut(&data, 4096);
             }
@@ -236,13 +236,13 @@ mod tests {
                 *byte = 8;
             }
             for start in falls..falls + skip {
-                data[falls..].copy_from_slice(&rising(start, 1)[falls..]);
+                data[falls..].copy_from_slice(&sevens_then_rising(start, 1)[falls..]);
                 assert_cut(&data, 4096);
             }
-            data[falls..].copy_from_slice(&rising(falls + skip, 1)[falls..]);
+            data[falls..].copy_from_slice(&sevens_then_rising(falls + skip, 1)[falls..]);
             assert_cut(&data, falls + skip + LENGTH as usize);
             data[first] = 7;
-            data[falls..].copy_from_slice(&rising(falls, 1)[falls..]);
+            data[falls..].copy_from_slice(&sevens_then_rising(falls, 1)[falls..]);
             assert_cut(&data, falls + LENGTH as usize);
         }
     }

@@ -42,7 +42,7 @@ impl TttdChunker {
     }
 
     /// The last position that reaches the backup threshold.
-    fn backup(&self, data: &[u8]) -> Option<usize> {
+    fn last_backup_boundary(&self, data: &[u8]) -> Option<usize> {
         let mut after = data.len() + 1;
         while after > self.min {
             let start = after.saturating_sub(BACKUP_STRETCH).max(self.min);
@@ -68,7 +68,7 @@ impl Chunker for TttdChunker {
             return data.len();
         }
         let main = first::<RabinHash, _>(data, self.min..data.len(), self.limit);
-        let backup = || if data.len() == self.max { self.backup(data) } else { None };
+        let backup = || if data.len() == self.max { self.last_backup_boundary(data) } else { None };
         main.or_else(backup).unwrap_or(data.len())
     }
 }

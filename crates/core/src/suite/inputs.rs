@@ -45,7 +45,7 @@ impl CriticalLens {
     }
 
     /// Positions around the edges, and enough further positions to hit every lane.
-    pub(super) fn positions(&self) -> Vec<usize> {
+    pub(super) fn critical_positions(&self) -> Vec<usize> {
         let others = (0..self.0[3]).step_by((MAX_LANES - 3) * self.thinned());
         let positions: BTreeSet<usize> = self.near().chain(others).collect();
         positions.into_iter().collect()

@@ -111,7 +111,7 @@ fn check_positions(
     deciders: Vec<(SuiteInput, Vec<u8>)>,
     edges: &CriticalLens,
 ) -> Result<(), FormMismatch> {
-    let (positions, shares) = (edges.positions(), edges.thinned());
+    let (positions, shares) = (edges.critical_positions(), edges.thinned());
     forms.judge_some_of(deciders.len() * positions.len().div_ceil(shares));
     for (turn, (SuiteInput { name, bytes: quiet }, loud)) in deciders.into_iter().enumerate() {
         let mut bytes = quiet.clone();

@@ -53,7 +53,7 @@ impl WeakKind {
 
     /// Appends the number of the kind.
     pub fn encode(self, out: &mut Vec<u8>) {
-        out.put_u8(self.facts().0);
+        out.put_u8(self.number_and_name().0);
     }
 
     /// Reads the output of [`WeakKind::encode`].
@@ -65,7 +65,7 @@ impl WeakKind {
     }
 
     /// Number of the kind in files and frames, and its name on the command line.
-    const fn facts(self) -> (u8, &'static str) {
+    const fn number_and_name(self) -> (u8, &'static str) {
         match self {
             Self::Adler => (1, "adler-rsync"),
             Self::Crc32c => (2, "crc32c"),

@@ -301,13 +301,13 @@ impl Share {
         most.is_some_and(|most| self.0.brought.load(Ordering::Relaxed) > most)
     }
 
-    fn count_in(&self, bytes: usize) {
+    fn add_load(&self, bytes: usize) {
         self.0.brought.fetch_add(bytes as u64, Ordering::Relaxed);
         self.0.work.fetch_add(1, Ordering::Relaxed);
         self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn count_out(&self, work: usize, bytes: usize) {
+    fn subtract_load(&self, work: usize, bytes: usize) {
         self.0.work.fetch_sub(work, Ordering::Relaxed);
         self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }

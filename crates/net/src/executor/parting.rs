@@ -40,12 +40,12 @@ impl DropLater for DeferredDrop {
         self.share.drop_later((what, going));
     }
 
-    fn ended(&self) -> u64 {
+    fn ended_count(&self) -> u64 {
         lock(&self.counted.counts).ended
     }
 
     /// Waits until no drop is pending.
-    fn settle(&self) -> u64 {
+    fn wait_for_drops(&self) -> u64 {
         let goes = |counts: &mut Counts| counts.ended < counts.begun;
         let waited = self.counted.ended.wait_while(lock(&self.counted.counts), goes);
         waited.unwrap_or_else(PoisonError::into_inner).ended

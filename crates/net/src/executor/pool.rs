@@ -101,7 +101,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         let queue = &mut self.queues[cost as usize];
         queue.waiting.push_back((work, bytes));
         queue.waiting_bytes += bytes;
-        self.share.count_in(bytes);
+        self.share.add_load(bytes);
     }
 
     /// Gives accepted work to the threads, in bundles small enough for all threads to get some.
@@ -137,7 +137,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
         queue.bundles_out -= 1;
         queue.work_out -= done.results.len();
         queue.bytes_out -= done.bytes;
-        self.share.count_out(done.results.len(), done.bytes);
+        self.share.subtract_load(done.results.len(), done.bytes);
     }
 }
 
@@ -171,7 +171,7 @@ impl<W, R> Drop for SessionPool<W, R> {
             let queue = &self.queues[cost as usize];
             let (work, bytes) =
                 (queue.work_out + queue.waiting.len(), queue.bytes_out + queue.waiting_bytes);
-            self.share.count_out(work, bytes);
+            self.share.subtract_load(work, bytes);
         }
     }
 }

@@ -124,12 +124,12 @@ fn a_job_that_panics_costs_no_thread() {
 /// Admits a session that gives way from its first byte on.
 fn admit_bulk(executor: &Executor, compute: u32) -> Share {
     let share = executor.admit(Budget { compute, prompt_bytes: Some(0), ..Budget::default() });
-    share.count_in(1);
+    share.add_load(1);
     share
 }
 
 #[test]
-fn jobs_of_those_that_brought_much_hold_up_nobody_else() {
+fn sessions_with_much_work_do_not_delay_other_sessions() {
     let executor = Executor::new(Limits { compute: 1, copies: 1, ..Limits::default() });
     let hogs: Vec<_> = (0..4).map(|_| admit_bulk(&executor, 1)).collect();
     let held = hold(&hogs[0]);
@@ -162,12 +162,12 @@ fn a_session_gives_way_once_it_has_brought_more_than_its_budget_says() {
         admit(&executor, 1),
     );
     let is_behind = |share: &Share| thread_of(share) != thread_of(&own);
-    share.count_in(10);
-    share.count_out(1, 10);
+    share.add_load(10);
+    share.subtract_load(1, 10);
     assert!(!is_behind(&share));
-    share.count_in(1);
+    share.add_load(1);
     assert!(is_behind(&share));
-    own.count_in(1 << 40);
+    own.add_load(1 << 40);
     assert!(!is_behind(&own));
 }
 

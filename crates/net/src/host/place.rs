@@ -230,7 +230,7 @@ impl Inside<'_> {
 ///
 /// # Errors
 /// [`SyncError::Usage`] if the destination is one of the sources.
-pub(crate) fn inside<'a>(
+pub(crate) fn source_containing<'a>(
     sources: &'a [PathBuf],
     follow: Follow,
     destination: &Resolved,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn an_existing_directory_receives_whatever_comes() {
+    fn an_existing_directory_is_the_destination_without_a_rename() {
         let dir = tempfile::tempdir().unwrap();
         let there = resolve(dir.path(), Some(&name("a")), false, &StoreContext::default()).unwrap();
         assert_eq!((there.rename, there.missing), (None, false));
@@ -340,7 +340,7 @@ mod tests {
         let resolved = |path: &Path| resolve(path, None, false, &StoreContext::default()).unwrap();
         let found = |sources: &[PathBuf], follow, destination: &Path| {
             let context = StoreContext::default();
-            let found = inside(sources, follow, &resolved(destination), &context);
+            let found = source_containing(sources, follow, &resolved(destination), &context);
             found.map(|found| found.map(|inside| inside.destination)).map_err(|_| ())
         };
         let (here, backup) = (dir.path().canonicalize().unwrap(), dir.path().join("backup"));

@@ -71,7 +71,7 @@ pub fn keep_to_volumes(
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
     let dirs = dirs.map(|dir| (held(dir), all)).collect::<Vec<_>>();
     let context = StoreContext::of_volumes(volumes)?;
-    let reads = reads.iter().map(|dir| (named(dir), reading()));
+    let reads = reads.iter().map(|dir| (open_if_exists(dir), reading()));
     let wall = wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None);
     Ok((context, wall))
 }
@@ -122,7 +122,7 @@ impl Restriction {
         let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
         let in_dir = if access == Access::Read { reading() } else { all };
         // By now, `dir` is the working directory.
-        let wall = wall([(named(Path::new(".")), in_dir), (cache, all)].into_iter());
+        let wall = wall([(open_if_exists(Path::new(".")), in_dir), (cache, all)].into_iter());
         let wall = wall.unwrap_or(Wall::None);
         // On a kernel without seccomp, the other walls remain.
         refuse_calls().ok();
@@ -421,7 +421,7 @@ fn held(dir: &Path) -> Option<OwnedFd> {
 }
 
 /// Opens a file or directory of the system; `None` if it does not exist.
-fn named(path: &Path) -> Option<OwnedFd> {
+fn open_if_exists(path: &Path) -> Option<OwnedFd> {
     PathFd::new(path).ok()?.as_fd().try_clone_to_owned().ok()
 }
 
@@ -430,8 +430,8 @@ fn wall(
     dirs: impl Iterator<Item = (Option<OwnedFd>, BitFlags<AccessFs>)>,
 ) -> Result<Wall, RulesetError> {
     let all = AccessFs::from_all(LANDLOCK);
-    let null = (named(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
-    let rules = dirs.chain(READ.iter().map(|path| (named(Path::new(path)), reading())));
+    let null = (open_if_exists(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
+    let rules = dirs.chain(READ.iter().map(|path| (open_if_exists(Path::new(path)), reading())));
     let mut ruleset = Ruleset::default()
         // Without `Refer`, the kernel would forbid to move files between directories. Such a kernel gets no wall.
         .set_compatibility(CompatLevel::SoftRequirement)

@@ -89,7 +89,7 @@ impl Batch {
     }
 
     /// Sets whether changes may be missed from `now` on.
-    pub(crate) fn set_blind(&mut self, now: Duration, blind: bool) {
+    pub(crate) fn set_may_miss_changes(&mut self, now: Duration, blind: bool) {
         match (blind, self.blind) {
             (true, None) => self.blind = Some((now + LOOK_AGAIN.0, LOOK_AGAIN.0)),
             (true, Some(_)) => {}

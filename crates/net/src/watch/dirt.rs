@@ -88,7 +88,7 @@ impl Dirt {
     pub(crate) fn join(&mut self, other: Self) {
         let Self { all, dirs, names, gone, gone_from, more_gone, count: _ } = other;
         gone.into_iter().for_each(|path| self.note_gone(path));
-        gone_from.into_iter().for_each(|dir| self.note_gone_from(dir));
+        gone_from.into_iter().for_each(|dir| self.note_entries_gone_from(dir));
         self.more_gone |= more_gone;
         if all {
             self.compare_all();
@@ -143,12 +143,12 @@ impl Dirt {
         self.gone_from.retain(|dir| !dir.starts_with(&path));
         let dir = path.split_last().map(|(dir, _)| dir);
         match dir.filter(|dir| self.gone.len() >= MOST_GONE || self.gone_from.contains(dir)) {
-            Some(dir) => self.note_gone_from(dir),
+            Some(dir) => self.note_entries_gone_from(dir),
             None => drop(self.gone.insert(path)),
         }
     }
 
-    fn note_gone_from(&mut self, dir: RelPath) {
+    fn note_entries_gone_from(&mut self, dir: RelPath) {
         if self.gone.iter().any(|gone| dir.starts_with(gone)) {
             return;
         }

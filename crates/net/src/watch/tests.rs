@@ -325,7 +325,7 @@ impl Sync {
         for change in self.watches.handle(event, &mut self.world) {
             self.batch.note(self.now, change);
         }
-        self.batch.set_blind(self.now, self.watches.is_short);
+        self.batch.set_may_miss_changes(self.now, self.watches.is_short);
     }
 
     /// Runs a round, if one is due, with changes meanwhile.
@@ -404,7 +404,7 @@ fn no_change_is_lost() {
 }
 
 #[test]
-fn what_is_written_through_a_name_that_is_not_watched_yet_is_found_under_the_others() {
+fn a_write_in_a_just_renamed_directory_is_found_at_the_files_other_hard_links() {
     let mut world = World::new(usize::MAX, usize::MAX);
     let dir = world.make(ROOT, &name("a"), true);
     let other = world.make(ROOT, &name("b"), true);

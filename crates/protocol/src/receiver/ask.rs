@@ -327,7 +327,7 @@ pub struct NewVersion {
 impl NewVersion {
     /// Length in bytes of the transferred content: the whole file, or the packed data.
     #[must_use]
-    pub fn told_len(&self) -> u64 {
+    pub fn transferred_len(&self) -> u64 {
         self.map.as_ref().map_or(self.len, |map| map.data_len())
     }
 }

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_came_is_given_back_once_nothing_waits() {
+    fn credit_is_returned_for_all_bytes_once_nothing_waits() {
         let mut one = credit(100);
         one.take(90).unwrap();
         assert_eq!(one.give(90), None);

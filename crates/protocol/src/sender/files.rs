@@ -322,7 +322,7 @@ const EARLY: PeerError = PeerError::Unexpected("the end of a file before its req
 
 impl FileTransfers {
     /// Settles the files in `numbers` that the receiver never requested.
-    pub(super) fn settle(
+    pub(super) fn settle_unrequested(
         &mut self,
         cx: &mut Context,
         numbers: Range<FileNo>,

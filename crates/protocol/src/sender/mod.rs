@@ -102,8 +102,8 @@ impl Sender {
     /// Sends every tally that is allowed, so that tests need no large tree.
     #[doc(hidden)]
     #[must_use]
-    pub fn eager(mut self) -> Self {
-        self.list.eager();
+    pub fn tally_all_dirs(mut self) -> Self {
+        self.list.tally_all_dirs();
         self
     }
 
@@ -235,7 +235,7 @@ impl Sender {
             ToSender::Append { file, from } => {
                 files.want(cx, file, How::Tail, AttemptStart::Behind(from))
             }
-            ToSender::Settled { upto } => files.settle(cx, list.settle(upto)?),
+            ToSender::Settled { upto } => files.settle_unrequested(cx, list.settle(upto)?),
             ToSender::Lack { file, groups } => {
                 files.pass_frame(cx, file, |transfer, cx| transfer.lack(cx, &groups))
             }

@@ -495,7 +495,7 @@ impl Destination {
                 OldVersionAnswer::Opened(opened.map(Box::new))
             }
             OldVersionWork::OpenMore { handle, other } => {
-                OldVersionAnswer::OpenedMore(self.open_more(handle, &other))
+                OldVersionAnswer::OpenedMore(self.open_arrived(handle, &other))
             }
             OldVersionWork::View { handle, map } => {
                 let luck = self.fails(self.faults.index);
@@ -864,7 +864,7 @@ impl Destination {
     }
 
     /// Opens a file that came in this run as one more old version.
-    fn open_more(&mut self, handle: Handle, other: &RelPath) -> Option<u64> {
+    fn open_arrived(&mut self, handle: Handle, other: &RelPath) -> Option<u64> {
         self.fails(self.faults.open).ok()?;
         let node = self.tree.0.get(other).filter(|node| node.meta.is_file()).cloned()?;
         let slot = self.slot(handle);
@@ -899,7 +899,7 @@ impl Destination {
         let stage = self.interrupted.remove(path)?;
         if is_it(&stage) {
             self.resumed += 1;
-            let cover = WriteCover::new(stage.new.told_len());
+            let cover = WriteCover::new(stage.new.transferred_len());
             return Some(Stage { cover, goes_on: true, ..stage });
         }
         self.leftovers.entry(path.clone()).or_default().push(Arc::new(stage.bytes));
@@ -907,7 +907,7 @@ impl Destination {
     }
 
     fn stage(&mut self, handle: Handle, path: &RelPath, new: NewVersion) -> &mut Stage {
-        let len = new.told_len();
+        let len = new.transferred_len();
         let stage = || Stage {
             path: path.clone(),
             new,

@@ -136,7 +136,7 @@ impl Session {
         };
         let sender = Sender::new(options);
         Self {
-            sender: if case.eager { sender.eager() } else { sender },
+            sender: if case.eager { sender.tally_all_dirs() } else { sender },
             receiver: Receiver::new(setting),
             source,
             destination,

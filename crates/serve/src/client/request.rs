@@ -128,7 +128,7 @@ impl Address {
         alone(async {
             let mut requests = Requests::new(self, credentials);
             let begun = timeout(ANSWERS_WITHIN, requests.begin(Method::GET, &file, Bytes::new()));
-            let silent = |_| Err(self.is_silent(ANSWERS_WITHIN));
+            let silent = |_| Err(self.no_answer_error(ANSWERS_WITHIN));
             let (_sender, answer) = begun.await.unwrap_or_else(silent)?;
             if !answer.status().is_success() {
                 return Err(requests.refused(Answer::read(answer, self).await?));
@@ -138,7 +138,7 @@ impl Address {
             let mut body = answer.into_body();
             loop {
                 let frame = timeout(ANSWERS_WITHIN, body.frame()).await;
-                let Some(frame) = frame.map_err(|_| self.is_silent(ANSWERS_WITHIN))? else {
+                let Some(frame) = frame.map_err(|_| self.no_answer_error(ANSWERS_WITHIN))? else {
                     return Ok(Ok(()));
                 };
                 if let Ok(bytes) = frame.map_err(failed)?.into_data()
@@ -220,7 +220,7 @@ impl Requests {
         body: Bytes,
     ) -> Result<Answer, SyncError> {
         let asked = timeout(ANSWERS_WITHIN, self.send(method, path, body)).await;
-        let answer = asked.unwrap_or_else(|_| Err(self.to.is_silent(ANSWERS_WITHIN)))?;
+        let answer = asked.unwrap_or_else(|_| Err(self.to.no_answer_error(ANSWERS_WITHIN)))?;
         if answer.status.is_success() { Ok(answer) } else { Err(self.refused(answer)) }
     }
 

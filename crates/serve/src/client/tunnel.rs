@@ -69,8 +69,8 @@ impl Address {
             Way { requests: Requests::new(self, credentials), path },
         );
         // The session sees only the end of the stream, and not the reason.
-        tokio::spawn(above.up(from, opened.body_bytes.clamp(1, MAX_BODY)));
-        tokio::spawn(below.down(to));
+        tokio::spawn(above.upload_stream(from, opened.body_bytes.clamp(1, MAX_BODY)));
+        tokio::spawn(below.download_stream(to));
         Ok(near)
     }
 }
@@ -82,7 +82,7 @@ struct Way {
 }
 
 impl Way {
-    async fn up(mut self, mut from: ReadHalf<DuplexStream>, most: usize) -> Option<()> {
+    async fn upload_stream(mut self, mut from: ReadHalf<DuplexStream>, most: usize) -> Option<()> {
         let (mut at, mut bytes, mut has_ended) = (0, BytesMut::new(), false);
         while !has_ended || !bytes.is_empty() {
             if !has_ended && bytes.is_empty() {
@@ -103,7 +103,7 @@ impl Way {
         Some(())
     }
 
-    async fn down(mut self, mut to: WriteHalf<DuplexStream>) -> Option<()> {
+    async fn download_stream(mut self, mut to: WriteHalf<DuplexStream>) -> Option<()> {
         let mut at = 0;
         loop {
             let query = format!("?at={at}");

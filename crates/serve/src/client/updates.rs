@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 
 use deltic_carrier::control::FromClient;
-use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, written};
+use deltic_carrier::update::{Answer, Base, Head, MAX_FILE_BYTES, Step, encode};
 use deltic_core::recipe::Chunk;
 use deltic_core::{AnyChunker, AtEnd, ChunkerSpec, Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
@@ -228,7 +228,7 @@ impl Updates {
             modes: file.modes,
             dir_modified,
         };
-        let update = written(&head, steps)?;
+        let update = encode(&head, steps)?;
         let new = Known { base: Base::made_by(&update), spec: known.spec, cuts, state };
         Some(Made::Update(Box::new(Making { update, old, new, literal })))
     }

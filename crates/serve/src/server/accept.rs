@@ -135,7 +135,7 @@ impl Door {
         let hello = begun.client_hello();
         let pass = hello.alpn().and_then(|mut names| names.find_map(Pass::parse));
         let token = pass.and_then(|pass| self.server.access.passed(&pass));
-        if !self.server.admission.shake(peer, token) {
+        if !self.server.admission.admit_handshake(peer, token) {
             self.turned_away();
             return None;
         }

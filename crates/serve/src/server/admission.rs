@@ -138,7 +138,7 @@ impl Admission {
     /// - the rate of the token, for a handshake with a pass
     /// - the rate of the address
     /// - the rate of all spare handshakes together
-    pub(crate) fn shake(&self, peer: &Peer, passed: Option<TokenHash>) -> bool {
+    pub(crate) fn admit_handshake(&self, peer: &Peer, passed: Option<TokenHash>) -> bool {
         let Some(address) = peer.counted else { return true };
         let now = Instant::now();
         let has_passed =
@@ -353,7 +353,8 @@ mod tests {
     #[test]
     fn handshakes_of_strangers_are_held_off_and_those_with_a_pass_are_not() {
         let admission = admission(&[]);
-        let shaken = |from: &str, pass| admission.shake(&admission.connect(ip(from)), pass);
+        let shaken =
+            |from: &str, pass| admission.admit_handshake(&admission.connect(ip(from)), pass);
         let strangers = (0..200_000).filter(|_| shaken("192.0.2.1", None)).count();
         assert!((50..50_000).contains(&strangers), "{strangers}");
         let token = new_token().hash();

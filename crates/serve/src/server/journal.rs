@@ -131,7 +131,7 @@ fn cut(value: &str) -> &str {
 }
 
 /// Logs tokens that are made or revoked, as soon as the server applies the change.
-pub(super) async fn note_tokens(server: Arc<Server>) {
+pub(super) async fn log_token_changes(server: Arc<Server>) {
     let (mut before, mut changes) = server.access.tokens();
     while changes.changed().await.is_ok() {
         let (now, _) = server.access.tokens();

@@ -336,7 +336,7 @@ impl Prepared {
         let server = Arc::new(server);
         let watching = Arc::clone(&server);
         tokio::spawn(async move { watching.access.watch(watching.clients.subscribe()).await });
-        tokio::spawn(journal::note_tokens(Arc::clone(&server)));
+        tokio::spawn(journal::log_token_changes(Arc::clone(&server)));
         if let Some(metrics) = metrics {
             let metrics = tokio::net::TcpListener::from_std(metrics).map_err(failed("listen"))?;
             let at = metrics.local_addr().map_err(failed("listen"))?;
@@ -362,7 +362,7 @@ impl Prepared {
             never = server.keep_certificate(operator.report) => match never {},
             never = server.keep_house(&clock, operator.report) => match never {},
             never = rest::keep_uploads(&server, &uploads) => match never {},
-            () = signals.told_to_end(reload) => {}
+            () = signals.until_end_signal(reload) => {}
             () = notify.stay_alive() => {}
         }
         notify.send("STOPPING=1");
@@ -374,7 +374,7 @@ impl Prepared {
         tokio::select! {
             () = server.tracker.wait() => {}
             () = tokio::time::sleep(DRAIN_TIMEOUT) => {}
-            () = signals.told_to_end(|| true) => {}
+            () = signals.until_end_signal(|| true) => {}
         }
         server.volumes.values().for_each(|volume| volume.updates.close());
         // An upload whose disk does not answer ends.

@@ -63,8 +63,9 @@ impl TokenQuotas {
         let hold = |TokenQuota { token, part, limits }: &TokenQuota| {
             let slot = self.slot(*token, volume);
             let mut slot = in_time(&slot).ok_or_else(|| being_counted(part))?;
-            let is_it =
-                |quota: &&Arc<SpaceQuota>| quota.limits() == *limits && quota.is_of(volume, part);
+            let is_it = |quota: &&Arc<SpaceQuota>| {
+                quota.limits() == *limits && quota.is_still_dir_of(volume, part)
+            };
             if let Some(quota) = slot.as_ref().filter(is_it).cloned() {
                 drop(slot);
                 // Otherwise a later request counts again.

@@ -68,7 +68,7 @@ impl Signals {
     }
 
     /// Completes on SIGINT or SIGTERM, or on a SIGHUP for which `reload` returns false.
-    pub(super) async fn told_to_end(&mut self, reload: impl Fn() -> bool) {
+    pub(super) async fn until_end_signal(&mut self, reload: impl Fn() -> bool) {
         let Self { ends: [first, second], hangup } = self;
         loop {
             tokio::select! {

@@ -102,7 +102,7 @@ impl Stream {
     }
 
     /// Completes once the client has made no request for as long as `patience`.
-    pub(super) async fn forgotten(&self, patience: Duration) {
+    pub(super) async fn until_idle(&self, patience: Duration) {
         loop {
             let silent = lock(&self.touched).elapsed();
             let is_asked = self.requests.load(Ordering::Relaxed) > 0;

@@ -97,7 +97,7 @@ async fn hold(
     let has_ended = tokio::select! {
         _ = &mut session => true,
         () = server.access.revoked(&stream.token) => false,
-        () = stream.forgotten(patience) => false,
+        () = stream.until_idle(patience) => false,
         () = stream.over.notified() => false,
     };
     if !has_ended {
@@ -109,7 +109,7 @@ async fn hold(
     let heard = async {
         tokio::select! {
             () = stream.over.notified() => {}
-            () = stream.forgotten(patience) => {}
+            () = stream.until_idle(patience) => {}
         }
     };
     timeout(LINGER, heard).await.ok();

@@ -45,7 +45,7 @@ impl Watching {
         let mut draining = self.server.draining.subscribe();
         let mut teller = WatchTeller::new(self.channel);
         let (mut seen, mut more) = self.subscribe();
-        self.mux.tell(teller.begins().message()).await;
+        self.mux.tell(teller.first_message().message()).await;
         loop {
             // Checked here as well: while events follow each other, the loop never reaches the `select!` below.
             if given_up.try_recv() != Err(TryRecvError::Empty) || *draining.borrow() {

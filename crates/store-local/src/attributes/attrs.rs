@@ -252,7 +252,7 @@ impl<'a> Attrs<'a> {
             }
         };
         let now = stat.st_mode & ALL_BITS;
-        let mut wanted = self.mode.unwrap_or_else(|| self.keep.executable(self.meta, now));
+        let mut wanted = self.mode.unwrap_or_else(|| self.keep.mode_with_execute(self.meta, now));
         self.set_owner(on, &stat, unset);
         if unset.attribute_error(OWNER).or_else(|| unset.attribute_error(GROUP)).is_some() {
             wanted &= !LENDING_BITS;
@@ -298,7 +298,7 @@ impl<'a> Attrs<'a> {
     /// Sets extended attributes, and ACLs with the permissions of `wanted`, on an entry of mode `now`.
     fn set_more(&self, on: On<'_>, now: u32, wanted: u32, unset: &mut Unset) {
         let Keep { acls, xattrs, .. } = self.keep;
-        if self.meta.is_partly_unread() || !(acls || xattrs) {
+        if self.meta.has_unread_attributes() || !(acls || xattrs) {
             return;
         }
         let at = on.reach();
@@ -344,7 +344,7 @@ impl<'a> Attrs<'a> {
             now.map_or(SUPERUSER, |now| EntryOwner { user: now.user, group: now.group });
         let wanted = FakeStat {
             kind: FakeKind::of(&self.meta.kind),
-            mode: self.mode.unwrap_or_else(|| self.keep.executable(self.meta, old_mode)),
+            mode: self.mode.unwrap_or_else(|| self.keep.mode_with_execute(self.meta, old_mode)),
             user: self.meta.user.unwrap_or(user),
             group: self.meta.group.unwrap_or(group),
         };

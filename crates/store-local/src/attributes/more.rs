@@ -73,7 +73,7 @@ pub(crate) fn look_again(
     see: MetaMask,
     admits: Admits<'_>,
 ) {
-    if meta.is_partly_unread() && see.xattrs != XattrScope::Nothing {
+    if meta.has_unread_attributes() && see.xattrs != XattrScope::Nothing {
         look_but(&at(), meta, see, admits);
     }
 }

@@ -81,7 +81,7 @@ impl StoreState {
         let old = place.dir.find(&place.name).at("count", &place.path)?;
         then()?;
         let Some(old) = old else { return Ok(()) };
-        for quota in self.space.counting() {
+        for quota in self.space.quotas_counting_removals() {
             let has_versions = quota.counts_versions() && self.old.versions.is_some();
             let kept = match file_type(&old) {
                 FileType::Directory => false,

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_taken_as_it_was_put() {
+    fn delayed_files_are_taken_in_order_and_unchanged() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
         let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
         let (modified, changed) =

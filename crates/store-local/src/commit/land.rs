@@ -27,7 +27,7 @@ use crate::staging::stage::{StageOwner, new_name};
 
 /// Lets `path` wait for the commit, as a hard link to the version that waits at `leader`. Returns false if no version
 /// waits there.
-pub(crate) fn link_waiting(
+pub(crate) fn stage_hard_link(
     store: &StoreState,
     path: &RelPath,
     leader: &RelPath,
@@ -71,7 +71,7 @@ impl Expected {
     /// Fails if the version could not be put in place later, so that the caller does not rely on the commit.
     pub(crate) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
-        if is_dir && place.is_barred().at(COMMIT, &place.path)? {
+        if is_dir && place.has_nonempty_dir().at(COMMIT, &place.path)? {
             return Err(store_error(COMMIT, &place.path, Errno::NOTEMPTY));
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Finished {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
                 store.stages(self.whose).discard_in(&self.home, &self.name);
                 // The partial file goes too, since a later run can match against the version in place.
-                let _ = store.hide_partial(place, self.inode);
+                let _ = store.remove_partial(place, self.inode);
                 store.settle(place, self.whose, &self.home);
                 Ok(())
             }
@@ -169,7 +169,7 @@ impl Finished {
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
-        store.hide_partial(place, self.inode).at(COMMIT, &self.path)?;
+        store.remove_partial(place, self.inode).at(COMMIT, &self.path)?;
         let mut landed_as = Landed::Itself;
         let land = || {
             let landed = store.land(place, &dir, &self.name, |dir, name| place.land(dir, name));
@@ -177,7 +177,7 @@ impl Finished {
             Ok(())
         };
         store.back_up(&turn, Goes::Replaced, was, land).inspect_err(|_| {
-            store.show_partial(place, &dir, &self.name, Other::Goes);
+            store.link_partial(place, &dir, &self.name, Other::Goes);
         })?;
         drop(turn);
         store.space.ledger.settle_pending(self.inode);

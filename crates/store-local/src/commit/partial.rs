@@ -29,26 +29,26 @@ pub(crate) enum Other {
 impl StoreState {
     /// Links the staged file for `place` into the partial directory, if the run has one. The staged file is the entry
     /// `staged` of `from`. Errors are ignored: the staged file is kept in any case.
-    pub(crate) fn show_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
+    pub(crate) fn link_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
             let other = if self.old.versions.is_some() { Other::Stays } else { other };
-            let _ = partial.show(place, from, staged, other);
+            let _ = partial.link(place, from, staged, other);
         }
     }
 
     /// Removes the file for `place` from the partial directory: a link to `staged`, or a file of an earlier run. In a
     /// volume that keeps versions, a file of an earlier run stays, since it may be any file of the volume.
-    pub(crate) fn hide_partial(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
+    pub(crate) fn remove_partial(&self, place: &Place, staged: Inode) -> Result<(), Errno> {
         let other = if self.old.versions.is_some() { Other::Stays } else { Other::Goes };
         self.writing
             .partial_dir
             .as_ref()
-            .map_or(Ok(()), |partial| partial.hide(place, staged, other))
+            .map_or(Ok(()), |partial| partial.remove(place, staged, other))
     }
 }
 
 impl PartialDir {
-    fn show(&self, place: &Place, from: &Dir, staged: &Name, other: Other) -> Result<(), Errno> {
+    fn link(&self, place: &Place, from: &Dir, staged: &Name, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             Err(Errno::NOENT) => {
                 self.make(place)?;
@@ -68,7 +68,7 @@ impl PartialDir {
     /// Removes the file for `place` from the partial directory. Also removes the directory if it is beside `place` and
     /// empty. Fails if the link to `staged` stays. Another file may stay, since it does no harm, and can be matched
     /// against.
-    fn hide(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
+    fn remove(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             // No file was linked if the directory is missing or inaccessible.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),

@@ -199,27 +199,27 @@ impl LocalRebuild {
         *own = fate.max(*own);
         drop(own);
         if first {
-            self.show(Other::Stays);
+            self.link_partial(Other::Stays);
         }
     }
 
     /// Links the staged file into the partial directory, if the run has one.
-    fn show(&self, other: Other) {
+    fn link_partial(&self, other: Other) {
         if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
             && let Ok(dir) = self.stages().dir(&self.staged.home)
         {
-            self.store.show_partial(&place, &dir, &self.staged.name, other);
+            self.store.link_partial(&place, &dir, &self.staged.name, other);
         }
     }
 
-    /// Removes the link that [`Self::show`] made.
-    fn hide(&self) {
+    /// Removes the link that [`Self::link_partial`] made.
+    fn remove_partial(&self) {
         if self.store.writing.partial_dir.is_some()
             && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
         {
             // The partial directory is no part of the tree. A link that stays there can be matched against.
-            let _ = self.store.hide_partial(&place, self.inode);
+            let _ = self.store.remove_partial(&place, self.inode);
         }
     }
 
@@ -508,7 +508,7 @@ impl Rebuild for LocalRebuild {
         let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
         self.store.space.ledger.forget(&dir, &self.staged.name);
         remove_log(&dir, &self.staged.name);
-        self.hide();
+        self.remove_partial();
         dir.remove_file(&self.staged.name).at("discard", &self.path)
     }
 }
@@ -522,7 +522,7 @@ impl Drop for LocalRebuild {
             Fate::Worthless | Fate::Worthwhile
                 if self.is_kept || fate == Fate::Worthwhile && !self.store.commits.one_shot =>
             {
-                self.show(Other::Goes);
+                self.link_partial(Other::Goes);
                 std::mem::take(&mut self.reserved)
                     .move_to_file(self.inode, &self.store.space.ledger);
                 // Closing the file unlocks it too, unless a child process that is being started shares the handle.
@@ -531,7 +531,7 @@ impl Drop for LocalRebuild {
             }
             Fate::Worthless | Fate::Worthwhile | Fate::Spoiled => {
                 if fate == Fate::Spoiled {
-                    self.hide();
+                    self.remove_partial();
                 }
                 // The sweep removes the file if this fails.
                 self.stages().discard_in(home, name);

@@ -130,7 +130,7 @@ impl StoreState {
     /// Returns the metadata without the attributes that the rules exclude.
     pub(crate) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
         look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
-        self.scopes.filter().sift(&mut meta);
+        self.scopes.filter().remove_excluded_xattrs(&mut meta);
         meta
     }
 }

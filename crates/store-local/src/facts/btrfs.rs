@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_item_is_a_hole_and_the_end_of_the_file_is_that_of_the_facts() {
+    fn ranges_without_an_item_are_holes_up_to_the_file_length() {
         let [one, two] = [SECTOR * 2, SECTOR].map(|len| item(REGULAR, [0; 4], [SECTOR, 0, len]));
         let (id, items) =
             (Is::Id { id: [SECTOR, 9, 0], from: 0 }, [(SECTOR, &one[..]), (SECTOR * 5, &two)]);

@@ -53,7 +53,7 @@ impl Place {
 
     /// True if [`land`](Self::land) would fail, because a directory that is not empty is at this place. A directory
     /// that may not be listed counts as empty.
-    pub(crate) fn is_barred(&self) -> Result<bool, Errno> {
+    pub(crate) fn has_nonempty_dir(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
         let mut is_full = false;
         let listed =

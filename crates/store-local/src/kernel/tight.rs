@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_where_either_hierarchy_has_it() {
+    fn the_memory_limit_file_is_found_for_both_cgroup_versions() {
         let first = "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes";
         assert_eq!(limit_file("4:memory:/a:b").as_deref(), Some(first));
         assert_eq!(limit_file("0::/user/x").as_deref(), Some("/sys/fs/cgroup/user/x/memory.max"));

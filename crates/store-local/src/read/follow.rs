@@ -58,7 +58,7 @@ pub(crate) fn look(
 }
 
 /// True if opening the file `name` of `dir` follows its link.
-pub(crate) fn opens(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
+pub(crate) fn open_follows_link(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
     // Most runs follow no links, or only links to directories, and need no look.
     !matches!(follow, Follow::Never | Follow::Dirs)
         && look_at(dir, name, MetaMask::default())

@@ -163,7 +163,7 @@ impl Look<'_> {
                     listing.errors.push(StoreError::LeadsBack { path: self.path_of(&name) });
                 }
                 Ok((mut meta, version)) => {
-                    self.sift(&name, &mut meta, judge);
+                    self.remove_excluded_xattrs(&name, &mut meta, judge);
                     listing.entries.push(Entry { name, meta });
                     listing.versions.extend(version);
                 }
@@ -195,12 +195,12 @@ impl Look<'_> {
     }
 
     /// Removes the extended attributes that `judge` excludes from the metadata of `name`.
-    pub(crate) fn sift(self, name: &Name, meta: &mut Meta, judge: &Judge) {
+    pub(crate) fn remove_excluded_xattrs(self, name: &Name, meta: &mut Meta, judge: &Judge) {
         let is_name = self.follow == Follow::Never || meta.is_symlink();
         let reach = if is_name { Reach::Name } else { Reach::Followed };
         let admits = |name: &[u8]| judge.admits_xattr(name);
         look_again(|| reach(self.dir.path_to(name)), meta, self.see, &admits);
-        judge.sift(meta);
+        judge.remove_excluded_xattrs(meta);
     }
 
     /// Returns the metadata of `name`. The full path is built only if links are followed.

@@ -284,8 +284,8 @@ impl SourceTree {
         let judge = scopes.judge_by_global_rules(&RelPath::root());
         let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
         look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
-        judge.sift(&mut own);
-        self.options.protects.sift(&mut own);
+        judge.remove_excluded_xattrs(&mut own);
+        self.options.protects.remove_excluded_xattrs(&mut own);
         Some(own)
     }
 
@@ -402,7 +402,7 @@ impl SourceTree {
     ) -> Result<LocalSnapshot, StoreError> {
         let place = self.place_after("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
-        if follow::opens(follow, &place.dir, &place.name, path) {
+        if follow::open_follows_link(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
         } else {
             LocalSnapshot::open(&place.dir, &place.name, path, see)

@@ -292,7 +292,7 @@ impl SpaceQuota {
 
     /// True if the counted directory is still the directory of `part` in the volume `name`.
     #[must_use]
-    pub fn is_of(&self, name: &Name, part: &RelPath) -> bool {
+    pub fn is_still_dir_of(&self, name: &Name, part: &RelPath) -> bool {
         let there = place_of(name, part, &self.root.shared()).and_then(|dir| fs::fstat(&dir));
         let is = fs::fstat(&self.root);
         is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)

@@ -339,9 +339,9 @@ impl Stages {
     pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
         let mut found = Vec::new();
         for home in self.homes(place)? {
-            found.extend(
-                self.with_known(place, &home, |dir, known| take(dir, place, known, &self.waits))?,
-            );
+            found.extend(self.with_known_leftovers(place, &home, |dir, known| {
+                take(dir, place, known, &self.waits)
+            })?);
         }
         Ok(found)
     }
@@ -355,7 +355,7 @@ impl Stages {
         shown: Option<Inode>,
     ) -> Result<Option<Logged>, StoreError> {
         for home in self.homes(place)? {
-            let resumed = self.with_known(place, &home, |dir, known| {
+            let resumed = self.with_known_leftovers(place, &home, |dir, known| {
                 for at in 0..known.len().min(MAX_LEFTOVERS) {
                     let found = resume(dir, &known[at].name, len, shown, &self.waits);
                     if let Some((file, log, notes)) = found.at("resume", &place.path)? {
@@ -374,7 +374,7 @@ impl Stages {
     }
 
     /// Calls `with` with the known leftovers for `place` in the staging directory of `home`, newest first.
-    fn with_known<T: Default>(
+    fn with_known_leftovers<T: Default>(
         &self,
         place: &Place,
         home: &RelPath,

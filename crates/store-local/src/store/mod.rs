@@ -22,7 +22,7 @@ use super::attributes::new_entries::{NewEntries, UnfinishedDir};
 use super::bytes::copy::Copier;
 use super::commit::changes::Changes;
 use super::commit::inplace::{LeftFiles, UnderWay};
-use super::commit::land::{link, link_waiting};
+use super::commit::land::{link, stage_hard_link};
 use super::commit::rebuild::LocalRebuild;
 use super::commit::remove::{Removals, remove_after, remove_version};
 use super::commit::state::{CommitState, StoreState};
@@ -314,13 +314,13 @@ impl Posix for LocalStore {
         behind.map(look).transpose()
     }
 
-    fn link_waiting(
+    fn stage_hard_link(
         &self,
         path: &RelPath,
         leader: &RelPath,
         seen: Option<&Meta>,
     ) -> Result<bool, StoreError> {
-        link_waiting(&self.0, path, leader, seen)
+        stage_hard_link(&self.0, path, leader, seen)
     }
 
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {

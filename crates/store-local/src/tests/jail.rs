@@ -141,10 +141,10 @@ fn no_way_leads_out_of_the_volume_that_it_begins_in() {
     ] {
         symlink(target, at("photos").join(name)).unwrap();
     }
-    keep_to_volumes(world.path());
+    assert_paths_stay_in_volumes(world.path());
 }
 
-fn keep_to_volumes(world: &Path) {
+fn assert_paths_stay_in_volumes(world: &Path) {
     let name = |text: &str| deltic_tree::Name::new(text.as_bytes()).unwrap();
     let (photos, notes) = (name("photos"), name("n"));
     let at = [world.join("photos"), world.join("notes")];

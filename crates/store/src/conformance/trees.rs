@@ -45,12 +45,12 @@ pub(super) fn run_with_links<S: Store>(make: &impl Fn() -> S) {
     times_of_symlinks_that_are_left_out_stay(&make());
     a_symlink_is_never_followed(&make());
     metadata_is_set_on_the_symlink_itself(&make());
-    another_name_shows_what_the_first_one_is(&make());
+    a_hard_link_is_made_only_if_both_entries_are_as_seen(&make());
     removing_takes_a_symlink_and_not_what_it_leads_to(&make());
     no_link_is_made_in_the_staging_directory(&make());
 }
 
-fn another_name_shows_what_the_first_one_is(store: &impl Store) {
+fn a_hard_link_is_made_only_if_both_entries_are_as_seen(store: &impl Store) {
     store.make_dir(&path("dir"), None).expect("make");
     put(store, "first", b"new");
     put(store, "dir/old", b"old");

@@ -93,7 +93,7 @@ impl Plan {
     }
 
     /// Counts a call for the entry at `path`. Returns the planned error, if there is one.
-    pub(super) fn enter(&self, call: Call, path: &RelPath) -> Result<(), StoreError> {
+    pub(super) fn count_call(&self, call: Call, path: &RelPath) -> Result<(), StoreError> {
         let mut state = lock(&self.0);
         let count = state.counts.entry(call).or_default();
         let (of_call, of_all) = (*count, state.total);

@@ -213,9 +213,9 @@ impl Judge {
     }
 
     /// Removes the extended attributes of an entry that the rules exclude.
-    pub fn sift(&self, meta: &mut Meta) {
+    pub fn remove_excluded_xattrs(&self, meta: &mut Meta) {
         if self.0.is_some() {
-            super::sift(meta, |name| self.admits_xattr(name));
+            super::retain_xattrs(meta, |name| self.admits_xattr(name));
         }
     }
 

@@ -207,7 +207,7 @@ impl TreeState {
         if keep.modes && !meta.is_symlink() {
             node.meta.mode = meta.mode;
         }
-        node.meta.mode = keep.executable(meta, node.meta.mode);
+        node.meta.mode = keep.mode_with_execute(meta, node.meta.mode);
         copy_attributes(&mut node.meta, meta, keep);
         node.version = changes;
         Ok(())
@@ -227,7 +227,7 @@ impl TreeState {
         let mut judge = scopes.judge_in(Arc::clone(&scope), &dir);
         let mut removal = Removal { scopes, going, done: RemoveResult::default() };
         if going.gives_way || judge.admits(&name, is_dir) {
-            self.take(&mut removal, &scope, path)?;
+            self.remove_tree(&mut removal, &scope, path)?;
             let removed = &mut removal.done;
             let stays = !removed.goes_on && self.find(path).is_ok_and(|node| node.is_some());
             removed.stayed.extend(stays.then(|| StoreError::Protected { path: path.clone() }));
@@ -236,7 +236,7 @@ impl TreeState {
     }
 
     /// Removes `path` and all entries below that the rules admit. `scope` has the rules of the parent.
-    fn take(
+    fn remove_tree(
         &mut self,
         removal: &mut Removal<'_>,
         scope: &Arc<Scope>,
@@ -255,7 +255,7 @@ impl TreeState {
             for (name, is_dir) in below {
                 if judge.admits_as(&name, is_dir, Fate::Goes) {
                     let below = path.join(&name).map_err(|_| bad_name(path))?;
-                    self.take(removal, &scope, &below)?;
+                    self.remove_tree(removal, &scope, &below)?;
                 }
             }
             if self.dirs.get(path).is_some_and(|entries| !entries.is_empty()) {
@@ -367,12 +367,12 @@ pub(super) fn copy_attributes(own: &mut Meta, from: &Meta, keep: Keep) {
         own.modified = if keep.times { from.modified } else { own.modified };
         more.accessed = from.accessed().filter(|_| !from.is_dir()).or(more.accessed);
     }
-    if keep.acls && !from.is_symlink() && !from.is_partly_unread() {
+    if keep.acls && !from.is_symlink() && !from.has_unread_attributes() {
         more.access_acl = from.access_acl().cloned();
         more.default_acl = from.default_acl().cloned();
     }
     more.access_acl = more.access_acl.map(|acl| acl.with_mode(own.mode));
-    if keep.xattrs && !from.is_partly_unread() {
+    if keep.xattrs && !from.has_unread_attributes() {
         more.xattrs = from.xattrs().to_vec();
     }
     own.more = more.boxed();

@@ -120,7 +120,7 @@ impl Acl {
 
     /// True if both ACLs are equal apart from the permissions that the mode determines.
     #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn is_equal_except_mode(&self, other: &Self) -> bool {
         let beside = |acl: &Self| acl.mask.map(|_| acl.group);
         beside(self) == beside(other) && self.named == other.named
     }
@@ -177,8 +177,8 @@ mod tests {
     fn the_mode_determines_owner_mask_and_others() {
         let changed = acl().with_mode(0o640);
         assert_eq!(changed, Acl { owner: 6, group: 5, mask: Some(4), other: 0, ..acl() });
-        assert!(changed.is_like(&acl()));
-        assert!(!Acl { group: 4, ..acl() }.is_like(&acl()));
+        assert!(changed.is_equal_except_mode(&acl()));
+        assert!(!Acl { group: 4, ..acl() }.is_equal_except_mode(&acl()));
         let bare = Acl { mask: None, named: Vec::new(), ..acl() };
         assert_eq!(bare.with_mode(0o751), Acl { owner: 7, group: 5, other: 1, ..bare.clone() });
     }

@@ -68,7 +68,7 @@ impl<S: Store> DestinationWorker<S> {
         let in_place = slot.old.first().filter(|_| slot.in_place);
         let replaces = in_place.map_or(commit.replaces, Replaces::Version);
         // A commit is tried once, and may need room.
-        self.drops.settle();
+        self.drops.wait_for_drops();
         let committed = rebuild.commit(Commit { replaces, ..commit });
         let committed = self.ignore_same_change(committed, || self.has_metadata(path, meta));
         let committed = committed.map_err(|error| work_error(&error));

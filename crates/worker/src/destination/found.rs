@@ -22,7 +22,7 @@ struct FoundDirs {
 impl Found {
     /// Keeps the entries of `dir`, in order, unless too many are kept already. The sender chooses the compared
     /// directories, so memory must be bounded.
-    pub(super) fn keep(&self, dir: &RelPath, entries: Vec<Entry>) {
+    pub(super) fn keep_if_room(&self, dir: &RelPath, entries: Vec<Entry>) {
         let mut found = lock(&self.0);
         if found.entries + entries.len() <= MAX_FOUND {
             found.entries += entries.len();
@@ -64,12 +64,12 @@ mod tests {
     fn entries_are_given_once_and_bounded() {
         let found = Found::default();
         let many: Vec<Entry> = entries(&["a"]).into_iter().cycle().take(MAX_FOUND).collect();
-        found.keep(&path("few"), entries(&["a", "b"]));
-        found.keep(&path("many"), many.clone());
+        found.keep_if_room(&path("few"), entries(&["a", "b"]));
+        found.keep_if_room(&path("many"), many.clone());
         assert!(found.take(&path("many")).is_none());
         assert_eq!(found.take(&path("few")).unwrap().1.len(), 2);
         assert!(found.take(&path("few")).is_none());
-        found.keep(&path("many"), many);
+        found.keep_if_room(&path("many"), many);
         assert_eq!(found.take(&path("many")).unwrap().1.len(), MAX_FOUND);
     }
 }

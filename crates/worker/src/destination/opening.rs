@@ -40,7 +40,7 @@ impl<S: Store> DestinationWorker<S> {
         rest: Option<Box<SortedNames>>,
     ) -> Result<UnlistedNames, Trouble> {
         let listed = match keep {
-            Some(keep) => self.list_unlisted(dir, keep),
+            Some(keep) => self.respell_and_list_unlisted(dir, keep),
             None => self.store.list_stat(dir, rest),
         };
         let Some(listing) = if_dir(listed)? else { return Ok(UnlistedNames::default()) };
@@ -157,7 +157,7 @@ impl<S: Store> DestinationWorker<S> {
 
     /// Opens `other`, a file that arrived in this run, as a further old version. Returns the length of the file
     /// in bytes.
-    pub(super) fn open_more(&self, handle: Handle, other: &RelPath) -> Option<u64> {
+    pub(super) fn open_arrived(&self, handle: Handle, other: &RelPath) -> Option<u64> {
         let snapshot = self.store.open(other).ok()?;
         let len = snapshot.meta().len;
         let slot = self.slot(handle);

@@ -15,7 +15,7 @@ use crate::to_failed_trouble;
 impl<S: Store> DestinationWorker<S> {
     /// Lists the entries of `dir` that are not `listed`. An entry that a listed name finds under another spelling is
     /// first renamed to the listed spelling, and counts as listed.
-    pub(super) fn list_unlisted(
+    pub(super) fn respell_and_list_unlisted(
         &self,
         dir: &RelPath,
         listed: &Names,

@@ -21,8 +21,8 @@ impl<S: Store> DestinationWorker<S> {
         let mut hasher = DirHasher::new(&key, compared);
         let mut alike = EqualDir::default();
         let mut numbers = [Number::default(), Number::default()];
-        let user = |ours| self.owners.user_of(ours, users);
-        let group = |ours| self.owners.group_of(ours, groups);
+        let user = |ours| self.owners.sender_user_of(ours, users);
+        let group = |ours| self.owners.sender_group_of(ours, groups);
         let listing = list(&self.store, dir, None, Some(compared)).ok()?;
         // A directory that is too long for one listing has no digest.
         if !listing.errors.is_empty() || listing.rest.is_some() {
@@ -61,7 +61,7 @@ impl<S: Store> DestinationWorker<S> {
         if count().is_some() {
             return Some(alike);
         }
-        self.found.keep(dir, entries);
+        self.found.keep_if_room(dir, entries);
         None
     }
 
@@ -74,7 +74,7 @@ impl<S: Store> DestinationWorker<S> {
         let (found, rest) = found_of(&dir, entries, paths);
         if !rest.is_empty() {
             // A long directory is listed in parts.
-            self.found.keep(&dir, rest);
+            self.found.keep_if_room(&dir, rest);
         }
         let unseen = paths.iter().zip(&found).filter(|(_, meta)| meta.is_none());
         let unseen: Vec<RelPath> = unseen.map(|(path, _)| path.clone()).collect();

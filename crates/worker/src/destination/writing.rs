@@ -45,14 +45,15 @@ impl<S: Store> DestinationWorker<S> {
         // Another session cannot check the bytes before a tail. Changed blocks are few, and are sent again.
         let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
         if self.keeps_notes() && is_told && journal::is_kept(new.len) {
-            let version = journal::version(&new, &self.key_of(&slot), self.agreed.terms);
+            let version = journal::version_note(&new, &self.key_of(&slot), self.agreed.terms);
             let mut notes = std::iter::once(version).chain(journal::data(&new));
             let noted = notes.try_for_each(|note| rebuild.note(&note));
             slot.noted.store(noted.is_ok(), Ordering::Relaxed);
         }
         // The first block of a tail would wait for the bytes before it, so a tail is not buffered.
         let most = self.buffered_bytes;
-        let buffer = (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.told_len(), most)));
+        let buffer =
+            (new.from == 0).then(|| Mutex::new(WriteBuffer::new(new.transferred_len(), most)));
         let is_read = new.from == 0 && new.map.is_none();
         let digest = (is_read && self.hashes_written()).then(Mutex::default);
         let made = Arc::new(Growing { rebuild, new, buffer, digest });
@@ -325,7 +326,7 @@ impl<S: Store> DestinationWorker<S> {
         chunks.retain(|kept| growing.has_staged(kept.start..kept.end()));
         if !chunks.is_empty() {
             // Chunks without a note are sent again after a kill.
-            let _ = growing.rebuild.note(&journal::chunks(chunks, self.agreed.terms));
+            let _ = growing.rebuild.note(&journal::chunks_note(chunks, self.agreed.terms));
         }
     }
 

@@ -79,7 +79,7 @@ impl RemoteDir {
             RemoteProgram::start(&self.remote, &self.host, &command).map_err(|error| {
                 let mend = hint::of(
                     &error,
-                    &hint::RemoteMachine::on(&self.remote, &self.host),
+                    &hint::RemoteMachine::reached_by(&self.remote, &self.host),
                     NextRun::Same,
                 );
                 let mend = mend.unwrap_or_default();
@@ -156,7 +156,7 @@ impl RemoteDir {
         if self.is_ssh() && !option.is_empty() {
             remote.shell.insert(1, option.into());
         }
-        hint::RemoteMachine::on(&remote, &self.host).command(command)
+        hint::RemoteMachine::reached_by(&remote, &self.host).command(command)
     }
 
     fn is_ssh(&self) -> bool {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
         return refuse(&args.sync, &anyhow!("a batch holds one run; use `deltic sync`"));
     }
     let (Seconds(delay), Seconds(longest)) = (args.delay, args.max_delay);
-    let ending = async { deltic_net::told_to_end().await };
+    let ending = async { deltic_net::until_end_signal().await };
     match Watch::start(&request.plan, Pace { delay, longest }, ending) {
         Ok(watch) => {
             let operands = operand_line(&args.sync);

@@ -126,7 +126,7 @@ impl WantedFiles {
         while let Some((handle, most)) = cx.load.next_gaps() {
             let Some((file, incoming)) = self.under_way.of_mut(handle) else { continue };
             let Some((transfer, mut fx)) = incoming.running(cx, file) else { continue };
-            transfer.survey(&mut fx, most);
+            transfer.survey_gaps(&mut fx, most);
         }
     }
 
@@ -163,7 +163,7 @@ impl WantedFiles {
                 self.step(cx, file, |transfer, fx| transfer.chunks(fx, &groups, &chunks.0))
             }
             ToReceiver::Moved { file, runs } => {
-                self.step(cx, file, |transfer, _| transfer.moved(&runs))
+                self.step(cx, file, |transfer, _| transfer.take_moved_runs(&runs))
             }
             ToReceiver::Fill { file, chunks, payload } => {
                 self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_guesses_end_guessing_and_right_ones_go_on() {
+    fn misses_raise_the_weakest_relation_and_hits_lower_it() {
         let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
             assert_eq!(moved.weakest_relation(), Some(FileRelation::Kin));

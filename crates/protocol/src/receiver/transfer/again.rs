@@ -34,7 +34,7 @@ impl RepeatedChunks {
 
     /// Makes a chunk wait if an equal chunk was requested, and returns true. Otherwise remembers the chunk as
     /// requested.
-    pub(super) fn waits(&mut self, chunk: u32, name: ChunkName) -> bool {
+    pub(super) fn wait_or_request(&mut self, chunk: u32, name: ChunkName) -> bool {
         match self.asked.get(&name) {
             Some(Some(of)) => {
                 self.waiting.push((chunk, *of));
@@ -67,13 +67,13 @@ mod tests {
         let each = names.iter().enumerate().map(|(no, name)| {
             let name = (ChunkPrefix::from_bytes(&[*name; 5]).expect("as long as some"), 9);
             again.pass(name, true);
-            again.waits(no as u32, name)
+            again.wait_or_request(no as u32, name)
         });
         each.collect()
     }
 
     #[test]
-    fn a_chunk_waits_for_the_one_before_it_unless_it_fills_the_file() {
+    fn a_repeated_chunk_waits_unless_equal_chunks_fill_the_file() {
         let mut again = RepeatedChunks::default();
         assert_eq!(waits(&mut again, b"abab"), [false, false, true, true]);
         assert_eq!(again.take(), [(2, 0), (3, 1)]);

@@ -65,7 +65,7 @@ impl FileAssembly {
     /// Creates a new version without any bytes in place.
     pub(super) fn new(new: NewVersion, turn: WorkTurn) -> Self {
         Self {
-            cover: WriteCover::new(new.told_len()),
+            cover: WriteCover::new(new.transferred_len()),
             new,
             matched: MatchedBytes { bytes: 0, resumed: 0, left_at: u64::MAX },
             literal: 0,
@@ -112,7 +112,7 @@ impl FileAssembly {
 
     /// Number of bytes in holes that are not transferred.
     pub(super) fn hole_bytes(&self) -> u64 {
-        self.new.len - self.new.told_len()
+        self.new.len - self.new.transferred_len()
     }
 
     /// True while copies or writes are under way.
@@ -133,7 +133,7 @@ impl FileAssembly {
     /// True if the version in place, of `len` bytes, equals the new version.
     pub(super) fn is_identical(&self, len: Option<u64>) -> bool {
         let held = self.held.as_ref().map(|held| held.iter().map(op_bytes).sum::<u64>());
-        let told = self.new.told_len();
+        let told = self.new.transferred_len();
         held == Some(told) && len == Some(told)
     }
 

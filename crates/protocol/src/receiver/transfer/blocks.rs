@@ -29,7 +29,7 @@ pub(super) struct BlockReceiver {
 
 impl BlockReceiver {
     pub(super) fn new(new: NewVersion, is_whole: bool) -> Self {
-        let len = new.told_len();
+        let len = new.transferred_len();
         Self { new, len, named: HashMap::new(), asked: false, body: None, is_whole }
     }
 

@@ -61,7 +61,7 @@ impl ChangeReceiver {
 
     /// Takes moved runs: whole blocks of both versions, in ascending order, before any block arrives. Errors:
     /// `Unexpected` for other runs, `Limit` for too many runs.
-    pub(super) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
+    pub(super) fn take_moved_runs(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         if runs.is_empty() || !self.blocks.is_empty() {
             return Err(UNMOVED);
         }

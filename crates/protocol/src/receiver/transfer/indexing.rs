@@ -44,7 +44,7 @@ impl ExpectedTransfer {
         run: Result<SegmentChunks<Chunk>, WorkError>,
     ) {
         if let Some(old) = &mut self.ahead {
-            old.take(part, run, &fx.old.lens);
+            old.take_index_part(part, run, &fx.old.lens);
             ask_more(old, fx);
         }
     }

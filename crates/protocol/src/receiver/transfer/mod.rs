@@ -128,7 +128,7 @@ impl IncomingTransfer {
                 (TransferMethod::Preset(preset), turn)
             }
             (_, None) => {
-                let recipe = RecipeReceiver::new(spec, new.told_len(), cx.setting.limits);
+                let recipe = RecipeReceiver::new(spec, new.transferred_len(), cx.setting.limits);
                 (TransferMethod::Recipe(Box::new(recipe)), WorkTurn::Any)
             }
         };
@@ -317,10 +317,10 @@ impl IncomingTransfer {
     }
 
     /// Takes runs of blocks that are elsewhere in the base.
-    pub(crate) fn moved(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
+    pub(crate) fn take_moved_runs(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Changes(changes) if self.phase == TransferPhase::Coming => {
-                changes.moved(runs)
+                changes.take_moved_runs(runs)
             }
             _ => Err(PeerError::Unexpected("blocks that moved")),
         }
@@ -465,9 +465,9 @@ impl IncomingTransfer {
     }
 
     /// Surveys at most `most` gaps, as the window has room for.
-    pub(crate) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
+    pub(crate) fn survey_gaps(&mut self, fx: &mut FileContext<'_>, most: u64) {
         if let TransferMethod::Recipe(recipe) = &mut self.method {
-            recipe.survey(fx, most);
+            recipe.survey_gaps(fx, most);
         }
     }
 

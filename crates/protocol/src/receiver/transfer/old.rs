@@ -120,7 +120,7 @@ impl OldIndex {
     }
 
     /// Takes the chunks of a part; `lens` are the lengths of all versions in bytes.
-    pub(super) fn take(
+    pub(super) fn take_index_part(
         &mut self,
         IndexPart { version, spec, view, part }: IndexPart,
         run: Result<SegmentChunks<Chunk>, WorkError>,

@@ -207,7 +207,7 @@ impl RecipeReceiver {
         part: IndexPart,
         run: Result<SegmentChunks<Chunk>, WorkError>,
     ) {
-        self.old.take(part, run, &fx.old.lens);
+        self.old.take_index_part(part, run, &fx.old.lens);
         self.index_more(fx, build);
     }
 
@@ -381,12 +381,12 @@ impl RecipeReceiver {
         if !self.old.is_known() || self.missing.is_empty() {
             return;
         }
-        let missing = self.missing.iter().filter_map(|no| self.table.shareable(*no));
+        let missing = self.missing.iter().filter_map(|no| self.table.shareable_group(*no));
         if sources.wait(fx.file, self.table.len, missing) {
             return self.old.awaits_more();
         }
         for no in std::mem::take(&mut self.missing) {
-            let shareable = self.table.shareable(no);
+            let shareable = self.table.shareable_group(no);
             shareable.into_iter().for_each(|(name, _)| sources.note(fx.file, name));
             self.table.groups[no as usize].state = GroupState::Lacked;
         }
@@ -491,7 +491,7 @@ impl RecipeReceiver {
                     build.matched.in_old(old.start, line.len.into());
                     self.after = Some(found);
                     ChunkOrigin::Old(found)
-                } else if self.again.waits(no, name) {
+                } else if self.again.wait_or_request(no, name) {
                     build.matched.bytes += u64::from(line.len);
                     ChunkOrigin::Repeat
                 } else {
@@ -518,7 +518,7 @@ impl RecipeReceiver {
     }
 
     /// Surveys at most `most` gaps.
-    pub(super) fn survey(&mut self, fx: &mut FileContext<'_>, most: u64) {
+    pub(super) fn survey_gaps(&mut self, fx: &mut FileContext<'_>, most: u64) {
         let gaps = self.gaps.take(most, fx.cx.setting.limits.mended_bytes());
         if gaps.is_empty() {
             return;

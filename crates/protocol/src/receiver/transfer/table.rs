@@ -164,7 +164,7 @@ impl GroupTable {
     /// Returns name and length in bytes of a group that the sender named and that no old version has: another file
     /// of the run may have it, so this file may wait. Returns `None` if all its chunks have the maximum length:
     /// such groups are mostly zeros, and zeros are not sent.
-    pub(super) fn shareable(&self, no: u32) -> Option<(GroupPrefix, u64)> {
+    pub(super) fn shareable_group(&self, no: u32) -> Option<(GroupPrefix, u64)> {
         let GroupSlot { chunks, len, state, .. } = &self.groups[no as usize];
         let GroupState::Open(name) = *state else { return None };
         (*len < u64::from(*chunks) * u64::from(self.spec.max_len())).then_some((name, *len))

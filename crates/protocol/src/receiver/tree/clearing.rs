@@ -46,7 +46,7 @@ impl UnsettledEntries {
         names: u64,
     ) {
         // The final length of the list is not known yet.
-        let most = self.most_cleared(tx);
+        let most = self.max_cleared_names(tx);
         if !tx.cx.setting.options.clears() && names > 1 {
             let words = |path: &str| format!("cannot replace {path}: directory not empty");
             let trouble = Trouble::at(TroubleKind::Failed, &path, words);
@@ -78,7 +78,7 @@ impl UnsettledEntries {
     }
 
     /// Most names that may make way in all.
-    fn most_cleared(&self, tx: &TreeContext<'_>) -> u64 {
+    fn max_cleared_names(&self, tx: &TreeContext<'_>) -> u64 {
         let options = &tx.cx.setting.options;
         match options.delete {
             Delete::AtMost(most) => most,
@@ -102,7 +102,7 @@ impl UnsettledEntries {
         if troubles.is_empty() && removed.goes_on {
             let dry_run = tx.cx.setting.options.dry_run;
             if removal.names == 0 && !dry_run {
-                removal.names = tx.deleting.clear_more(self.most_cleared(tx));
+                removal.names = tx.deleting.clear_more(self.max_cleared_names(tx));
             }
             if removal.names > 0 || dry_run {
                 return self.ask_clearing(tx, file, removal);

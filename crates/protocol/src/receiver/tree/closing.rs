@@ -55,7 +55,7 @@ impl ReceiverTree {
             Some(ClosingStep::Deleting) => ClosingStep::Sweeping,
             Some(ClosingStep::Sweeping) => {
                 self.dirs.last.sort();
-                if let dirs @ 1.. = self.dirs.last.unset() {
+                if let dirs @ 1.. = self.dirs.last.unset_count() {
                     let message =
                         format!("too many directories: {dirs} keep their times and modes");
                     cx.trouble(Trouble::new(TroubleKind::Failed, message));
@@ -77,7 +77,7 @@ impl ReceiverTree {
                 }
             }
             ClosingStep::Deleting => {
-                self.missing.look(cx);
+                self.missing.request_lookup(cx);
                 self.deleting.delete(cx, intact, self.dirs.list.known());
             }
             ClosingStep::Sweeping => ask_to_close(cx, ReceiverWork::Sweep, TreePending::Sweep),

@@ -44,9 +44,9 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
     // Like rsync, compare access times in whole seconds.
     let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
-    let is_read = !new.is_partly_unread();
+    let is_read = !new.has_unread_attributes();
     let acls_differ = !match (new.access_acl(), old.access_acl()) {
-        (Some(new), Some(old)) => new.is_like(old),
+        (Some(new), Some(old)) => new.is_equal_except_mode(old),
         (new, old) => new == old,
     } || new.default_acl() != old.default_acl();
     Differs {

@@ -24,7 +24,7 @@ use super::sections::{DirSection, LossReason};
 
 impl UnsettledEntries {
     /// Decides about the entries of a section.
-    pub(super) fn looked(
+    pub(super) fn decide_section(
         &mut self,
         tx: &mut TreeContext<'_>,
         section: DirSection,

@@ -251,12 +251,12 @@ impl PendingDeletions {
             _ if !self.exceeds_limit(cx) => self.remove_all(cx),
             Delete::AtMost(most) if !is_empty => self.remove_some(cx, most),
             _ if cx.setting.options.dry_run => {
-                self.hold_back(cx);
+                self.report_held_back(cx);
                 self.names_only = true;
                 self.remove_all(cx);
             }
             _ if cx.setting.options.asks() && !is_empty => self.ask(cx),
-            _ => self.hold_back(cx),
+            _ => self.report_held_back(cx),
         }
     }
 
@@ -362,7 +362,7 @@ impl PendingDeletions {
     }
 
     /// Reports that all names to be removed stay.
-    fn hold_back(&mut self, cx: &mut Context) {
+    fn report_held_back(&mut self, cx: &mut Context) {
         let (names, listed) = (self.names_to_go(), self.known);
         if listed == 0 {
             return tell_empty(cx, "", "the source", names);
@@ -413,7 +413,7 @@ impl PendingDeletions {
         if allowed {
             return self.remove_all(cx);
         }
-        self.hold_back(cx);
+        self.report_held_back(cx);
     }
 
     pub(super) fn removed(

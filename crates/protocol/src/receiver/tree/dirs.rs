@@ -103,7 +103,7 @@ impl ListedDirs {
         }
     }
 
-    pub(super) fn look(&mut self, cx: &mut Context, no: u64) {
+    pub(super) fn request_lookup(&mut self, cx: &mut Context, no: u64) {
         let section = self.sections.get(no);
         if let Some(lost) = self.sections.why_lost(&section.dir) {
             return self.give_up_section(cx, no, lost);
@@ -119,7 +119,8 @@ impl ListedDirs {
         let (users, groups) = self.owners.strangers(section);
         // A symlink in the place of one of these directories may be kept.
         let keeps = cx.setting.options.follow.keep_dirs;
-        let may_be_link = |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied();
+        let may_be_link =
+            |Entry { meta, .. }: &&Entry| meta.is_dir() && keeps || meta.is_implied_dir();
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         let alike = section.alike.clone();
@@ -159,7 +160,7 @@ impl ListedDirs {
 
     /// Continues with the entries that waited for a directory.
     pub(super) fn enter(&mut self, cx: &mut Context, path: &RelPath) {
-        self.sections.release(path).into_iter().for_each(|no| self.look(cx, no));
+        self.sections.release(path).into_iter().for_each(|no| self.request_lookup(cx, no));
     }
 
     /// Asks for the unlisted names in a directory now in place, before any entry is made there, because the directory
@@ -181,7 +182,7 @@ impl ListedDirs {
     /// Makes and reports a directory.
     pub(super) fn new_dir(&mut self, cx: &mut Context, meta: Meta, change: Change) {
         let path = change.path.clone();
-        if !meta.is_implied() {
+        if !meta.is_implied_dir() {
             cx.changed(change);
         }
         if self.is_alike(&path) {
@@ -219,7 +220,7 @@ impl ListedDirs {
     /// Makes a directory, or prepares an existing one. Its mode and times are set last.
     pub(super) fn make_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta) {
         self.last.push(&path, (&meta).into());
-        let (meta, carries) = match meta.is_implied() {
+        let (meta, carries) = match meta.is_implied_dir() {
             true => (temporary_meta(&meta), CarriedMeta::Nothing),
             false => (meta, CarriedMeta::All),
         };
@@ -262,11 +263,11 @@ impl ListedDirs {
     }
 
     pub(super) fn existing_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta, old: &Meta) {
-        if !meta.is_implied() {
+        if !meta.is_implied_dir() {
             cx.tell_withheld(&path, &meta, Some(old));
         }
         let differs = attributes(&cx.setting.options, &meta, old);
-        let implied = meta.is_implied();
+        let implied = meta.is_implied_dir();
         if path.is_root() && root_is_new(cx) {
             self.new_root(cx, meta.clone());
         } else if differs != Differs::default() {
@@ -288,7 +289,7 @@ impl ListedDirs {
         }
         let sets_now = xattrs && !cx.setting.options.dry_run && !implied;
         let own = FinalMeta::from(&meta);
-        if differs != Differs::default() || !is_open || !self.waits_for_list(&path, own) {
+        if differs != Differs::default() || !is_open || !self.defer_final_meta(&path, own) {
             self.last.push(&path, own);
         }
         if sets_now {
@@ -323,7 +324,7 @@ impl ListedDirs {
 
     /// Keeps the final metadata of a directory that is up to date, for the case that the directory is listed. If it
     /// is not listed, nothing changes in it. Returns false if the metadata is not kept.
-    pub(super) fn waits_for_list(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
+    pub(super) fn defer_final_meta(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
         if self.is_alike(path) {
             return true;
         }

@@ -45,7 +45,7 @@ pub(super) struct FinalMeta {
 impl From<&Meta> for FinalMeta {
     fn from(meta: &Meta) -> Self {
         let Meta { modified, mode, user, group, .. } = *meta;
-        Self { modified, mode, user, group, is_implied: meta.is_implied() }
+        Self { modified, mode, user, group, is_implied: meta.is_implied_dir() }
     }
 }
 
@@ -86,7 +86,7 @@ impl FinalDirs {
     }
 
     /// Number of directories that are not set because their names found no room.
-    pub(super) const fn unset(&self) -> u64 {
+    pub(super) const fn unset_count(&self) -> u64 {
         self.unset
     }
 

@@ -67,7 +67,10 @@ impl ListedDirs {
         }
         let is_empty = self.note_names(cx, &section, extent)?;
         section.alike = self.alike_names(&section, extent);
-        self.sections.push(section).into_iter().for_each(|no| self.look(cx, no));
+        self.sections
+            .push_and_get_if_ready(section)
+            .into_iter()
+            .for_each(|no| self.request_lookup(cx, no));
         Ok(is_empty)
     }
 
@@ -117,7 +120,7 @@ impl ListedDirs {
     }
 
     /// Takes the entries found at the names of a section; returns a section with entries.
-    pub(super) fn looked(
+    pub(super) fn take_found_entries(
         &mut self,
         cx: &mut Context,
         no: u64,
@@ -186,9 +189,13 @@ impl ListedDirs {
     /// unlisted names are known.
     fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
         let root = RelPath::root();
-        let no = self.sections.push(DirSection::new(root.clone(), Some(own), Vec::new()));
+        let no = self.sections.push_and_get_if_ready(DirSection::new(
+            root.clone(),
+            Some(own),
+            Vec::new(),
+        ));
         self.sections.wait_for(root);
-        no.into_iter().for_each(|no| self.look(cx, no));
+        no.into_iter().for_each(|no| self.request_lookup(cx, no));
     }
 
     /// Reports a new root before the first entry in the root. A root without listed metadata gets its mode now.

@@ -79,7 +79,7 @@ impl MissingSources {
     }
 
     /// Asks which missing sources exist here.
-    pub(super) fn look(&mut self, cx: &mut Context) {
+    pub(super) fn request_lookup(&mut self, cx: &mut Context) {
         let Self { paths, listed } = std::mem::take(self);
         if !paths.is_empty() {
             let alike = |missing: &RelPath| {
@@ -96,7 +96,8 @@ impl MissingSources {
         }
     }
 
-    pub(super) fn looked(
+    /// Removes the missing sources that exist here; directories once their names are counted.
+    pub(super) fn remove_found(
         cx: &mut Context,
         deleting: &mut PendingDeletions,
         paths: Vec<RelPath>,

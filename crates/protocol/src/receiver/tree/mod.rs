@@ -232,7 +232,7 @@ impl ReceiverTree {
                 TreePending::Look(section),
                 ReceiverAnswer::Lookup(LookupAnswer::Looked(found, owners)),
             ) => {
-                self.looked(cx, section, found, owners);
+                self.take_looked_up_section(cx, section, found, owners);
             }
             (TreePending::Compare(no), ReceiverAnswer::Lookup(LookupAnswer::Compared(alike))) => {
                 tx.dirs.compared_tally(tx.cx, no, alike);
@@ -249,7 +249,7 @@ impl ReceiverTree {
                 TreePending::LookMissing(paths),
                 ReceiverAnswer::Lookup(LookupAnswer::Looked(found, _)),
             ) => {
-                MissingSources::looked(tx.cx, tx.deleting, paths, found);
+                MissingSources::remove_found(tx.cx, tx.deleting, paths, found);
             }
             (
                 TreePending::CountMissing(path),
@@ -305,7 +305,7 @@ impl ReceiverTree {
         Ok(())
     }
 
-    fn looked(
+    fn take_looked_up_section(
         &mut self,
         cx: &mut Context,
         section: u64,
@@ -313,9 +313,9 @@ impl ReceiverTree {
         owners: MappedOwners,
     ) {
         let mut found = found.into_iter();
-        if let Some(section) = self.dirs.looked(cx, section, &mut found, owners) {
+        if let Some(section) = self.dirs.take_found_entries(cx, section, &mut found, owners) {
             let (entries, tx) = &mut self.split(cx);
-            entries.looked(tx, section, found);
+            entries.decide_section(tx, section, found);
         }
     }
 

@@ -50,7 +50,7 @@ mod tests {
     use deltic_tree::{Kind, Timestamp};
 
     #[test]
-    fn each_new_file_is_the_like_of_one_that_goes() {
+    fn each_new_file_pairs_with_one_deleted_file() {
         let meta = |kind, len, secs| Meta::plain(kind, len, Timestamp { secs, nanos: 0 }, 0o644);
         let mut new = NewFiles::default();
         new.note(&meta(Kind::File, 7, 1));

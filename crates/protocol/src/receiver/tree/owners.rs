@@ -72,8 +72,9 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
         && (asked.hard_links && !meta.is_dir() || meta.linked().is_none())
         && (asked.acls || !has_acls)
         && (asked.xattrs || meta.xattrs().is_empty())
-        && (asked.acls || asked.xattrs || !meta.is_partly_unread())
-        && (!meta.is_implied() || meta.is_dir() && cx.setting.options.select.plain_implied_dirs)
+        && (asked.acls || asked.xattrs || !meta.has_unread_attributes())
+        && (!meta.is_implied_dir()
+            || meta.is_dir() && cx.setting.options.select.plain_implied_dirs)
         && (meta.access_acl().is_none() || !meta.is_symlink())
         && (meta.default_acl().is_none() || meta.is_dir())
         && (meta.accessed().is_none() || !meta.is_dir());

@@ -60,7 +60,7 @@ impl WaitingSections {
     }
 
     /// Adds a section. Returns the number of the section, or `None` if the section has to wait for its directory.
-    pub(super) fn push(&mut self, section: DirSection) -> Option<u64> {
+    pub(super) fn push_and_get_if_ready(&mut self, section: DirSection) -> Option<u64> {
         let no = self.next;
         self.next += 1;
         let waiting = self.making.get_mut(&section.dir);
@@ -123,11 +123,11 @@ mod tests {
         let [made, lost] = ["made", "lost"].map(|dir| RelPath::parse(dir.as_bytes()).unwrap());
         let section = |dir: &RelPath| DirSection::new(dir.clone(), None, Vec::new());
         let mut sections = WaitingSections::default();
-        assert_eq!(sections.push(section(&RelPath::root())), Some(0));
+        assert_eq!(sections.push_and_get_if_ready(section(&RelPath::root())), Some(0));
         for dir in [&made, &lost] {
             sections.wait_for(dir.clone());
             assert!(sections.awaits(dir) && !sections.has_begun(dir));
-            assert_eq!(sections.push(section(dir)), None);
+            assert_eq!(sections.push_and_get_if_ready(section(dir)), None);
             assert!(sections.has_begun(dir));
         }
         assert_eq!(sections.release(&made), [1]);
@@ -138,7 +138,10 @@ mod tests {
         );
         assert!(!sections.awaits(&made) && !sections.awaits(&lost));
         // Later sections do not wait.
-        assert_eq!([&made, &lost].map(|dir| sections.push(section(dir))), [Some(3), Some(4)]);
+        assert_eq!(
+            [&made, &lost].map(|dir| sections.push_and_get_if_ready(section(dir))),
+            [Some(3), Some(4)]
+        );
         (0..5).for_each(|no| drop(sections.take(no).unwrap()));
         assert!(sections.is_empty());
     }

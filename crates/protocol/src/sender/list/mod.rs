@@ -109,8 +109,8 @@ impl Lister {
     }
 
     /// Sends tallies of all directories that may have a tally, even of small ones.
-    pub(super) const fn eager(&mut self) {
-        self.tallies.eager();
+    pub(super) const fn tally_all_dirs(&mut self) {
+        self.tallies.tally_all_dirs();
     }
 
     pub(super) const fn is_complete(&self) -> bool {
@@ -138,7 +138,7 @@ impl Lister {
     }
 
     const fn has_room(&self) -> bool {
-        self.unsettled() + self.tallies.kept() < ENTRY_WINDOW && self.bytes.has_room()
+        self.unsettled() + self.tallies.kept_entries() < ENTRY_WINDOW && self.bytes.has_room()
     }
 
     /// Returns the number of directories that are listed or being listed and not yet sent.

@@ -70,7 +70,7 @@ impl ReadyDir {
         let is_quiet = |entry: &Entry| {
             !is_left_out(&entry.meta.kind, options)
                 && !matches!(entry.meta.kind, Kind::Device(_))
-                && !entry.meta.is_partly_unread()
+                && !entry.meta.has_unread_attributes()
                 && self.dir.holds(&entry.name)
         };
         self.own.is_none() && is_whole && !self.dir.is_root() && self.entries.iter().all(is_quiet)

@@ -101,7 +101,7 @@ impl DirTallies {
     }
 
     /// Sends tallies of all directories below the root, from the first on and of any size.
-    pub(super) const fn eager(&mut self) {
+    pub(super) const fn tally_all_dirs(&mut self) {
         self.thrift = TallyConditions { listed_first: 0, least_entries: 0 };
     }
 
@@ -133,7 +133,7 @@ impl DirTallies {
             && self.compared.is_some_and(is_covered)
     }
 
-    pub(super) const fn kept(&self) -> u64 {
+    pub(super) const fn kept_entries(&self) -> u64 {
         self.kept
     }
 

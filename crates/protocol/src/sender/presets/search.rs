@@ -148,7 +148,7 @@ impl PresetSender {
                 Err(searcher) => return self.search(attempt, cx, Search::On(searcher)),
             },
         }
-        self.share(attempt, cx);
+        self.search_regions(attempt, cx);
     }
 
     /// Takes the matches of a region.
@@ -161,12 +161,12 @@ impl PresetSender {
     ) {
         if let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side {
             regions.take(no, region);
-            self.share(attempt, cx);
+            self.search_regions(attempt, cx);
         }
     }
 
     /// Starts the search of all regions for which there is room, and joins the next region if its search has ended.
-    fn share(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+    fn search_regions(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start) = (attempt.handle, self.scanned);
         if let Some((searcher, region)) = regions.join() {

@@ -60,7 +60,7 @@ struct SumReader<'a> {
 
 impl SumReader<'_> {
     /// Loads the checksums of the window at `start`, unless loaded.
-    fn ask(&mut self, start: u64) -> Result<(), LayoutError> {
+    fn load_window(&mut self, start: u64) -> Result<(), LayoutError> {
         if self.is_kept && self.told.as_ref().is_none_or(|(told, _)| *told != start) {
             let window = start..self.file.meta().len.min(start + WINDOW_BYTES);
             self.told = self.file.stored_sums(&window)?.map(|told| (start, told));
@@ -85,7 +85,7 @@ impl SumReader<'_> {
         }
         let mut at = range.start;
         while at < range.end {
-            self.ask(at - at % WINDOW_BYTES)?;
+            self.load_window(at - at % WINDOW_BYTES)?;
             let (content, len) = self.block_content(at..range.end);
             if let PartContent::Units(units) = &content {
                 self.left = self.left.saturating_sub(units.sums.len());

@@ -2,7 +2,7 @@
 //!
 //! A chunk server stores the CRC-32 of each 64 KiB block. A write in place keeps the chunk's id and version, and times
 //! are whole seconds. So before a file counts as unchanged, the checksums are requested again, as one number per chunk
-//! (its seal).
+//! (the combined checksum of the chunk).
 
 mod master;
 mod table;
@@ -28,12 +28,12 @@ use crate::{RemoteError, lock};
 
 use master::{ChunkLocation, MasterServer};
 pub(crate) use table::{BLOCK_BYTES, CHUNK_BYTES};
-use table::{ChunkServers, seal};
+use table::{ChunkServers, combined_checksum};
 
 /// Inode number of the file of a mount that names its master.
 const MASTER_INO: u64 = 0x7fff_ffff;
 const MASTER_INFO: &str = ".masterinfo";
-/// Most files whose seals are remembered.
+/// Most files whose combined checksums are remembered.
 const MAX_KNOWN: usize = 1 << 12;
 /// Time that a write may take to reach a chunk server after the master has set the file's modification time.
 const WRITE_DELAY: Duration = Duration::from_millis(250);
@@ -48,12 +48,12 @@ pub(crate) struct MooseFsMounts {
     /// Masters by the device number of their mount.
     masters: Mutex<HashMap<u64, Arc<MasterServer>>>,
     servers: ChunkServers,
-    /// By path of the file: the seals of its chunks, sums over block checksums, when the checksums were returned.
+    /// By path of the file: the combined checksum of each chunk, when the block checksums were returned.
     known: Mutex<HashMap<String, Vec<u32>>>,
     received: AtomicU64,
 }
 
-/// The units of a chunk and the chunk's seal.
+/// The units of a chunk and the chunk's combined checksum.
 type ChunkSums = (Vec<SummedUnit>, u32);
 
 impl MooseFsMounts {
@@ -113,7 +113,7 @@ impl MooseFsMounts {
         chunks.iter().zip(0..).map(|(chunk, no)| ask(chunk, no)).collect()
     }
 
-    /// The units and the seal of each chunk of a file.
+    /// The units and the combined checksum of each chunk of a file.
     fn chunk_sums(
         &self,
         path: &str,
@@ -121,7 +121,7 @@ impl MooseFsMounts {
     ) -> Result<Option<Vec<ChunkSums>>, RemoteError> {
         self.map_chunks(path, object, |chunk, no| {
             let table = self.servers.table(chunk)?;
-            Ok(table.map(|table| (table::units(&table, no, object.len), seal(&table))))
+            Ok(table.map(|table| (table::units(&table, no, object.len), combined_checksum(&table))))
         })
     }
 }
@@ -175,10 +175,10 @@ impl StorageSystem for MooseFsMounts {
 
     fn sums(&self, path: &str, object: &ObjectVersion) -> Result<ObjectSums, RemoteError> {
         let Some(told) = self.chunk_sums(path, object)? else { return Ok(ObjectSums::default()) };
-        let (units, seals): (Vec<_>, Vec<_>) = told.into_iter().unzip();
+        let (units, combined): (Vec<_>, Vec<_>) = told.into_iter().unzip();
         let mut known = lock(&self.known);
-        if known.len() < MAX_KNOWN && !seals.is_empty() {
-            known.insert(path.to_owned(), seals);
+        if known.len() < MAX_KNOWN && !combined.is_empty() {
+            known.insert(path.to_owned(), combined);
         }
         Ok(ObjectSums { units: units.concat(), whole: None })
     }
@@ -202,13 +202,14 @@ impl StorageSystem for MooseFsMounts {
         let Some(known) = lock(&self.known).remove(path) else {
             return self.file(path, object).map(drop);
         };
-        let seals = self.map_chunks(path, object, |chunk, _| self.servers.seal(chunk));
-        if seals.is_ok_and(|seals| seals.as_ref() == Some(&known)) {
+        let combined =
+            self.map_chunks(path, object, |chunk, _| self.servers.combined_checksum(chunk));
+        if combined.is_ok_and(|combined| combined.as_ref() == Some(&known)) {
             return Ok(());
         }
-        // Without seals, or with other seals, compare by the checksums themselves.
+        // Without combined checksums, or with other combined checksums, compare by the checksums themselves.
         let told = self.chunk_sums(path, object)?.unwrap_or_default();
-        let is_same = told.iter().map(|(_, seal)| seal).eq(&known);
+        let is_same = told.iter().map(|(_, combined)| combined).eq(&known);
         if is_same { Ok(()) } else { Err(RemoteError::Changed) }
     }
 

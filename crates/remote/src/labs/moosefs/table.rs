@@ -15,8 +15,8 @@ use crate::{RemoteError, lock};
 
 /// Request for the checksums of all blocks of a chunk.
 const TABLE: ChunkRequest = ChunkRequest { kind: 302, answer_bytes: BLOCKS * 4 };
-/// Request for the [seal](seal()) of a chunk.
-const SEAL: ChunkRequest = ChunkRequest { kind: 300, answer_bytes: 4 };
+/// Request for the [combined checksum](combined_checksum()) of a chunk.
+const COMBINED_CHECKSUM: ChunkRequest = ChunkRequest { kind: 300, answer_bytes: 4 };
 /// Length of a chunk in bytes.
 pub(crate) const CHUNK_BYTES: u64 = 64 << 20;
 /// Length of a block in bytes. Zeros fill the last block of a file.
@@ -56,15 +56,18 @@ impl ChunkServers {
         Ok(self.first(chunk, TABLE)?.map(|told| numbers(&told)))
     }
 
-    /// The [seal](seal()) of a chunk. `None` if no server has the chunk in this version.
+    /// The [combined checksum](combined_checksum()) of a chunk. `None` if no server has the chunk in this version.
     ///
     /// # Errors
     /// [`RemoteError::Unreachable`] if no server answers.
-    pub(super) fn seal(&self, chunk: &ChunkLocation) -> Result<Option<u32>, RemoteError> {
+    pub(super) fn combined_checksum(
+        &self,
+        chunk: &ChunkLocation,
+    ) -> Result<Option<u32>, RemoteError> {
         if chunk.is_hole() {
-            return Ok(Some(seal(&hole_table())));
+            return Ok(Some(combined_checksum(&hole_table())));
         }
-        Ok(self.first(chunk, SEAL)?.and_then(|told| numbers(&told).pop()))
+        Ok(self.first(chunk, COMBINED_CHECKSUM)?.and_then(|told| numbers(&told).pop()))
     }
 
     /// The answer of the first server that has the chunk.
@@ -114,9 +117,9 @@ impl ChunkServers {
     }
 }
 
-/// The seal of a chunk: a number that a chunk server computes from the checksums of all its blocks. Tables that differ
-/// in one checksum have different seals.
-pub(super) fn seal(table: &[u32]) -> u32 {
+/// The combined checksum of a chunk: a number that a chunk server computes from the checksums of all its blocks. Tables
+/// that differ in one checksum have different combined checksums.
+pub(super) fn combined_checksum(table: &[u32]) -> u32 {
     table.iter().fold(1, |all: u32, sum| all.wrapping_mul(426_265_243) ^ sum)
 }
 
@@ -180,7 +183,7 @@ mod tests {
     /// Recorded answer of a chunk server for a file of 150,001 bytes.
     const RECORDED: &[u8] = include_bytes!("table.bin");
 
-    const RECORDED_SEAL: u32 = 0x20cb_7c80;
+    const RECORDED_CHECKSUM: u32 = 0x20cb_7c80;
 
     fn file() -> Vec<u8> {
         (0..150_001_u32).map(|at| (at % 251) as u8).collect()
@@ -243,17 +246,17 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_or_moved_checksum_changes_the_seal() {
+    fn a_changed_or_moved_checksum_changes_the_combined_checksum() {
         let table = numbers(&RECORDED[12..]);
         // Recorded from a chunk server (3.0.117) for that table.
-        assert_eq!(seal(&table), RECORDED_SEAL);
+        assert_eq!(combined_checksum(&table), RECORDED_CHECKSUM);
         for at in [0, 1, BLOCKS / 2, BLOCKS - 1] {
             let mut other = table.clone();
             other[at] ^= 1;
-            assert_ne!(seal(&other), RECORDED_SEAL);
+            assert_ne!(combined_checksum(&other), RECORDED_CHECKSUM);
         }
         let mut moved = table.clone();
         moved.swap(0, 1);
-        assert_ne!(seal(&moved), RECORDED_SEAL);
+        assert_ne!(combined_checksum(&moved), RECORDED_CHECKSUM);
     }
 }

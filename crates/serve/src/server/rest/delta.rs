@@ -169,7 +169,7 @@ fn answer(reader: Reader, tag: &str, mut made: Making<impl Write>) -> Response {
 /// Replaces a file atomically with the version that a delta makes of it.
 pub(super) async fn patch(server: Arc<Server>, at: At, body: Body) -> Result<Response, Problem> {
     // The delta's copies, and the answer, reveal the file's content.
-    let target = ReplaceTarget::of(&server, &at, true)?;
+    let target = ReplaceTarget::for_request(&server, &at, true)?;
     need_condition(&at.headers)?;
     let incoming = Incoming::new(&at.headers, body, MAX_BODY, 1)?;
     let body = Patch::read(incoming).await?;

@@ -212,7 +212,7 @@ pub(super) async fn write(
     if uploads::is_part(&at.headers) {
         return uploads::begin(server, kept, at, body).await;
     }
-    let target = ReplaceTarget::of(&server, &at, false)?;
+    let target = ReplaceTarget::for_request(&server, &at, false)?;
     let missing = || Problem::new(StatusCode::LENGTH_REQUIRED, "Content-Length is missing");
     let len = content_length(&at.headers).ok_or_else(missing)?;
     target.check_len(len)?;

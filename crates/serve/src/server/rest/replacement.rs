@@ -58,7 +58,11 @@ impl ReplaceTarget {
 
     /// Checks the rights of the client of a request. The request's conditions are checked later. The answer to a
     /// condition with a time reveals the time of the present file.
-    pub(super) fn of(server: &Arc<Server>, at: &At, reveals: bool) -> Result<Self, Problem> {
+    pub(super) fn for_request(
+        server: &Arc<Server>,
+        at: &At,
+        reveals: bool,
+    ) -> Result<Self, Problem> {
         let reveals = reveals || at.headers.contains_key(header::IF_UNMODIFIED_SINCE);
         let target = Self::new(server, &at.known, &at.volume, at.file()?, reveals)?;
         Ok(Self { headers: at.headers.clone(), ..target })

@@ -348,7 +348,7 @@ pub(super) async fn begin(
     body: Body,
 ) -> Result<Response, Problem> {
     let (is_last, wanted) = (is_complete(&at.headers)?, wanted_digest(&at.headers)?);
-    let target = ReplaceTarget::of(&server, &at, false)?;
+    let target = ReplaceTarget::for_request(&server, &at, false)?;
     let len = number(&at.headers, UPLOAD_LENGTH)?;
     target.check_len(len)?;
     let (name, records) = (new_token(), Arc::clone(&uploads));

@@ -118,7 +118,7 @@ fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapsh
 /// Replaces a file atomically with an old version. The present version becomes an old version. A file that has the
 /// bytes of the old version already stays as it is, and the answer is 200.
 pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Problem> {
-    let target = ReplaceTarget::of(&server, &at, true)?;
+    let target = ReplaceTarget::for_request(&server, &at, true)?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the version: &version=ID");
     let id = at.version()?.ok_or_else(which)?;
     let restoring = on_disk(&server, move || {

@@ -156,7 +156,8 @@ impl SourceTree {
         self.thin(&mut listing, dir);
         listing.warnings.extend(self.options.rules.warnings());
         listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
-        let sift = |entry: &mut Entry| self.options.protects.sift(&mut entry.meta);
+        let sift =
+            |entry: &mut Entry| self.options.protects.remove_excluded_xattrs(&mut entry.meta);
         listing.entries.iter_mut().for_each(sift);
         if self.names_of_one > 1 {
             for Entry { meta, .. } in &mut listing.entries {
@@ -318,7 +319,7 @@ impl SourceTree {
         self.options.plain_implied_dirs
             && entry.meta.is_dir()
             && !is_named()
-            && !self.takes_contents(dir)
+            && !self.lists_all_entries(dir)
     }
 
     /// True if an argument names the directory without its contents, and the options skip such directories.
@@ -328,7 +329,7 @@ impl SourceTree {
     }
 
     /// True if all entries of `dir` take part, and not only entries that arguments below `dir` name.
-    fn takes_contents(&self, dir: &RelPath) -> bool {
+    fn lists_all_entries(&self, dir: &RelPath) -> bool {
         if let (Some(only), true) = (self.only(), self.options.recursive) {
             return dir.starts_with(&only.path);
         }
@@ -436,7 +437,7 @@ impl SourceTree {
     fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
         let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
-        if self.takes_contents(dir) && !mounted {
+        if self.lists_all_entries(dir) && !mounted {
             let sharers = self.sharers(dir);
             if !sharers.is_empty() || (self.args.len() > 1 && self.leads_on(dir)) {
                 return self.list_shared(dir, &sharers, part);

@@ -252,12 +252,16 @@ impl<'a> Source<'a> {
             return Err(unseen(Errno::NOTDIR));
         }
         if path != self.path {
-            look.sift(name, &mut meta, &self.base.scopes.judge_by_global_rules(at));
+            look.remove_excluded_xattrs(
+                name,
+                &mut meta,
+                &self.base.scopes.judge_by_global_rules(at),
+            );
             return Ok(Some(Entry { name: name.clone(), meta }));
         }
         let mut judge = self.judge_at(at)?;
         let admitted = judge.admits(name, meta.is_dir());
-        look.sift(name, &mut meta, &judge);
+        look.remove_excluded_xattrs(name, &mut meta, &judge);
         Ok(admitted.then_some(Entry { name: name.clone(), meta }))
     }
 

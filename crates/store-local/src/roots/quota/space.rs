@@ -33,11 +33,11 @@ impl StoreSpace {
 
     /// True if a quota counts removed names.
     pub(crate) fn counts(&self) -> bool {
-        self.counting().next().is_some()
+        self.quotas_counting_removals().next().is_some()
     }
 
     /// Returns the quotas that count removed names.
-    pub(crate) fn counting(&self) -> impl Iterator<Item = &Arc<SpaceQuota>> {
+    pub(crate) fn quotas_counting_removals(&self) -> impl Iterator<Item = &Arc<SpaceQuota>> {
         self.quotas.iter().filter(|quota| quota.counts())
     }
 
@@ -86,7 +86,7 @@ impl StoreSpace {
 
     /// Counts an entry as removed.
     pub(crate) fn subtract_removed(&self, old: &Stat) {
-        self.counting().for_each(|quota| quota.subtract_removed(old));
+        self.quotas_counting_removals().for_each(|quota| quota.subtract_removed(old));
     }
 }
 

@@ -54,7 +54,7 @@ impl RolledBlocks {
     }
 
     /// Notes copies from blocks of the new version to places in the old version.
-    fn find(&mut self, ops: &[DeltaOp], block: u32) {
+    fn record_copies(&mut self, ops: &[DeltaOp], block: u32) {
         for op in ops {
             let DeltaOp::Copy { old, new_start } = *op else { continue };
             let first = (old.start / u64::from(block)) as u32;
@@ -89,7 +89,7 @@ impl RolledBlocks {
 
     /// Takes the matches of a search; returns the start of the next one.
     pub(super) fn take(&mut self, found: &[DeltaOp], consumed: u64, block: u32) -> u64 {
-        self.find(found, block);
+        self.record_copies(found, block);
         self.searched += consumed;
         self.searched
     }
