@@ -92,6 +92,11 @@ pub trait Machine {
     fn unanswered(&mut self) {}
     /// Sets the link to the other end. Later decisions use this link.
     fn set_link(&mut self, _: LinkModel) {}
+    /// Tells the machine that the connection is lost: files whose data have arrived are finished, and no closing step,
+    /// such as deletions, begins. Returns false if closing steps are under way already.
+    fn lose_connection(&mut self) -> bool {
+        false
+    }
 }
 
 impl Machine for Sender {
@@ -213,6 +218,9 @@ impl Machine for Receiver {
     }
     fn is_finished(&self) -> bool {
         Self::is_finished(self)
+    }
+    fn lose_connection(&mut self) -> bool {
+        Self::lose_connection(self)
     }
     fn is_full(&self) -> bool {
         self.backlog_bytes() > MAX_BACKLOG_BYTES

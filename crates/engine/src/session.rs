@@ -211,6 +211,12 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
         self.machine.set_link(link);
     }
 
+    /// Tells the machine that the connection is lost. Returns true if the machine then finishes files whose data have
+    /// arrived.
+    pub fn lose_connection(&mut self) -> bool {
+        self.machine.lose_connection()
+    }
+
     /// Takes the numbers of bytes that were sent and received on the wire so far.
     pub fn set_wire_bytes(&mut self, sent: u64, received: u64) {
         self.events.set_wire_bytes(sent, received);

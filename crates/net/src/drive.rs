@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use deltic_core::strategy::LinkModel as Figures;
 use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{self, Session, SessionDriver, SessionStep};
+use deltic_protocol::compressed::CompressedFrame;
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::report::{Notice, Side, Trouble, TroubleKind};
 use deltic_protocol::{Purpose, WorkId};
@@ -30,6 +31,8 @@ use deltic_worker::Worker;
 
 /// Most bundles of answers that the machine takes in one step.
 const AT_ONCE: usize = 64;
+/// Bytes of payloads, decompressed, that a session takes before other tasks of the thread have a turn.
+const TURN_BYTES: usize = 1 << 20;
 /// Time between two checks of the sent bytes.
 const SENT_EVERY: Duration = Duration::from_millis(100);
 /// Longest time for the last frames of an end to arrive, after it stopped reading.
@@ -158,6 +161,10 @@ async fn turn_until_end<M: Machine, W: Worker<M>>(
                 let ears = Ears { heard, frames };
                 return runner.last_words(ears, SyncError::StreamLost, watch).await;
             }
+            // Other sessions share this thread, and may have to cancel this one.
+            if !heard.as_slice().is_empty() {
+                tokio::task::yield_now().await;
+            }
             continue;
         }
         let session = &runner.session;
@@ -250,6 +257,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
                     pool.take(cost, (id, work), bytes);
                     continue;
                 }
+                Some(SessionStep::Send(_, batch)) if *is_lost => spare::keep(batch),
                 Some(SessionStep::Send(lane, batch)) => outlets.send(lane, batch),
                 Some(SessionStep::Event(notice)) => watch(located(worker, notice)),
                 Some(SessionStep::Done) => break true,
@@ -325,11 +333,15 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.takes_frames() && !self.session.is_finished()
     }
 
-    /// Feeds frames to the session as long as the session takes frames. Returns false if a further stream is lost.
+    /// Feeds frames to the session as long as the session takes frames, up to [`TURN_BYTES`]. Returns false if a further
+    /// stream is lost.
     fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
-        while self.hears()
+        let mut taken = 0;
+        while taken < TURN_BYTES
+            && self.hears()
             && let Some(frame) = heard.next()
         {
+            taken += frame.as_ref().map_or(0, payload_bytes);
             if matches!(frame, Err(ReadEnd::Lost)) {
                 return Ok(false);
             }
@@ -354,6 +366,9 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         watch: Watch<'_>,
     ) {
         self.is_lost = true;
+        if !self.session.lose_connection() {
+            return;
+        }
         let mut answers = Vec::new();
         while let Ok(false) = self.step(watch)
             && self.pool.is_at_work()
@@ -403,6 +418,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             while let Some(notice) = self.session.poll_notice() {
                 watch(notice);
             }
+            tokio::task::yield_now().await;
         }
         self.session.is_finished().then_some(Ok(()))
     }
@@ -511,6 +527,12 @@ const fn is_connection_loss(error: &SyncError) -> bool {
         error,
         SyncError::Disconnected(_) | SyncError::Transport { .. } | SyncError::StreamLost
     )
+}
+
+/// Returns the length of a frame's payload in bytes, decompressed, as the frame claims.
+fn payload_bytes(RawFrame { kind, payload }: &RawFrame) -> usize {
+    let compressed = CompressedFrame::decode(*kind, payload).ok().flatten();
+    compressed.map_or(payload.len(), |frame| frame.len as usize)
 }
 
 fn connection_lost() -> SyncError {

@@ -31,6 +31,8 @@ pub struct Adapting {
     pub clock: Clock,
     /// Threads that compress for the session at once.
     pub threads: u32,
+    /// Highest level of frames that the session's own thread compresses.
+    pub highest: i32,
     /// Counts what was compressed, and how.
     pub report: PackingReport,
 }
@@ -158,10 +160,16 @@ impl Packer {
         self.frames.is_some()
             && match self.adapting().zip(link) {
                 Some((adapting, link)) => {
-                    lock(&self.codec).pays_on_one_thread(&link, adapting.threads)
+                    let (threads, highest) = (adapting.threads, adapting.highest);
+                    lock(&self.codec).pays_on_one_thread(&link, threads, highest)
                 }
-                None => self.asked.is_some_and(|level| level <= HIGHEST_LEVEL),
+                None => self.asked.is_some_and(|level| level <= self.highest()),
             }
+    }
+
+    /// Returns the highest level of frames that the session's own thread compresses.
+    fn highest(&self) -> i32 {
+        self.adapting.as_ref().map_or(HIGHEST_LEVEL, |adapting| adapting.highest)
     }
 
     /// Chooses the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
@@ -181,7 +189,7 @@ impl Packer {
             let len = ratio * (piece.len() * tried / usual.len()) as f64;
             codec.note(level, piece.len(), len as usize, took);
         }
-        Some(present)
+        Some(present.min(adapting.highest))
     }
 
     /// Compresses `len` bytes by `compress` at `level`, and notes the speed and the ratio of the level.
@@ -258,7 +266,8 @@ mod tests {
     fn packer_with(hello: &Hello, options: &Options) -> (Packer, PackingReport) {
         let terms = negotiate(hello, hello).unwrap();
         let report = PackingReport::default();
-        let adapting = Adapting { clock, threads: 1, report: report.clone() };
+        let adapting =
+            Adapting { clock, threads: 1, highest: HIGHEST_LEVEL, report: report.clone() };
         (Packer::new(options, terms, Some(adapting)), report)
     }
 

@@ -111,12 +111,13 @@ impl AdaptiveCodec {
     }
 
     /// True if one thread that compresses frames with a history costs no more than `threads` threads that compress
-    /// frames apart.
+    /// frames apart. False if the one thread would compress at a level above `highest`.
     #[must_use]
-    pub fn pays_on_one_thread(&self, link: &LinkModel, threads: u32) -> bool {
+    pub fn pays_on_one_thread(&self, link: &LinkModel, threads: u32, highest: i32) -> bool {
         let (one, several) = (self.best(link, 1), self.best(link, threads));
         let with_history = self.cost(one, link, 1) * WITH_HISTORY;
-        one.is_some() && with_history <= self.cost(several, link, threads)
+        one.is_some_and(|at| USUAL[at].0 <= highest)
+            && with_history <= self.cost(several, link, threads)
     }
 
     /// Returns the present level and its ratio; `None` without compression.
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn one_thread_compresses_for_a_slow_link() {
         let codec = measured(1.0, 1.0);
-        let pays = |mbit, threads| codec.pays_on_one_thread(&link(mbit), threads);
+        let pays = |mbit, threads| codec.pays_on_one_thread(&link(mbit), threads, 9);
         assert!(pays(1, 8) && pays(400, 8) && pays(1000, 1));
         assert!(!pays(1000, 8), "eight threads reach a higher level, which saves more");
         assert!(!pays(100_000, 8), "nothing is compressed");

@@ -35,6 +35,7 @@ use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, Writer, start_reader, start_writer,
 };
+use deltic_engine::compression::HIGHEST_LEVEL;
 use deltic_engine::machine::Machine;
 use deltic_worker::Worker;
 use deltic_worker::packing::Adapting;
@@ -48,6 +49,8 @@ pub use serve::Served;
 const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
 /// Longest time for sending an abort.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+/// Highest level of frames that a thread compresses if the thread moves frames of several sessions.
+const SHARED_THREAD_LEVEL: i32 = 3;
 /// Most inodes that an end announces as its sources or destination.
 const MAX_PLACES: usize = 24;
 
@@ -184,7 +187,10 @@ impl Session {
     fn adapting(&self, options: &Options) -> Adapting {
         let threads = self.config.budget.with_threads(options.threads).processors();
         // Wall time would count a thread that had to wait as a slow compressor.
-        Adapting { clock: thread_cpu, threads, report: self.config.packing.clone() }
+        // Sessions of a server share the threads that move frames.
+        let is_shared = self.config.budget.prompt_bytes.is_some();
+        let highest = if is_shared { SHARED_THREAD_LEVEL } else { HIGHEST_LEVEL };
+        Adapting { clock: thread_cpu, threads, highest, report: self.config.packing.clone() }
     }
 
     /// Runs a machine over this connection and its further streams.

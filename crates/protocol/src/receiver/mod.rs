@@ -60,6 +60,8 @@ pub struct Receiver {
     cx: Context,
     tree: ReceiverTree,
     files: WantedFiles,
+    /// True once the connection is lost.
+    is_lost: bool,
 }
 
 impl Receiver {
@@ -70,6 +72,7 @@ impl Receiver {
             tree: ReceiverTree::new(&setting),
             files: WantedFiles::new(setting.most_files),
             cx: Context::new(setting),
+            is_lost: false,
         }
     }
 
@@ -225,7 +228,7 @@ impl Receiver {
     /// Starts all steps that have become possible.
     fn go_on(&mut self) {
         self.pass_settled();
-        let Self { cx, tree, files } = self;
+        let Self { cx, tree, files, .. } = self;
         tree.go_on(cx);
         for candidate in tree.take_wanted() {
             files.want(&cx.setting.options, candidate);
@@ -238,9 +241,16 @@ impl Receiver {
         self.close();
     }
 
+    /// Tells the receiver that the connection is lost: no closing step begins from now on, so nothing is deleted and no
+    /// delayed update is put in place. Returns false if closing steps have begun before.
+    pub const fn lose_connection(&mut self) -> bool {
+        self.is_lost = true;
+        !self.tree.is_closing()
+    }
+
     /// Takes the closing steps, each once the step before is done.
     fn close(&mut self) {
-        while self.files.is_idle() && self.tree.may_close(&self.cx) {
+        while !self.is_lost && self.files.is_idle() && self.tree.may_close(&self.cx) {
             let may_try = self.tree.is_deleting();
             if may_try && self.files.try_parked(&mut self.cx) {
                 self.pass_settled();

@@ -66,7 +66,7 @@ mod tests {
     fn a_frame_keeps_its_bytes_within_its_limit() {
         let frame = CompressedFrame { is_first: true, kind: 21, len: 300, part: b"part" };
         let bytes = frame.encode(8).unwrap();
-        assert_eq!(bytes, b"\x45\x08\x00\x00\x01\x15\xac\x02part");
+        assert_eq!(bytes, b"\x48\x08\x00\x00\x01\x15\xac\x02part");
         assert_eq!(frame.encode(7), None);
         let payload = &bytes[HEADER_BYTES..];
         assert_eq!(CompressedFrame::decode(CompressedFrame::KIND, payload), Ok(Some(frame)));

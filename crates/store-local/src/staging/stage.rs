@@ -141,6 +141,7 @@ impl Stages {
         let system = System::of(&*root);
         let realm = Realm::of(&root, system)?;
         let user = rustix::process::geteuid().as_raw();
+        let waits = LockWaits::new(root.bounds().are_volumes());
         let (homes, held, last) = (Mutex::default(), Mutex::default(), Recent::default());
         let (needs_names, is_closed) = (AtomicBool::new(false), OnceLock::new());
         let (made_up, makes_holes, parted) = Default::default();
@@ -152,7 +153,7 @@ impl Stages {
             space,
             parted,
             homes,
-            waits: LockWaits::new(),
+            waits,
             held,
             last,
             needs_names,

@@ -116,6 +116,14 @@ impl LocalStore {
         LocalRebuild::resume_staged(Arc::clone(&self.0), path, len, staged)
     }
 
+    /// Removes the staged file that another process left at this place, also if no process can resume the file.
+    ///
+    /// # Errors
+    /// The system's error, or a process uses the file.
+    pub fn discard_staged(&self, staged: &StagedPlace) -> Result<(), StoreError> {
+        self.0.growing().discard_staged(staged).at("discard", &staged.home)
+    }
+
     /// True if the root was created in vain: no entry was created, and the root got no mode.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {

@@ -35,6 +35,11 @@ impl ReceiverTree {
         self.closing == Some(ClosingStep::Deleting)
     }
 
+    /// True once the closing steps have begun.
+    pub(in crate::receiver) const fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
     /// True if the next closing step may be taken, once no file is under way.
     pub(crate) fn may_close(&self, cx: &Context) -> bool {
         let waits = !cx.jobs.idle()

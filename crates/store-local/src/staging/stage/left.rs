@@ -20,15 +20,16 @@ use crate::roots::quota::SpaceLedger;
 use crate::staging::log::{LOG_SUFFIX, Log, Notes, remove_log, staged_name};
 
 /// Waits for other processes that hold leftovers: 2 seconds for all files of a run. A killed run may leave its agent on
-/// the other machine behind, and that agent holds the file for a moment longer than its client lives.
+/// the other machine behind, and that agent holds the file for a moment longer than its client lives. A server does not
+/// wait: its sessions share their threads.
 #[derive(Debug)]
 pub(super) struct LockWaits(AtomicU32);
 
 impl LockWaits {
     const INTERVAL: Duration = Duration::from_millis(50);
 
-    pub(super) fn new() -> Self {
-        Self(AtomicU32::new(40))
+    pub(super) fn new(is_server: bool) -> Self {
+        Self(AtomicU32::new(if is_server { 0 } else { 40 }))
     }
 
     /// Locks `file` as [`try_lock`] does, after other processes have released the file, if they do in time.
@@ -148,6 +149,32 @@ impl Stages {
             let (home, name) = (at.home.clone(), at.name.clone());
             Logged { staged: Staged { file, home, whose: self.whose, name }, log, notes }
         }))
+    }
+
+    /// Removes the staged file at this place with its log, whatever the log says. Errors: `AGAIN` while a process holds
+    /// the file.
+    pub(crate) fn discard_staged(&self, at: &StagedPlace) -> Result<(), Errno> {
+        if !is_name_of(&at.name, STAGED_SUFFIX) {
+            return Ok(());
+        }
+        let dir = match self.open(&at.home) {
+            Err(Errno::NOENT) => return Ok(()),
+            opened => opened?.1,
+        };
+        if dir.find(&at.name)?.is_none() {
+            return Ok(());
+        }
+        if !is_nobodys(&dir, &at.name) {
+            return Err(Errno::AGAIN);
+        }
+        self.space.forget(&dir, &at.name);
+        match dir.remove_file(&at.name) {
+            Ok(()) | Err(Errno::NOENT) => {
+                remove_log(&dir, &at.name);
+                Ok(())
+            }
+            removed => removed,
+        }
     }
 }
 
