@@ -36,7 +36,7 @@ impl ReceiverTree {
     }
 
     /// True once the closing steps have begun.
-    pub(in crate::receiver) const fn is_closing(&self) -> bool {
+    pub(crate) const fn is_closing(&self) -> bool {
         self.closing.is_some()
     }
 
