@@ -250,3 +250,37 @@ fn an_upload_goes_on_after_the_server_was_killed_or_ended() {
     assert_eq!(ask(&server, &format!("HEAD {place}"), "", b"").status, 404);
     assert_eq!(world.names("state/uploads"), Vec::<String>::new());
 }
+
+#[test]
+fn an_upload_that_fails_or_cannot_go_on_leaves_no_staged_file() {
+    let world = World::new();
+    let start = || Server::set_volume(&world, "quota_bytes = 1000000", "");
+    let server = start();
+    // A record of an upload is text, so an upload with such a condition has none.
+    let head = format!(
+        "PUT {FILES}/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nUpload-Complete: ?0\r\n\
+         Upload-Length: 90\r\nConnection: close\r\nContent-Length: 10\r\nIf-None-Match: ",
+        server.token()
+    );
+    let mut stream = server.connect();
+    stream.write_all(&[head.as_bytes(), b"\"\xff\"\r\n\r\n0123456789"].concat()).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = String::from_utf8_lossy(&answer);
+    let place = answer.lines().find_map(|line| line.strip_prefix("location: ")).expect(&answer);
+    assert_eq!(ask(&server, &format!("PUT {FILES}/a"), "", b"other").status, 201);
+    let last = append(&server, place, (10, ENDS), &[1; 80]);
+    assert!([409, 412].contains(&last.status), "{last:?}");
+    assert_eq!((used(&server), world.exists("photos/.deltic")), ((5, 1), false));
+    // Nor does an upload whose log is of another boot, or is lost.
+    let (begun, place) = begin_with(&server, server.token(), ("b", 90), ("", &[1; 10]));
+    assert_eq!(begun.status, 201, "{begun:?}");
+    drop(server);
+    let names = world.names("photos/.deltic");
+    let log = names.iter().find(|name| name.ends_with(".log")).expect("the upload has a log");
+    world.write(&format!("photos/.deltic/{log}"), "");
+    let server = start();
+    assert_eq!(offset(&server, &place), None);
+    assert_eq!((used(&server), world.exists("photos/.deltic")), ((5, 1), false));
+    assert_eq!(world.names("state/uploads"), Vec::<String>::new());
+}

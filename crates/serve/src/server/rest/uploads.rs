@@ -5,6 +5,7 @@
 //! offset, and the last one commits. The next process of the server goes on with the uploads, by their records.
 
 mod records;
+mod restart;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -25,12 +26,12 @@ use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
 use tokio::time::{sleep, timeout};
 
 use self::records::{RecordFile, UploadRecord, UploadRecords};
+use self::restart::WaitingUpload;
+pub(crate) use self::restart::resume_uploads;
 use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
 use super::pieces::PIECE;
-use super::replacement::{
-    NewAttributes, ReplaceTarget, Replacement, ReplacementRecord, ResumedReplacement,
-};
+use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
 use super::request::{Address, At, no_store, on_disk};
 use crate::lock;
 use crate::server::access::Access;
@@ -52,8 +53,6 @@ const GIVES_WAY_AFTER: Duration = Duration::from_hours(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Longest wait for an older request to end.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest time for which a start waits for the uploads of an earlier process.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most unfinished uploads at once, of all tokens and of one chain of tokens.
 const MAX_UPLOADS: usize = 1_000;
 const MAX_OF_TOKEN: usize = 50;
@@ -69,9 +68,6 @@ pub(crate) struct Uploads {
     /// Most unfinished uploads at once.
     most: usize,
 }
-
-/// The name, the record and the record's file of an upload.
-type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
 
 /// An upload in several requests.
 struct Upload {
@@ -166,33 +162,6 @@ impl Uploads {
         self.records.write(name, &record?).ok()
     }
 
-    /// Goes on with uploads of an earlier process. An upload whose volume is busy waits for the next call. Blocks on the
-    /// disk.
-    fn resume(&self, server: &Arc<Server>) {
-        let mut waiting = lock(&self.waiting);
-        for (name, record, file) in std::mem::take(&mut *waiting) {
-            match Replacement::resume(server, &record.replacement) {
-                Ok(resumed) => {
-                    let upload = Upload::resumed(resumed, &record, file);
-                    lock(&self.all).insert(name, Arc::new(upload));
-                }
-                Err(why) if why.status == StatusCode::SERVICE_UNAVAILABLE => {
-                    waiting.push((name, record, file));
-                }
-                // Dropping the file removes the record.
-                Err(_) => drop(record.replacement.discard(server)),
-            }
-        }
-    }
-
-    /// True if an upload of an earlier process may be resumed later.
-    fn is_waiting(&self, name: Option<TokenHash>) -> bool {
-        match self.waiting.try_lock() {
-            Ok(waiting) => waiting.iter().any(|(waits, ..)| Some(*waits) == name),
-            Err(_) => true,
-        }
-    }
-
     /// Finds an upload by its name, if the token began it in this volume.
     fn find(&self, known: &Known, volume: &str, name: &str) -> Result<Arc<Upload>, Problem> {
         let name = name.parse::<Token>().ok().map(|name| name.hash());
@@ -223,41 +192,9 @@ impl Uploads {
         let ended: Vec<_> = lock(&self.all).extract_if(is_over).collect();
         drop(ended);
     }
-
-    /// Leaves all uploads to the next process.
-    pub(crate) async fn leave(&self) {
-        lock(&self.waiting).iter_mut().for_each(|(_, _, file)| file.keep());
-        let all = std::mem::take(&mut *lock(&self.all));
-        for upload in all.into_values() {
-            let Ok(mut turn) = upload.take().await else { continue };
-            if let (Some(staged), Some(record)) = (&mut *turn.staged, &mut *lock(&upload.record)) {
-                staged.replacement.keep_when_dropped();
-                record.keep();
-            }
-        }
-    }
 }
 
 impl Upload {
-    /// Returns an upload of an earlier process.
-    fn resumed(resumed: ResumedReplacement, record: &UploadRecord, file: RecordFile) -> Self {
-        let ResumedReplacement { known, replacement, at, age } = resumed;
-        let UploadRecord { replacement: ReplacementRecord { volume, len, .. }, wanted } = record;
-        let now = Instant::now();
-        let staged = StagedUpload { replacement, hash: None, is_recorded: true, at };
-        Self {
-            token: known.token,
-            first: known.first,
-            volume: volume.clone(),
-            len: *len,
-            wanted: *wanted,
-            touched: Mutex::new(now.checked_sub(age).unwrap_or(now)),
-            record: Mutex::new(Some(file)),
-            newest: watch::Sender::new(0),
-            staged: Arc::new(Turns::new(Some(staged))),
-        }
-    }
-
     /// Returns the time since the last byte.
     fn silence(&self) -> Duration {
         lock(&self.touched).elapsed()
@@ -300,17 +237,6 @@ impl UploadTurn {
             bytes = next(body) => bytes,
         }
     }
-}
-
-/// Goes on with the uploads of an earlier process.
-pub(crate) async fn resume_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) {
-    let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
-    let resumed = on_disk(server, move || {
-        uploads.resume(&again);
-        Ok(())
-    });
-    // A disk that does not answer does not block the start.
-    timeout(RESUME_TIMEOUT, resumed).await.ok();
 }
 
 /// Ends uploads that have expired, or whose tokens were revoked, for ever.
@@ -545,14 +471,19 @@ impl StagedUpload {
     fn commit(self, server: &Arc<Server>, len: u64) -> (Result<Response, Problem>, Option<Self>) {
         let Self { mut replacement, hash, is_recorded, .. } = self;
         let record = replacement.record(len);
-        replacement.note(len);
-        replacement.keep_when_dropped();
+        if record.is_some() {
+            replacement.note(len);
+            replacement.keep_when_dropped();
+        }
         let committed = replacement.commit(NewAttributes::usual(len)).map_err(Problem::from);
         let answer = committed.and_then(|committed| committed.answer());
         let Err(why) = &answer else { return (answer, None) };
-        // Dropping what is resumed removes the staged file.
-        let resumed = record.and_then(|record| Replacement::resume(server, &record).ok());
-        let resumed = resumed.filter(|_| why.status.is_server_error());
+        let kept = record.as_ref().filter(|_| why.status.is_server_error());
+        let resumed = kept.and_then(|record| Replacement::resume(server, record).ok());
+        if let (None, Some(record)) = (&resumed, &record) {
+            // Nothing else removes the kept file: the token may have been revoked before the file was opened again.
+            record.discard(server).ok();
+        }
         let staged =
             resumed.map(|it| Self { replacement: it.replacement, hash, is_recorded, at: it.at });
         (answer, staged)

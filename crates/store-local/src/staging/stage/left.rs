@@ -157,10 +157,11 @@ impl Stages {
         if !is_name_of(&at.name, STAGED_SUFFIX) {
             return Ok(());
         }
-        let dir = match self.open(&at.home) {
+        match self.open(&at.home) {
             Err(Errno::NOENT) => return Ok(()),
-            opened => opened?.1,
-        };
+            opened => drop(opened?),
+        }
+        let dir = self.enter(&at.home)?;
         if dir.find(&at.name)?.is_none() {
             return Ok(());
         }

@@ -135,12 +135,12 @@ impl Replacement {
 }
 
 impl ReplacementRecord {
-    /// Removes the staged file of an earlier process that no process goes on with. Blocks on the disk.
+    /// Removes the staged file of a replacement that no process goes on with. Blocks on the disk.
     pub(crate) fn discard(&self, server: &Server) -> Result<(), Problem> {
         let Some(volume) = server.volumes.get(&self.volume) else { return Ok(()) };
-        // Dropping the file removes it.
-        volume.store()?.resume_staged(&self.file()?, self.len, &self.staged()?)?;
-        Ok(())
+        // A damaged record names no file.
+        let Ok(staged) = self.staged() else { return Ok(()) };
+        Ok(volume.store()?.discard_staged(&staged)?)
     }
 
     fn file(&self) -> Result<RelPath, Problem> {

@@ -1,0 +1,100 @@
+//! Uploads of an earlier process, and uploads that this process leaves to the next one.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::http::StatusCode;
+use tokio::sync::{Mutex as Turns, watch};
+use tokio::time::timeout;
+
+use super::records::{RecordFile, UploadRecord};
+use super::{StagedUpload, Upload, Uploads};
+use crate::lock;
+use crate::server::rest::replacement::{Replacement, ReplacementRecord, ResumedReplacement};
+use crate::server::rest::request::on_disk;
+use crate::server::shared::Server;
+use crate::token::TokenHash;
+
+/// Longest time for which a start waits for the uploads of an earlier process.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The name, the record and the record's file of an upload.
+pub(super) type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
+
+impl Uploads {
+    /// Goes on with uploads of an earlier process. An upload whose volume is busy waits for the next call. Blocks on the
+    /// disk.
+    pub(super) fn resume(&self, server: &Arc<Server>) {
+        let mut waiting = lock(&self.waiting);
+        for (name, record, file) in std::mem::take(&mut *waiting) {
+            match Replacement::resume(server, &record.replacement) {
+                Ok(resumed) => {
+                    let upload = Upload::resumed(resumed, &record, file);
+                    lock(&self.all).insert(name, Arc::new(upload));
+                }
+                Err(why) if why.status == StatusCode::SERVICE_UNAVAILABLE => {
+                    waiting.push((name, record, file));
+                }
+                // Dropping the file removes the record, unless the staged file could not be removed.
+                Err(_) => {
+                    if record.replacement.discard(server).is_err() {
+                        waiting.push((name, record, file));
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if an upload of an earlier process may be resumed later.
+    pub(super) fn is_waiting(&self, name: Option<TokenHash>) -> bool {
+        match self.waiting.try_lock() {
+            Ok(waiting) => waiting.iter().any(|(waits, ..)| Some(*waits) == name),
+            Err(_) => true,
+        }
+    }
+
+    /// Leaves all uploads to the next process.
+    pub(crate) async fn leave(&self) {
+        lock(&self.waiting).iter_mut().for_each(|(_, _, file)| file.keep());
+        let all = std::mem::take(&mut *lock(&self.all));
+        for upload in all.into_values() {
+            let Ok(mut turn) = upload.take().await else { continue };
+            if let (Some(staged), Some(record)) = (&mut *turn.staged, &mut *lock(&upload.record)) {
+                staged.replacement.keep_when_dropped();
+                record.keep();
+            }
+        }
+    }
+}
+
+impl Upload {
+    /// Returns an upload of an earlier process.
+    fn resumed(resumed: ResumedReplacement, record: &UploadRecord, file: RecordFile) -> Self {
+        let ResumedReplacement { known, replacement, at, age } = resumed;
+        let UploadRecord { replacement: ReplacementRecord { volume, len, .. }, wanted } = record;
+        let now = Instant::now();
+        let staged = StagedUpload { replacement, hash: None, is_recorded: true, at };
+        Self {
+            token: known.token,
+            first: known.first,
+            volume: volume.clone(),
+            len: *len,
+            wanted: *wanted,
+            touched: Mutex::new(now.checked_sub(age).unwrap_or(now)),
+            record: Mutex::new(Some(file)),
+            newest: watch::Sender::new(0),
+            staged: Arc::new(Turns::new(Some(staged))),
+        }
+    }
+}
+
+/// Goes on with the uploads of an earlier process.
+pub(crate) async fn resume_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) {
+    let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
+    let resumed = on_disk(server, move || {
+        uploads.resume(&again);
+        Ok(())
+    });
+    // A disk that does not answer does not block the start.
+    timeout(RESUME_TIMEOUT, resumed).await.ok();
+}
