@@ -99,6 +99,37 @@ describe.skipIf(why)("sign-ins", () => {
     expect(readFileSync(disk("mine.bin")).length).toBe(4_000_000);
   });
 
+  test("a file that is being sent stops at a sign-out in another tab, and does not go on under the next sign-in", async () => {
+    const [one, two] = [await s.server.add("one"), await s.server.add("two")];
+    await s.page.evaluate(() => localStorage.clear());
+    await s.page.goto("about:blank");
+    await s.page.goto(`${s.origin.url}files/#t=${one}`);
+    await s.page.locator(".shell").waitFor();
+    const tab = await s.context.newPage();
+    await tab.goto(`${s.origin.url}files/#settings`);
+    await begin("mine.bin");
+    await expect.poll(() => s.origin.seen.some((line) => line.startsWith("PATCH"))).toBe(true);
+    // The next user signs in while the request is under way.
+    await tab.getByRole("button", { name: "Sign out" }).click();
+    await tab.getByText("You are signed out").waitFor();
+    s.origin.seen.length = 0;
+    await tab.evaluate((token) => (location.hash = `t=${token}`), two);
+    await tab.locator(".shell").waitFor();
+    await tab.close();
+    s.origin.slow = undefined;
+    await s.page.getByRole("link", { name: /^Transfers/ }).click();
+    await s.page.getByText("Your sign-in ended before this was sent.").first().waitFor();
+    // Long enough for the request that was under way, at the rate of `begin`.
+    await s.page.waitForTimeout(6_000);
+    expect(s.origin.seen.filter((line) => /^(PUT|PATCH)|uploads/.test(line))).toEqual([]);
+    expect(existsSync(disk("mine.bin"))).toBe(false);
+    expect(await kept()).toBe(two);
+    await s.page.getByRole("button", { name: "Try again" }).first().click();
+    await expect.poll(() => existsSync(disk("mine.bin"))).toBe(true);
+    await idle(s.page);
+    expect(readFileSync(disk("mine.bin")).length).toBe(4_000_000);
+  });
+
   test("a sign-out without a network reaches the server later", async () => {
     const lasting = (await kept())!;
     s.origin.cut = true;

@@ -1,13 +1,25 @@
 /** Small parts that need no browser. */
 import { describe, expect, test, vi } from "vitest";
 
-vi.stubGlobal("localStorage", { getItem: () => null, setItem: () => undefined, removeItem: () => undefined });
-vi.stubGlobal("sessionStorage", { getItem: () => null, setItem: () => undefined, removeItem: () => undefined });
+/** A storage as a browser has it. */
+function storage() {
+  const all = new Map<string, string>();
+  return {
+    getItem: (key: string) => all.get(key) ?? null,
+    setItem: (key: string, value: string) => void all.set(key, value),
+    removeItem: (key: string) => void all.delete(key),
+  };
+}
+
+vi.stubGlobal("localStorage", storage());
+vi.stubGlobal("sessionStorage", storage());
+vi.stubGlobal("document", { baseURI: "http://127.0.0.1/files/" });
 vi.stubGlobal("navigator", { languages: ["fr", "de-AT", "en"] });
 
 const { otherName, parts, shown } = await import("../src/transfer/names");
 const { name, numbers } = await import("../src/text/numbers");
-const { tokenIn } = await import("../src/session");
+const { endSession, ended, signIn, token, tokenIn } = await import("../src/session");
+const { call, sendBody } = await import("../src/api/http");
 const { previewOf } = await import("../src/files/kinds");
 const { GentleRate } = await import("../src/transfer/gentle");
 const { english } = await import("../src/text/en");
@@ -39,6 +51,34 @@ test("a token is found in a fragment, in an address, and alone", () => {
   expect(tokenIn("dlt_x")).toBe("dlt_x");
   expect(tokenIn("#transfers")).toBeUndefined();
   expect(tokenIn("xdlt_y")).toBeUndefined();
+});
+
+test("a refusal of the token of an earlier sign-in does not end the present sign-in", async () => {
+  const asked: { bearer: string | null; answer: (status: number) => void }[] = [];
+  vi.stubGlobal("fetch", (_: URL, { headers }: { headers: Headers }) =>
+    new Promise((resolve) => asked.push({ bearer: headers.get("Authorization"), answer: (status) => resolve(new Response(null, { status })) })),
+  );
+  try {
+    signIn("dlt_a", true);
+    const body = { method: "PATCH", headers: {}, body: new Blob(["some"]), sent: () => undefined } as const;
+    const late = [call("v1/volumes"), sendBody("v1/x", body, new AbortController().signal)].map((of) => of.catch((error: unknown) => error));
+    endSession("left");
+    signIn("dlt_b", true);
+    await vi.waitFor(() => expect(asked.length).toBe(2));
+    expect(asked.map(({ bearer }) => bearer)).toEqual(["Bearer dlt_a", "Bearer dlt_a"]);
+    for (const { answer } of asked) answer(401);
+    expect(await Promise.all(late)).toMatchObject([{ status: 401 }, { status: 401 }]);
+    expect(token.value).toBe("dlt_b");
+    expect(localStorage.getItem("deltic.token/files/")).toBe("dlt_b");
+
+    const present = call("v1/volumes").catch((error: unknown) => error);
+    asked[2]!.answer(401);
+    expect(await present).toMatchObject({ status: 401 });
+    expect([token.value, ended.value]).toEqual([undefined, "unknown"]);
+  } finally {
+    endSession("left");
+    vi.stubGlobal("fetch", undefined);
+  }
 });
 
 describe("numbers", () => {

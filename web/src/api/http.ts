@@ -38,19 +38,25 @@ export interface Ask {
 
 /** Sends a request and returns a successful answer. Waits and tries again while the server is busy. */
 export async function call(address: string, ask: Ask = {}): Promise<Response> {
+  // All tries carry one token, since another user may sign in during a pause.
+  const bearer = ask.token ?? token.value;
   for (let tries = 0; ; tries++) {
-    const answer = await send(address, ask);
+    const answer = await send(address, ask, bearer);
     if (answer.ok) return answer;
     const problem = await problemOf(answer);
-    if (problem.status === 401 && ask.token === undefined) endSession("unknown");
+    if (problem.status === 401 && ask.token === undefined) refused(bearer);
     if (!isBusy(problem) || tries >= BUSY_TRIES) throw problem;
     await pause(problem.retryAfter ?? 1, ask.signal);
   }
 }
 
-async function send(address: string, ask: Ask): Promise<Response> {
+/** Ends the session if the server refused the session's token. A late refusal may be of the token of an earlier session. */
+function refused(bearer: string | undefined): void {
+  if (bearer !== undefined && bearer === token.value) endSession("unknown");
+}
+
+async function send(address: string, ask: Ask, bearer: string | undefined): Promise<Response> {
   const headers = new Headers(ask.headers);
-  const bearer = ask.token ?? token.value;
   if (bearer) headers.set("Authorization", `Bearer ${bearer}`);
   try {
     const answer = await fetch(new URL(address, root()), {
@@ -87,9 +93,10 @@ export const sendBody: typeof sendLong = (address, sending, stop) =>
 
 /** Sends a short body. Bytes by `fetch` cost the browser half the time of a Blob by XMLHttpRequest. */
 async function sendShort(address: string, { method, headers, body, sent }: Sending, stop: AbortSignal): Promise<(name: string) => string | null> {
+  const bearer = token.value;
   const bytes = await body.arrayBuffer().catch(() => Promise.reject(new Unreachable()));
-  const answer = await send(address, { method, headers, body: bytes, signal: stop });
-  if (answer.status === 401) endSession("unknown");
+  const answer = await send(address, { method, headers, body: bytes, signal: stop }, bearer);
+  if (answer.status === 401) refused(bearer);
   if (!answer.ok) throw await problemOf(answer);
   sent(bytes.byteLength);
   return (name) => answer.headers.get(name);
@@ -103,12 +110,13 @@ function sendLong(
 ): Promise<(name: string) => string | null> {
   return new Promise((resolve, reject) => {
     if (stop.aborted) return reject(stop.reason);
+    const bearer = token.value;
     const request = new XMLHttpRequest();
     const abort = () => request.abort();
     stop.addEventListener("abort", abort, { once: true });
     request.open(method, new URL(address, root()));
     for (const [name, value] of Object.entries(headers)) request.setRequestHeader(name, value);
-    if (token.value) request.setRequestHeader("Authorization", `Bearer ${token.value}`);
+    if (bearer) request.setRequestHeader("Authorization", `Bearer ${bearer}`);
     request.upload.onprogress = (event) => sent(event.loaded);
     request.onloadend = () => stop.removeEventListener("abort", abort);
     request.onabort = () => reject(stop.reason);
@@ -119,7 +127,7 @@ function sendLong(
       const { status } = request;
       if (status >= 200 && status < 300) return resolve((name) => request.getResponseHeader(name));
       if (status === 502 || status === 504) return reject(new Unreachable());
-      if (status === 401) endSession("unknown");
+      if (status === 401) refused(bearer);
       reject(problem(status, request.responseText, request.getResponseHeader("Retry-After")));
     };
     request.send(body);

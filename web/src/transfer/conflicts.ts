@@ -22,6 +22,7 @@ export const questions = signal<readonly Question[]>([]);
 const forAll = new WeakMap<Batch, Choice>();
 
 export function decide(conflict: Conflict, stop: AbortSignal): Promise<Choice> {
+  if (stop.aborted) return Promise.reject(stop.reason);
   const all = forAll.get(conflict.batch);
   if (all) return Promise.resolve(all);
   return new Promise((resolve, reject) => {

@@ -218,7 +218,9 @@ async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<vo
   try {
     for await (const source of sources) {
       const to = { volume: batch.to.volume, path: [...batch.to.path, ...source.path] };
-      const item: Item = { no: batch.items.length, source, to, base: "nothing", bytes: 0, modified: undefined, kept: 0, sent: 0, state: { is: "waiting" } };
+      // A folder may still be read while the sign-in ends.
+      const state: State = batch.stop.signal.reason === ENDED ? { is: "failed", why: { kind: "ended" } } : { is: "waiting" };
+      const item: Item = { no: batch.items.length, source, to, base: "nothing", bytes: 0, modified: undefined, kept: 0, sent: 0, state };
       batch.items.push(item);
       note(item, batch);
       changed();
@@ -290,6 +292,7 @@ async function run(item: Item, batch: Batch): Promise<void> {
 
 function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): void {
   if (stop.reason === PAUSED) wait(item, batch);
+  else if (stop.reason === ENDED) item.state = { is: "failed", why: { kind: "ended" } };
   else if (stop.aborted) item.state = { is: "cancelled" };
   else item.state = { is: "failed", why: failure(error) };
   item.kept = 0;
@@ -318,6 +321,7 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
 
 /** Handles another version at the server. Equal contents count as done; otherwise the user is asked. */
 async function onTaken(item: Item, file: File, there: Version | undefined, batch: Batch, stop: AbortSignal): Promise<void> {
+  stop.throwIfAborted();
   item.kept = 0;
   item.sent = 0;
   if (!there) {
@@ -328,7 +332,10 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
   }
   item.base = "nothing";
   item.state = { is: "moving", stage: "matching" };
-  if (await again(stop, () => isEqual(file, item.to))) {
+  const equal = await again(stop, () => isEqual(file, item.to));
+  // The comparison does not stop early. A comparison under the next sign-in says nothing about this transfer.
+  stop.throwIfAborted();
+  if (equal) {
     item.state = { is: "equal", at: Date.now() };
     return;
   }
@@ -443,6 +450,7 @@ export function resume(batch: Batch): void {
   // Items that are still stopping belong to the old controller.
   batch.stop = new AbortController();
   batch.paused = false;
+  batch.signer = signer();
   noteBatch(recordOf(batch));
   changed();
   fill();
@@ -478,11 +486,16 @@ export const asksBeforeClosing = (): boolean =>
       (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
   );
 
-/** Fails waiting items of other sign-ins. The user may try these items again. */
+/**
+ * Fails all unfinished items of other sign-ins, so that no file of one user is sent with the token of the next user.
+ * The user may try these items again.
+ */
 export function endOthers(): void {
   for (const batch of batches.value) {
     if (batch.signer === signer()) continue;
     for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "failed", why: { kind: "ended" } };
+    // Items that are being sent, and items with an open question, fail by the abort. A paused batch is aborted already.
+    if (!batch.paused) batch.stop.abort(ENDED);
   }
   changed();
 }
@@ -528,6 +541,7 @@ function count(bytes: number): void {
 
 const HAS_ENDED: readonly State["is"][] = ["done", "equal", "left", "cancelled"];
 const PAUSED = new DOMException("paused", "AbortError");
+const ENDED = new DOMException("the sign-in ended", "AbortError");
 /** Number of files sent at a time. Browsers open six connections to a server; two stay free for lists and tickets. */
 const AT_A_TIME = 4;
 const BEAT = 80;

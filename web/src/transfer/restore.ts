@@ -1,5 +1,5 @@
 /** Restores transfers of pages that have ended. A transfer continues if the browser lets the page read the file. */
-import { effect, signal } from "@preact/signals";
+import { effect, signal, untracked } from "@preact/signals";
 import { signer, token } from "../session";
 import { dropBatch, takeOver, type ItemRecord, type Kept } from "./journal";
 import { endOthers, failedItems, retry, takeUp, type FoundSource, type Item } from "./queue";
@@ -20,10 +20,11 @@ export const earlier = signal<readonly Kept[]>([]);
 export function startTransfers(): void {
   let begun = false;
   effect(() => {
-    if (!token.value) return;
+    const isSignedIn = token.value !== undefined;
+    untracked(endOthers);
+    if (!isSignedIn) return;
     if (!begun) void takeOver(take).catch(() => undefined);
     begun = true;
-    endOthers();
     for (const { item, batch } of failedItems(["ended"])) if (batch.signer === signer()) retry(batch, item);
   });
 }
