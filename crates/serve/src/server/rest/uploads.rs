@@ -25,9 +25,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
 use tokio::time::{sleep, timeout};
 
-use self::records::{RecordFile, UploadRecord, UploadRecords};
-use self::restart::WaitingUpload;
-pub(crate) use self::restart::resume_uploads;
+use self::records::{RecordFile, UploadRecord, UploadRecords, WaitingUpload};
 use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
 use super::pieces::PIECE;
@@ -53,6 +51,8 @@ const GIVES_WAY_AFTER: Duration = Duration::from_hours(1);
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Longest wait for an older request to end.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest time for which a start waits for the uploads of an earlier process.
+const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
 /// Most unfinished uploads at once, of all tokens and of one chain of tokens.
 const MAX_UPLOADS: usize = 1_000;
 const MAX_OF_TOKEN: usize = 50;
@@ -67,6 +67,8 @@ pub(crate) struct Uploads {
     records: UploadRecords,
     /// Most unfinished uploads at once.
     most: usize,
+    /// Time of the start.
+    began: Instant,
 }
 
 /// An upload in several requests.
@@ -133,6 +135,7 @@ impl Uploads {
             waiting,
             records,
             most: MAX_UPLOADS.min(open / FILES_FOR_UPLOAD),
+            began: Instant::now(),
         }
     }
 
@@ -237,6 +240,17 @@ impl UploadTurn {
             bytes = next(body) => bytes,
         }
     }
+}
+
+/// Goes on with the uploads of an earlier process.
+pub(crate) async fn resume_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) {
+    let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
+    let resumed = on_disk(server, move || {
+        uploads.resume(&again);
+        Ok(())
+    });
+    // A disk that does not answer does not block the start.
+    timeout(RESUME_TIMEOUT, resumed).await.ok();
 }
 
 /// Ends uploads that have expired, or whose tokens were revoked, for ever.
@@ -473,7 +487,7 @@ impl StagedUpload {
         let record = replacement.record(len);
         if record.is_some() {
             replacement.note(len);
-            replacement.keep_when_dropped();
+            replacement.keep_when_dropped(true);
         }
         let committed = replacement.commit(NewAttributes::usual(len)).map_err(Problem::from);
         let answer = committed.and_then(|committed| committed.answer());

@@ -19,10 +19,10 @@ impl LocalRebuild {
         StagedPlace { home: self.staged.home.clone(), name: self.staged.name.clone() }
     }
 
-    /// Keeps the staged file when the rebuild is dropped, also if no later run resumes unfinished versions
-    /// ([`LocalOptions::one_shot`](crate::LocalOptions::one_shot)). A failed write removes the file nevertheless.
-    pub const fn keep_when_dropped(&mut self) {
-        self.is_kept = true;
+    /// If `is_kept` is true, keeps the staged file when the rebuild is dropped, also if no later run resumes unfinished
+    /// versions ([`LocalOptions::one_shot`](crate::LocalOptions::one_shot)). A failed write removes the file nevertheless.
+    pub const fn keep_when_dropped(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
     }
 
     /// Resumes the staged file `staged` for `path`. See [`LocalStore::resume_staged`](crate::LocalStore::resume_staged).

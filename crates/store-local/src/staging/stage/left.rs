@@ -120,11 +120,13 @@ pub(super) fn resume(
     }
     let stat = fs::fstat(&file)?;
     let most_names = 1 + u64::from(shown == Some(inode_of(&stat)));
-    if stat.st_size as u64 == len
-        && names(stat.st_nlink) <= most_names
-        && let Ok(Some((log, notes))) = Log::resume(dir, &file, name)
-    {
-        return Ok(Some((file, log, notes)));
+    if stat.st_size as u64 == len && names(stat.st_nlink) <= most_names {
+        match Log::resume(dir, &file, name) {
+            Ok(Some((log, notes))) => return Ok(Some((file, log, notes))),
+            // This process may read the log later.
+            Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
+            Ok(None) | Err(_) => {}
+        }
     }
     remove_log(dir, name);
     Ok(None)

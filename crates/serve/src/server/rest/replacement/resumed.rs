@@ -63,9 +63,9 @@ impl Replacement {
         self.new.note([at, now().as_secs()].map(u64::to_le_bytes).as_flattened()).ok();
     }
 
-    /// Keeps the staged file when the replacement is dropped.
-    pub(crate) const fn keep_when_dropped(&mut self) {
-        self.new.keep_when_dropped();
+    /// If `is_kept` is true, keeps the staged file when the replacement is dropped.
+    pub(crate) const fn keep_when_dropped(&mut self, is_kept: bool) {
+        self.new.keep_when_dropped(is_kept);
     }
 
     /// Reads the new version from offset `start` on.
@@ -102,7 +102,8 @@ impl Replacement {
     }
 
     /// Goes on with a replacement of another process, or with a replacement whose commit failed. Rights and conditions
-    /// are checked again. Blocks on the disk. Errors: the staged file is gone, or another version is in place.
+    /// are checked again. Blocks on the disk. Errors: the staged file is gone, or another version is in place. After an
+    /// error the staged file stays, until [`ReplacementRecord::discard`].
     pub(crate) fn resume(
         server: &Arc<Server>,
         record: &ReplacementRecord,
@@ -117,6 +118,7 @@ impl Replacement {
         else {
             return Err(Problem::new(StatusCode::NOT_FOUND, "the staged file is gone"));
         };
+        new.keep_when_dropped(true);
         let (at, age) = notes.last().and_then(|note| read_note(note)).ok_or_else(damaged)?;
         if at > record.len {
             return Err(damaged());
@@ -128,6 +130,7 @@ impl Replacement {
         new.reserve_only(at)?;
         let mut above = Above::new(&store);
         above.make_for(&target.file)?;
+        new.keep_when_dropped(false);
         let replaced = ReplacedEntry::of(present, &target.headers);
         let replacement = Self { target, store, above, new, replaced };
         Ok(ResumedReplacement { known, replacement, at, age })

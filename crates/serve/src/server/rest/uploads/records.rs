@@ -30,6 +30,9 @@ pub(super) struct UploadRecord {
     pub(super) wanted: Option<[u8; 32]>,
 }
 
+/// The name, the record and the record's file of an upload.
+pub(super) type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
+
 /// The file of a record. Dropping the value removes the file.
 #[derive(Debug)]
 pub(super) struct RecordFile(Option<PathBuf>);
@@ -65,15 +68,16 @@ impl UploadRecords {
         Ok(written)
     }
 
-    /// Reads the records of an earlier process, by the hashes of the uploads' names. Removes unreadable records.
-    pub(super) fn read_all(&self) -> Vec<(TokenHash, UploadRecord, RecordFile)> {
+    /// Reads the records of an earlier process, by the hashes of the uploads' names. Removes damaged records.
+    pub(super) fn read_all(&self) -> Vec<WaitingUpload> {
         let names = NamedDir::of_operator(&self.0).names().unwrap_or_default();
         let read = |name: Vec<u8>| {
             let name: TokenHash = std::str::from_utf8(&name).ok()?.parse().ok()?;
             let path = self.0.join(name.to_string());
-            let bytes = private::read_regular(&path);
+            // A record that cannot be read now stays for the next process.
+            let bytes = private::read_regular(&path).ok()?;
             let file = RecordFile(Some(path));
-            Some((name, serde_json::from_slice(&bytes.ok()?).ok()?, file))
+            Some((name, serde_json::from_slice(&bytes).ok()?, file))
         };
         names.into_iter().filter_map(read).collect()
     }

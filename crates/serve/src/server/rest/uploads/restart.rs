@@ -1,47 +1,41 @@
 //! Uploads of an earlier process, and uploads that this process leaves to the next one.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use axum::http::StatusCode;
 use tokio::sync::{Mutex as Turns, watch};
-use tokio::time::timeout;
 
 use super::records::{RecordFile, UploadRecord};
-use super::{StagedUpload, Upload, Uploads};
+use super::{KEPT_FOR, StagedUpload, Upload, Uploads};
 use crate::lock;
+use crate::server::problem::Problem;
 use crate::server::rest::replacement::{Replacement, ReplacementRecord, ResumedReplacement};
-use crate::server::rest::request::on_disk;
 use crate::server::shared::Server;
 use crate::token::TokenHash;
 
-/// Longest time for which a start waits for the uploads of an earlier process.
-const RESUME_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// The name, the record and the record's file of an upload.
-pub(super) type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
-
 impl Uploads {
-    /// Goes on with uploads of an earlier process. An upload whose volume is busy waits for the next call. Blocks on the
-    /// disk.
+    /// Goes on with uploads of an earlier process. After an error of the server, which may pass, an upload waits for the
+    /// next call. Blocks on the disk.
     pub(super) fn resume(&self, server: &Arc<Server>) {
         let mut waiting = lock(&self.waiting);
         for (name, record, file) in std::mem::take(&mut *waiting) {
-            match Replacement::resume(server, &record.replacement) {
+            let resumed = match lock(&self.all).len() < self.most {
+                true => Replacement::resume(server, &record.replacement),
+                false => Err(Problem::busy("too many unfinished uploads")),
+            };
+            let why = match resumed {
                 Ok(resumed) => {
                     let upload = Upload::resumed(resumed, &record, file);
                     lock(&self.all).insert(name, Arc::new(upload));
+                    continue;
                 }
-                Err(why) if why.status == StatusCode::SERVICE_UNAVAILABLE => {
-                    waiting.push((name, record, file));
-                }
-                // Dropping the file removes the record, unless the staged file could not be removed.
-                Err(_) => {
-                    if record.replacement.discard(server).is_err() {
-                        waiting.push((name, record, file));
-                    }
-                }
+                Err(why) => why,
+            };
+            let may_pass = why.status.is_server_error() && self.began.elapsed() < KEPT_FOR;
+            if may_pass || record.replacement.discard(server).is_err() {
+                waiting.push((name, record, file));
             }
+            // Dropping the file removes the record.
         }
     }
 
@@ -60,7 +54,7 @@ impl Uploads {
         for upload in all.into_values() {
             let Ok(mut turn) = upload.take().await else { continue };
             if let (Some(staged), Some(record)) = (&mut *turn.staged, &mut *lock(&upload.record)) {
-                staged.replacement.keep_when_dropped();
+                staged.replacement.keep_when_dropped(true);
                 record.keep();
             }
         }
@@ -86,15 +80,4 @@ impl Upload {
             staged: Arc::new(Turns::new(Some(staged))),
         }
     }
-}
-
-/// Goes on with the uploads of an earlier process.
-pub(crate) async fn resume_uploads(server: &Arc<Server>, uploads: &Arc<Uploads>) {
-    let (again, uploads) = (Arc::clone(server), Arc::clone(uploads));
-    let resumed = on_disk(server, move || {
-        uploads.resume(&again);
-        Ok(())
-    });
-    // A disk that does not answer does not block the start.
-    timeout(RESUME_TIMEOUT, resumed).await.ok();
 }
