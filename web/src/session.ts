@@ -22,9 +22,12 @@ export function openSession(): void {
   // Another tab signed in, signed out, or replaced the token.
   addEventListener("storage", (event) => {
     if (event.key !== scoped(KEY) || sessionStorage.getItem(scoped(KEY))) return;
-    if (event.newValue === null) return endSession("left");
-    ended.value = undefined;
-    token.value = event.newValue;
+    // An event may be older than the stored token, so read the storage, and remove nothing from the storage.
+    const now = localStorage.getItem(scoped(KEY)) ?? undefined;
+    if (now === token.value) return;
+    if (now === undefined) offered = undefined;
+    ended.value = now === undefined ? "left" : undefined;
+    token.value = now;
   });
 }
 
@@ -47,8 +50,9 @@ function takeFromAddress(): boolean {
 
 /** Signs in with a token. `by` names the sign-in; by default the sign-in is new. */
 export function signIn(given: string, stay: boolean, by = Math.random().toString(36).slice(2)): void {
-  forget();
-  const storage = stay ? localStorage : sessionStorage;
+  // Replace a stored token without a removal, which would sign out the other tabs.
+  const [storage, other] = stay ? [localStorage, sessionStorage] : [sessionStorage, localStorage];
+  for (const name of [KEY, SIGNER]) other.removeItem(scoped(name));
   storage.setItem(scoped(SIGNER), by);
   storage.setItem(scoped(KEY), given);
   ended.value = undefined;

@@ -81,6 +81,93 @@ test("a refusal of the token of an earlier sign-in does not end the present sign
   }
 });
 
+describe("two tabs", () => {
+  type Session = typeof import("../src/session");
+  const key = "deltic.token/files/";
+  /** A tab, with the events of its storage that have not arrived yet. */
+  interface Tab {
+    session: Session;
+    arrive: () => void;
+    act: (then: (session: Session) => void) => void;
+  }
+
+  /** Opens tabs that share a storage which holds `kept`. A change of one tab is an event in all other tabs. */
+  async function open(kept: string): Promise<[Tab, Tab]> {
+    const shared = storage();
+    shared.setItem(key, kept);
+    const queues: { key: string; newValue: string | null }[][] = [];
+    let acting = 0;
+    const set = (key: string, newValue: string | null) => {
+      if (shared.getItem(key) === newValue) return;
+      if (newValue === null) shared.removeItem(key);
+      else shared.setItem(key, newValue);
+      for (const [no, queue] of queues.entries()) if (no !== acting) queue.push({ key, newValue });
+    };
+    vi.stubGlobal("localStorage", { getItem: shared.getItem, setItem: set, removeItem: (key: string) => set(key, null) });
+    vi.stubGlobal("location", { hash: "" });
+    const tab = async (no: number): Promise<Tab> => {
+      const own = storage();
+      const queue: (typeof queues)[number] = [];
+      queues.push(queue);
+      let hear: (event: (typeof queue)[number]) => void = () => undefined;
+      vi.stubGlobal("addEventListener", (kind: string, then: typeof hear) => kind === "storage" && (hear = then));
+      vi.resetModules();
+      const session = await import("../src/session");
+      session.openSession();
+      const act: Tab["act"] = (then) => ((acting = no), vi.stubGlobal("sessionStorage", own), then(session));
+      return { session, act, arrive: () => act(() => queue.splice(0).forEach((event) => hear(event))) };
+    };
+    return [await tab(0), await tab(1)];
+  }
+
+  /** Lets all events arrive, in turn, until no tab changes the storage any more. */
+  function settle(...tabs: Tab[]): void {
+    for (let i = 0; i < 4; i++) for (const { arrive } of tabs) arrive();
+  }
+
+  test("a token that one tab replaces is taken by the other tab, and signs nobody out", async () => {
+    const [one, two] = await open("dlt_printed");
+    one.act(({ exchange }) => expect(exchange("dlt_printed", "dlt_lasting")).toBe(true));
+    settle(two, one);
+    for (const { session } of [one, two]) expect([session.token.value, session.ended.value]).toEqual(["dlt_lasting", undefined]);
+    expect(localStorage.getItem(key)).toBe("dlt_lasting");
+    expect(one.session.signer()).toBe(two.session.signer());
+  });
+
+  test("both tabs replace the token at once, and use the token that is stored", async () => {
+    const [one, two] = await open("dlt_printed");
+    one.act(({ exchange }) => exchange("dlt_printed", "dlt_1"));
+    two.act(({ exchange }) => exchange("dlt_printed", "dlt_2"));
+    settle(one, two);
+    for (const { session } of [one, two]) expect([session.token.value, session.ended.value]).toEqual(["dlt_2", undefined]);
+    expect(localStorage.getItem(key)).toBe("dlt_2");
+  });
+
+  test("a sign-out reaches the other tab, and a late event of a sign-out leaves the next sign-in", async () => {
+    const [one, two] = await open("dlt_a");
+    one.act(({ endSession }) => endSession("left"));
+    settle(one, two);
+    expect([two.session.token.value, two.session.ended.value]).toEqual([undefined, "left"]);
+    one.act(({ signIn }) => signIn("dlt_a", true));
+    settle(one, two);
+    expect([two.session.token.value, two.session.ended.value]).toEqual(["dlt_a", undefined]);
+    one.act(({ endSession, signIn }) => (endSession("left"), signIn("dlt_b", true)));
+    settle(two, one);
+    for (const { session } of [one, two]) expect([session.token.value, session.ended.value]).toEqual(["dlt_b", undefined]);
+    expect(localStorage.getItem(key)).toBe("dlt_b");
+  });
+
+  test("a sign-in for one tab alone leaves no token to the other tab", async () => {
+    const [one, two] = await open("dlt_a");
+    one.act(({ signIn }) => signIn("dlt_b", false));
+    expect([sessionStorage.getItem(key), localStorage.getItem(key)]).toEqual(["dlt_b", null]);
+    settle(two);
+    expect([two.session.token.value, two.session.ended.value]).toEqual([undefined, "left"]);
+    one.act(({ signIn }) => signIn("dlt_c", true));
+    expect([sessionStorage.getItem(key), localStorage.getItem(key)]).toEqual([null, "dlt_c"]);
+  });
+});
+
 describe("numbers", () => {
   const en = numbers("en-GB", { today: "Today", yesterday: "Yesterday" });
   const de = numbers("de", { today: "heute", yesterday: "gestern" });
