@@ -1,6 +1,7 @@
 //! Uploads in several requests to a real server.
 
 use std::io::{Read, Write};
+use std::time::Duration;
 
 use crate::common::http::{Answer, ask, ask_as};
 use crate::common::server::Server;
@@ -231,6 +232,16 @@ fn an_upload_goes_on_after_the_server_was_killed_or_ended() {
     assert_eq!(offset(&server, &long), Some(300_000));
     assert_eq!(used(&server), (300_008, 4));
     assert_eq!(add(&server, &long, (300_000, GOES_ON), &[2; 200_000]), 204);
+    // A request that is under way at the end loses no bytes of earlier requests.
+    let mut busy = server.connect();
+    let head = format!(
+        "PATCH {long} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {guest}\r\nUpload-Offset: 500000\r\n\
+         {ENDS}Expect: 100-continue\r\nContent-Length: 100000\r\n\r\n"
+    );
+    busy.write_all(head.as_bytes()).unwrap();
+    busy.read_exact(&mut [0; 25]).unwrap();
+    server.signal(Signal::TERM);
+    std::thread::sleep(Duration::from_millis(500));
     server.signal(Signal::TERM);
     server.child.wait().expect("it is ours");
     let server = start();

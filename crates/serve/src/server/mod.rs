@@ -377,7 +377,7 @@ impl Prepared {
             () = signals.until_end_signal(|| true) => {}
         }
         server.volumes.values().for_each(|volume| volume.updates.close());
-        // An upload whose disk does not answer ends.
+        // A disk that does not answer does not block the end.
         tokio::time::timeout(ENDING_TIMEOUT, uploads.leave()).await.ok();
         let _ = clock.keep();
         Ok(())

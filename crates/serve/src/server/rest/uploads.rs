@@ -10,6 +10,7 @@ mod restart;
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,7 @@ use self::records::{RecordFile, UploadRecord, UploadRecords, WaitingUpload};
 use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
 use super::pieces::PIECE;
-use super::replacement::{NewAttributes, ReplaceTarget, Replacement};
+use super::replacement::{NewAttributes, ReplaceTarget, Replacement, ResumedReplacement};
 use super::request::{Address, At, no_store, on_disk};
 use crate::lock;
 use crate::server::access::Access;
@@ -69,6 +70,8 @@ pub(crate) struct Uploads {
     most: usize,
     /// Time of the start.
     began: Instant,
+    /// True once all uploads are left to the next process.
+    is_leaving: AtomicBool,
 }
 
 /// An upload in several requests.
@@ -85,6 +88,8 @@ struct Upload {
     touched: Mutex<Instant>,
     /// The record of the upload, if the next process can go on with the upload.
     record: Mutex<Option<RecordFile>>,
+    /// True if the upload is left to the next process.
+    is_left: Arc<AtomicBool>,
     /// Number of the newest request, which ends all older ones.
     newest: watch::Sender<u64>,
     /// The arrived bytes; `None` after the end of the upload.
@@ -100,6 +105,8 @@ struct StagedUpload {
     is_recorded: bool,
     /// Offset of the next byte.
     at: u64,
+    /// True if the upload is left to the next process.
+    is_left: Arc<AtomicBool>,
 }
 
 /// A request that adds bytes.
@@ -136,6 +143,7 @@ impl Uploads {
             records,
             most: MAX_UPLOADS.min(open / FILES_FOR_UPLOAD),
             began: Instant::now(),
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -304,7 +312,9 @@ pub(super) async fn begin(
     })
     .await?;
     let (hash, is_recorded) = (Some(Sha256::new()), record.is_some());
-    let staged = StagedUpload { replacement, hash, is_recorded, at: 0 };
+    let is_left = Arc::new(AtomicBool::new(false));
+    let staged =
+        StagedUpload { replacement, hash, is_recorded, at: 0, is_left: Arc::clone(&is_left) };
     let upload = Arc::new(Upload {
         token: at.known.token,
         first: at.known.first,
@@ -313,6 +323,7 @@ pub(super) async fn begin(
         wanted,
         touched: Mutex::new(Instant::now()),
         record: Mutex::new(record),
+        is_left,
         newest: watch::Sender::new(0),
         staged: Arc::new(Turns::new(Some(staged))),
     });
@@ -455,6 +466,10 @@ impl StagedUpload {
         if self.is_recorded {
             self.replacement.note(end);
         }
+        if self.is_left.load(Ordering::Relaxed) {
+            // The end of the process may drop the upload before the request takes the upload back.
+            self.replacement.keep_when_dropped(true);
+        }
         (Ok(end), Some(self))
     }
 
@@ -483,7 +498,7 @@ impl StagedUpload {
     /// Puts the file in place. If that failed by no fault of the client, as on a full disk, also returns the upload, for
     /// another attempt. Blocks on the disk.
     fn commit(self, server: &Arc<Server>, len: u64) -> (Result<Response, Problem>, Option<Self>) {
-        let Self { mut replacement, hash, is_recorded, .. } = self;
+        let Self { mut replacement, hash, is_recorded, is_left, .. } = self;
         let record = replacement.record(len);
         if record.is_some() {
             replacement.note(len);
@@ -498,8 +513,10 @@ impl StagedUpload {
             // Nothing else removes the kept file: the token may have been revoked before the file was opened again.
             record.discard(server).ok();
         }
-        let staged =
-            resumed.map(|it| Self { replacement: it.replacement, hash, is_recorded, at: it.at });
+        let staged = resumed.map(|resumed| {
+            let ResumedReplacement { replacement, at, .. } = resumed;
+            Self { replacement, hash, is_recorded, at, is_left }
+        });
         (answer, staged)
     }
 }

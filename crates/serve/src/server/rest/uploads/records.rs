@@ -33,22 +33,25 @@ pub(super) struct UploadRecord {
 /// The name, the record and the record's file of an upload.
 pub(super) type WaitingUpload = (TokenHash, UploadRecord, RecordFile);
 
-/// The file of a record. Dropping the value removes the file.
+/// The file of a record. Dropping the value removes the file, unless the file is kept.
 #[derive(Debug)]
-pub(super) struct RecordFile(Option<PathBuf>);
+pub(super) struct RecordFile {
+    path: PathBuf,
+    is_kept: bool,
+}
 
 impl RecordFile {
-    /// Keeps the file for the next process.
-    pub(super) fn keep(&mut self) {
-        self.0 = None;
+    /// If `is_kept` is true, keeps the file when the value is dropped, for the next process.
+    pub(super) const fn keep_when_dropped(&mut self, is_kept: bool) {
+        self.is_kept = is_kept;
     }
 }
 
 impl Drop for RecordFile {
     fn drop(&mut self) {
         // The next process removes a record that stays without a staged file.
-        if let Some(path) = self.0.take() {
-            private::remove(&path).ok();
+        if !self.is_kept {
+            private::remove(&self.path).ok();
         }
     }
 }
@@ -63,12 +66,13 @@ impl UploadRecords {
         NamedDir::of_operator(&self.0).made(0o700)?;
         let path = self.0.join(name.to_string());
         let mut file = File::from(NamedFile::of_operator(&path)?.create()?);
-        let written = RecordFile(Some(path));
+        let written = RecordFile { path, is_kept: false };
         file.write_all(&serde_json::to_vec(record).map_err(io::Error::other)?)?;
         Ok(written)
     }
 
     /// Reads the records of an earlier process, by the hashes of the uploads' names. Removes damaged records.
+    /// The other files are kept when dropped.
     pub(super) fn read_all(&self) -> Vec<WaitingUpload> {
         let names = NamedDir::of_operator(&self.0).names().unwrap_or_default();
         let read = |name: Vec<u8>| {
@@ -76,8 +80,10 @@ impl UploadRecords {
             let path = self.0.join(name.to_string());
             // A record that cannot be read now stays for the next process.
             let bytes = private::read_regular(&path).ok()?;
-            let file = RecordFile(Some(path));
-            Some((name, serde_json::from_slice(&bytes).ok()?, file))
+            let mut file = RecordFile { path, is_kept: false };
+            let record = serde_json::from_slice(&bytes).ok()?;
+            file.keep_when_dropped(true);
+            Some((name, record, file))
         };
         names.into_iter().filter_map(read).collect()
     }
