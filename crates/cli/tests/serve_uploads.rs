@@ -284,14 +284,39 @@ fn an_upload_that_fails_or_cannot_go_on_leaves_no_staged_file() {
     assert!([409, 412].contains(&last.status), "{last:?}");
     assert_eq!((used(&server), world.exists("photos/.deltic")), ((5, 1), false));
     // Nor does an upload whose log is of another boot, or is lost.
-    let (begun, place) = begin_with(&server, server.token(), ("b", 90), ("", &[1; 10]));
+    let guest = server.add_token("guest");
+    let (begun, place) = begin_with(&server, &guest, ("b", 90), ("", &[1; 10]));
     assert_eq!(begun.status, 201, "{begun:?}");
     drop(server);
     let names = world.names("photos/.deltic");
     let log = names.iter().find(|name| name.ends_with(".log")).expect("the upload has a log");
     world.write(&format!("photos/.deltic/{log}"), "");
     let server = start();
-    assert_eq!(offset(&server, &place), None);
+    assert_eq!(ask_as(&server, &guest, (&format!("HEAD {place}"), ""), b"").status, 404);
     assert_eq!((used(&server), world.exists("photos/.deltic")), ((5, 1), false));
     assert_eq!(world.names("state/uploads"), Vec::<String>::new());
+}
+
+#[test]
+fn the_bytes_of_an_upload_need_no_free_space_after_a_restart() {
+    let world = World::new();
+    let start = |free: u64| Server::set_volume(&world, &format!("free_bytes = {free}"), "");
+    let server = start(0);
+    let guest = server.add_token("guest");
+    let (begun, place) = begin_with(&server, &guest, ("a", 90), ("", &[1; 10]));
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let add = |server: &Server<'_>, bytes: &[u8]| {
+        let more = format!("Upload-Offset: 10\r\n{ENDS}");
+        ask_as(server, &guest, (&format!("PATCH {place}"), &more), bytes)
+    };
+    drop(server);
+    let server = start(9_000_000_000_000_000_000);
+    let told = ask_as(&server, &guest, (&format!("HEAD {place}"), ""), b"");
+    assert_eq!(told.header("upload-offset"), Some("10"), "{told:?}");
+    assert_eq!(add(&server, &[1; 80]).status, 507);
+    drop(server);
+    let server = start(0);
+    let added = add(&server, &[1; 80]);
+    assert_eq!(added.status, 201, "{added:?}");
+    assert_eq!(world.read("photos/a"), [1; 90]);
 }

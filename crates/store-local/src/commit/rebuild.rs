@@ -141,6 +141,14 @@ impl LocalRebuild {
         self.reserved.resize(&self.path, bytes)
     }
 
+    /// Keeps space reserved for the first `bytes` of the file only, which are on the disk already.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has no room for more bytes. A full disk is no error.
+    pub fn reserve_written(&mut self, bytes: u64) -> Result<(), StoreError> {
+        self.reserved.resize_written(&self.path, bytes)
+    }
+
     /// Resumes the staged file that an earlier attempt left for `path`.
     pub(crate) fn resume(
         store: Arc<StoreState>,

@@ -358,18 +358,26 @@ impl SpaceQuota {
         Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
     }
 
+    /// Fails if `bytes` more bytes at `path` would exceed the limit.
+    fn check_bytes(&self, used: Used, path: &RelPath, bytes: u64) -> Result<(), StoreError> {
+        let (had, whose) = (used.all().bytes, self.whose);
+        match self.limits.bytes {
+            Some(most) if had.saturating_add(bytes) > most => {
+                let left = most.saturating_sub(had);
+                let why =
+                    format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
+                Err(full_error(path, io::ErrorKind::QuotaExceeded, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Counts a file of `size` and `names` further names as pending, if the limits have room for both.
     fn take(&self, path: &RelPath, size: FileSize, names: u64) -> Result<(), StoreError> {
         let FileSize { len: bytes, data } = size;
-        let whose = self.whose;
         let mut used = lock(&self.used);
         self.check_names(*used, path, names)?;
-        let had = used.all().bytes;
-        if self.limits.bytes.is_some_and(|most| had.saturating_add(bytes) > most) {
-            let left = self.limits.bytes.unwrap_or_default().saturating_sub(had);
-            let why = format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
-            return Err(full_error(path, io::ErrorKind::QuotaExceeded, why));
-        }
+        self.check_bytes(*used, path, bytes)?;
         let mut unwritten = lock(&self.disk);
         let floor = self.limits.free_bytes;
         if floor > 0

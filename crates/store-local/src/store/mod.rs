@@ -103,7 +103,7 @@ impl LocalStore {
 
     /// Resumes the staged file that a rebuild of another process [left](LocalRebuild::keep_when_dropped), or that a killed
     /// process left with notes. Quotas that have no reservation for the file reserve nothing until
-    /// [`LocalRebuild::reserve_only`]. `None` without such a file for `len` bytes, or if a process uses the file.
+    /// [`LocalRebuild::reserve_written`]. `None` without such a file for `len` bytes, or if a process uses the file.
     ///
     /// # Errors
     /// The system's error, or the quota of a directory is unknown.

@@ -1,12 +1,15 @@
 //! Space that one store reserves and frees, in every quota that applies to the store.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use deltic_store::StoreError;
 use deltic_tree::RelPath;
 use rustix::fs::Stat;
 
-use super::{FileSize, QuotaOwner, Reserved, SpaceLedger, SpaceQuota, name_usage};
+use super::{
+    FileSize, QuotaOwner, QuotaShare, Reserved, SpaceLedger, SpaceQuota, SpaceUsage, name_usage,
+};
 use crate::bytes::holes::bytes_on_disk;
 use crate::handles::stat::inode_of;
 use crate::kernel::lock;
@@ -55,7 +58,8 @@ impl StoreSpace {
     }
 
     /// Reserves `bytes` and `names` further names for the unfinished file `stat`, which is resumed at `path`. Takes
-    /// over the reservation that was left with the file, and counts its bytes on disk as written.
+    /// over the reservation that was left with the file, and counts its bytes on disk as written. With 0 bytes, a full
+    /// disk is no error.
     ///
     /// # Errors
     /// As [`Self::reserve`].
@@ -71,7 +75,11 @@ impl StoreSpace {
             if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
                 continue;
             }
-            match quota.reserve(path, FileSize::full(bytes), names) {
+            let reserved_now = match bytes {
+                0 => quota.reserve_written(path, 0, names),
+                _ => quota.reserve(path, FileSize::full(bytes), names),
+            };
+            match reserved_now {
                 Ok(share) => reserved.0.push(share),
                 Err(error) => {
                     // The reservation stays with the file, for a session that has room.
@@ -91,6 +99,25 @@ impl StoreSpace {
 }
 
 impl Reserved {
+    /// Reserves `bytes` in each quota, in place of the bytes reserved before. These bytes are on the disk already, so
+    /// they need no free space there.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] if a quota has no room.
+    pub(crate) fn resize_written(&mut self, path: &RelPath, bytes: u64) -> Result<(), StoreError> {
+        for share in &mut self.0 {
+            let mut used = lock(&share.quota.used);
+            if let Some(more) = bytes.checked_sub(share.bytes) {
+                share.quota.check_bytes(*used, path, more)?;
+                used.pending.add(SpaceUsage { bytes: more, files: 0 });
+            } else {
+                used.pending.remove(SpaceUsage { bytes: share.bytes - bytes, files: 0 });
+            }
+            share.bytes = bytes;
+        }
+        Ok(())
+    }
+
     /// Reserves the name of the directory `dir`, in the quota of the volume and in `quotas`.
     ///
     /// # Errors
@@ -116,6 +143,20 @@ impl Reserved {
 }
 
 impl SpaceQuota {
+    /// Reserves room for `bytes` at `path` that are on the disk already, and for `names` further names.
+    fn reserve_written(
+        self: &Arc<Self>,
+        path: &RelPath,
+        bytes: u64,
+        names: u64,
+    ) -> Result<QuotaShare, StoreError> {
+        let mut used = lock(&self.used);
+        self.check_names(*used, path, names)?;
+        self.check_bytes(*used, path, bytes)?;
+        used.pending.add(SpaceUsage { bytes, files: names });
+        Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(0) })
+    }
+
     /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
     pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
         Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(name_usage(0)));

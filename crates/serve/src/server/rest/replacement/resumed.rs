@@ -127,7 +127,7 @@ impl Replacement {
         if present.as_ref().map(|it| SeenFile::of(it.meta())) != record.replaced {
             return Err(failed("the file is another version by now"));
         }
-        new.reserve_only(at)?;
+        new.reserve_written(at)?;
         let mut above = Above::new(&store);
         above.make_for(&target.file)?;
         new.keep_when_dropped(false);
