@@ -19,7 +19,7 @@ use rawzip::time::UtcDateTime;
 use rawzip::{DataDescriptorOutput, Header, ZipArchiveWriter};
 
 use super::incoming::Memory;
-use super::pieces::{BrokenOff, Outgoing, Pieces, Reader, made_body};
+use super::pieces::{BrokenOff, Outgoing, PIECE, Pieces, Reader, made_body};
 use super::request::{At, no_store, on_disk};
 use crate::lock;
 use crate::server::problem::Problem;
@@ -84,7 +84,12 @@ async fn write(mut members: Members, out: Outgoing) -> Result<(), BrokenOff> {
         text.finish(DataDescriptorOutput::new(sum, len as u64))?;
     }
     out.on_disk(move || zip.finish().map(drop)).await?;
-    out.send(made.take()).await
+    // The memory of the directory stays counted until the client has taken all but the last pieces.
+    for piece in made.take().chunks(PIECE) {
+        out.send(piece.to_vec()).await?;
+    }
+    drop(members);
+    Ok(())
 }
 
 /// Adds a file with its content.
