@@ -324,6 +324,25 @@ describe.skipIf(why)("the page", () => {
     expect(readdirSync(disk("to"))).toEqual([]);
   });
 
+  test("files that moved are moved back by Undo, though another file stayed", async () => {
+    mkdirSync(disk("to"));
+    writeFileSync(disk("to", "a.txt"), "taken");
+    writeFileSync(disk("a.txt"), "a");
+    writeFileSync(disk("b.txt"), "b");
+    await open();
+    await row(s.page, "a.txt").getByRole("checkbox").click();
+    await row(s.page, "b.txt").getByRole("checkbox").click();
+    await s.page.getByRole("button", { name: "Move" }).click();
+    await s.page.getByRole("dialog").getByRole("button", { name: "to", exact: true }).click();
+    await s.page.getByRole("button", { name: "Move to “\u2068to\u2069”" }).click();
+    await row(s.page, "b.txt").waitFor({ state: "detached" });
+    await s.page.getByText("“\u2068a.txt\u2069” is here already").first().waitFor();
+    await s.page.getByRole("button", { name: "Undo" }).click();
+    await row(s.page, "b.txt").waitFor();
+    expect(readFileSync(disk("a.txt"), "utf8") + readFileSync(disk("b.txt"), "utf8")).toBe("ab");
+    expect(readFileSync(disk("to", "a.txt"), "utf8")).toBe("taken");
+  });
+
   test("deleting asks first, and spares a file that changed since", async () => {
     writeFileSync(disk("a.txt"), "a");
     writeFileSync(disk("b.txt"), "b");
@@ -332,6 +351,7 @@ describe.skipIf(why)("the page", () => {
     await s.page.keyboard.press("Delete");
     await s.page.getByText("The volume keeps no versions").waitFor();
     await s.page.keyboard.press("Escape");
+    await s.page.getByRole("dialog").waitFor({ state: "detached" });
     expect(existsSync(disk("a.txt"))).toBe(true);
     await s.page.keyboard.press("Delete");
     await s.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
@@ -566,6 +586,25 @@ describe.skipIf(why)("a server with versions", () => {
     await row(s.page, "a.txt").waitFor();
     expect(readFileSync(s.server.disk("files", "a.txt"), "utf8")).toBe("precious");
     expect(s.wrongs).toEqual([]);
+  });
+
+  test("Undo brings back what can come back, and tells which file cannot", async () => {
+    const disk = (name: string) => s.server.disk("files", name);
+    for (const name of ["b.txt", "c.txt", "d.txt"]) writeFileSync(disk(name), name);
+    await signIn(s);
+    for (const name of ["b.txt", "c.txt", "d.txt"]) await row(s.page, name).getByRole("checkbox").click();
+    writeFileSync(disk("b.txt"), "changed by another program");
+    await s.page.locator("#list").focus();
+    await s.page.keyboard.press("Delete");
+    // One file stays, and the deletion of the other files can be undone.
+    await s.page.getByText("“\u2068b.txt\u2069” changed since you saw it, and was not deleted").first().waitFor();
+    expect([existsSync(disk("c.txt")), existsSync(disk("d.txt"))]).toEqual([false, false]);
+    writeFileSync(disk("c.txt"), "made again");
+    await s.page.getByRole("button", { name: "Undo" }).click();
+    await s.page.getByText("“\u2068c.txt\u2069” is here already").first().waitFor();
+    await expect.poll(() => existsSync(disk("d.txt"))).toBe(true);
+    const contents = ["b.txt", "c.txt", "d.txt"].map((name) => readFileSync(disk(name), "utf8"));
+    expect(contents).toEqual(["changed by another program", "made again", "d.txt"]);
   });
 
   const kept = () => s.page.evaluate(() => localStorage.getItem("deltic.token"));

@@ -163,11 +163,9 @@ export async function moveTo(entries: readonly Entry[], folder: readonly string[
     }
   }
   selection.value = new Set();
-  if (failed) say(failed, "bad");
-  else {
-    const text = t().movedFiles(moved.length, folder.at(-1) ?? here.peek()!.volume);
-    say(text, "plain", { label: t().undo, run: () => void moveBack(moved) });
-  }
+  const text = t().movedFiles(moved.length, folder.at(-1) ?? here.peek()!.volume);
+  const back = { label: t().undo, run: () => void moveBack(moved) };
+  say(failed ?? text, failed ? "bad" : "plain", moved.length ? back : undefined);
   reload();
 }
 
@@ -185,6 +183,7 @@ export async function askDelete(entries: readonly Entry[]): Promise<void> {
   dialog.value = { kind: "delete", entries, versions };
 }
 
+/** Deletes entries. The deletion continues after a refusal; the first refusal is reported. */
 export async function deleteAll(entries: readonly Entry[], versions: boolean): Promise<void> {
   const gone: Gone[] = [];
   let failed: string | undefined;
@@ -200,10 +199,9 @@ export async function deleteAll(entries: readonly Entry[], versions: boolean): P
   }
   selection.value = new Set();
   reload();
-  if (failed) return say(failed, "bad");
   const files = gone.filter(({ isFolder }) => !isFolder).length;
   const text = entries.length === 1 ? t().deletedOne(entries[0]!.name) : t().deleted(Math.max(files, entries.length));
-  say(text, "plain", versions && gone.length ? { label: t().undo, run: () => void undo(gone) } : undefined);
+  say(failed ?? text, failed ? "bad" : "plain", versions && gone.length ? { label: t().undo, run: () => void undo(gone) } : undefined);
 }
 
 /** Deletes the listed version of a file. Returns false, without deleting, if the server has another version now. */
@@ -236,8 +234,10 @@ async function deleteFolder(place: Place, gone: Gone[]): Promise<void> {
   gone.push({ ...place, isFolder: true });
 }
 
+/** Restores deleted files and folders. The restores continue after a refusal; the first refusal is reported. */
 async function undo(places: readonly Gone[]): Promise<void> {
   let back = 0;
+  let failed: string | undefined;
   for (const place of places) {
     try {
       // The restore of a file has made the folder already. Only empty folders are missing.
@@ -248,11 +248,12 @@ async function undo(places: readonly Gone[]): Promise<void> {
       await restore(place, newest.version);
       back++;
     } catch (error) {
-      say(t().failedFor(place.path.at(-1) ?? "", reason(error)), "bad");
-      return reload();
+      const name = place.path.at(-1) ?? "";
+      failed ??= t().failedFor(name, error instanceof Problem && error.status === 412 ? t().nameTaken(name) : reason(error));
     }
   }
-  say(t().restored(back));
+  if (failed) say(failed, "bad");
+  else say(t().restored(back));
   reload();
 }
 

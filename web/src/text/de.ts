@@ -115,7 +115,7 @@ export const german = (n: Numbers): Words => ({
   undo: "Rückgängig",
   movedBack: (count) => (count === 1 ? "Zurückgelegt" : `${n.count(count)} zurückgelegt`),
   restored: (count) => (count === 1 ? "1 Datei ist wieder da" : `${n.count(count)} Dateien sind wieder da`),
-  changedSince: (file) => `${name(file)} hat sich geändert, seit du es gesehen hast. Nichts wurde gelöscht; sieh noch einmal hin.`,
+  changedSince: (file) => `${name(file)} hat sich geändert, seit du es gesehen hast, und wurde nicht gelöscht. Sieh noch einmal hin.`,
   movedFiles: (count, folder) =>
     count === 1 ? `1 Datei nach ${name(folder)} verschoben` : `${n.count(count)} Dateien nach ${name(folder)} verschoben`,
   renamed: (file) => `Umbenannt in ${name(file)}`,

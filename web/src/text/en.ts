@@ -122,7 +122,7 @@ export const english = (n: Numbers) => ({
   undo: "Undo",
   movedBack: (count: number) => (count === 1 ? "Moved back" : `${n.count(count)} moved back`),
   restored: (count: number) => (count === 1 ? "1 file is back" : `${n.count(count)} files are back`),
-  changedSince: (file: string) => `${name(file)} changed since you saw it. Nothing was deleted; look at it again.`,
+  changedSince: (file: string) => `${name(file)} changed since you saw it, and was not deleted. Look at it again.`,
   movedFiles: (count: number, folder: string) =>
     count === 1 ? `1 file moved to ${name(folder)}` : `${n.count(count)} files moved to ${name(folder)}`,
   renamed: (file: string) => `Renamed to ${name(file)}`,
