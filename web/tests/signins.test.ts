@@ -144,4 +144,19 @@ describe.skipIf(why)("sign-ins", () => {
     await s.page.getByText("This device has forgotten the token.").or(s.page.getByText("It has the key in it")).waitFor();
     expect(await s.page.evaluate(() => Object.values(localStorage).filter((value) => value.startsWith("dlt_")))).toEqual([]);
   });
+
+  test("a sign-out that the server fails to carry out is tried again, also after a reload", async () => {
+    const lasting = (await kept())!;
+    const session = "**/v1/session";
+    await s.page.route(session, (route) => (route.request().method() === "DELETE" ? route.fulfill({ status: 500 }) : route.continue()));
+    await s.page.goto(`${s.origin.url}files/#settings`);
+    await s.page.getByRole("button", { name: "Sign out" }).click();
+    await s.page.getByText("The server cannot end your sign-in yet").waitFor();
+    await s.page.reload();
+    await s.page.getByText("The server cannot end your sign-in yet").waitFor();
+    expect(await status(lasting)).toBe(200);
+    await s.page.unroute(session);
+    await expect.poll(() => status(lasting)).toBe(401);
+    await expect.poll(() => s.page.evaluate(() => Object.values(localStorage).filter((value) => value.startsWith("dlt_")))).toEqual([]);
+  });
 });

@@ -5,7 +5,7 @@
 import { effect, signal } from "@preact/signals";
 import { scoped } from "../root";
 import { endSession, exchange, token } from "../session";
-import { call, reachable, Unreachable } from "./http";
+import { call, isBusy, pause, Problem, reachable, Unreachable } from "./http";
 
 /** Requests a session token for each new token, and once a day while the page is open. */
 export function keepSession(): void {
@@ -34,18 +34,20 @@ export function signOut(): void {
   endSession("left");
 }
 
-/** True while the server has not heard of a sign-out. */
+/** True while the server has not ended the session of a sign-out. */
 export const leaving = signal(false);
 
-/** Revokes a token. Without an answer, waits until the server answers again, or until the next visit. */
+/** Revokes a token. While the server does not answer, or fails, the page tries again, also at the next visit. */
 async function revoke(left: string): Promise<void> {
   for (;;) {
     try {
       await call("v1/session", { method: "DELETE", token: left });
     } catch (error) {
-      if (error instanceof Unreachable) {
+      const hasFailed = isBusy(error) || (error instanceof Problem && error.status >= 500);
+      if (hasFailed || error instanceof Unreachable) {
         localStorage.setItem(scoped(LEAVING), left);
         leaving.value = true;
+        if (hasFailed) await pause(error.retryAfter ?? FAILED_SECS);
         await reachable();
         continue;
       }
@@ -58,5 +60,7 @@ async function revoke(left: string): Promise<void> {
 }
 
 const LEAVING = "deltic.leaving";
+/** Pause after an error of the server, in seconds. */
+const FAILED_SECS = 5;
 
 const DAY_MS = 24 * 60 * 60 * 1000;

@@ -24,7 +24,7 @@ export const german = (n: Numbers): Words => ({
   signInEndedHelp: "Der Schlüssel wurde widerrufen oder ist abgelaufen. Öffne die Adresse, die der Server beim letzten Start angezeigt hat.",
   signedOut: "Du bist abgemeldet",
   signedOutHelp: "Dieses Gerät hat den Schlüssel vergessen.",
-  signedOutLater: "Der Server antwortet noch nicht. Lass diese Seite offen: Der Server beendet deine Anmeldung, sobald er antwortet.",
+  signedOutLater: "Der Server kann deine Anmeldung noch nicht beenden. Lass diese Seite offen: Der Server beendet deine Anmeldung, sobald er antwortet.",
   noToken: "Darin ist kein Schlüssel. Er beginnt mit „dlt_“.",
   unknownToken: "Der Server kennt diesen Schlüssel nicht. Er ist widerrufen, oder ein Zeichen fehlt.",
   tooManyTries: (seconds) => `Von hier kamen zu viele falsche Schlüssel. Versuch es in ${n.count(seconds)} s noch einmal.`,

@@ -26,7 +26,7 @@ export const english = (n: Numbers) => ({
   signInEndedHelp: "The token was revoked, or has ended. Open the address that the server printed at its last start.",
   signedOut: "You are signed out",
   signedOutHelp: "This device has forgotten the token.",
-  signedOutLater: "The server does not answer yet. Leave this page open: the server ends your sign-in as soon as it answers.",
+  signedOutLater: "The server cannot end your sign-in yet. Leave this page open: the server ends your sign-in as soon as it answers.",
   noToken: "There is no token in this. It begins with “dlt_”.",
   unknownToken: "The server does not know this token. It may be revoked, or a letter is missing.",
   tooManyTries: (seconds: number) => `Too many wrong tokens came from here. Try again in ${n.count(seconds)} s.`,
