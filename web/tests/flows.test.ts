@@ -365,6 +365,23 @@ describe.skipIf(why)("the page", () => {
     expect(readFileSync(disk("b.txt"), "utf8")).toBe("changed by another program");
   });
 
+  test("a file whose name is not text stays, and so does the file that has the printed name", async () => {
+    writeFileSync(disk("a\\x80"), "text");
+    writeFileSync(Buffer.concat([Buffer.from(disk("a")), Buffer.from([0x80])]), "not text");
+    await open();
+    await row(s.page, "a\\x80\ufffd").click();
+    await s.page.keyboard.press("Delete");
+    await s.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await s.page.getByText("the name is not text").first().waitFor();
+    expect(readdirSync(disk()).length).toBe(2);
+    await row(s.page, "a\\x80").click();
+    await s.page.keyboard.press("Delete");
+    await s.page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await row(s.page, "a\\x80").waitFor({ state: "detached" });
+    expect(existsSync(disk("a\\x80"))).toBe(false);
+    expect(readdirSync(disk()).length).toBe(1);
+  });
+
   test("a folder is deleted with what is in it, and nothing beside it", async () => {
     mkdirSync(disk("gone/inner"), { recursive: true });
     writeFileSync(disk("gone/inner/x"), "x");

@@ -1,5 +1,6 @@
 /** Small parts that need no browser. */
 import { describe, expect, test, vi } from "vitest";
+import type { Entry } from "../src/api/volumes";
 
 /** A storage as a browser has it. */
 function storage() {
@@ -20,6 +21,7 @@ const { otherName, parts, shown } = await import("../src/transfer/names");
 const { name, numbers } = await import("../src/text/numbers");
 const { endSession, ended, signIn, token, tokenIn } = await import("../src/session");
 const { call, sendBody } = await import("../src/api/http");
+const { list, look, remove } = await import("../src/api/volumes");
 const { previewOf } = await import("../src/files/kinds");
 const { GentleRate } = await import("../src/transfer/gentle");
 const { english } = await import("../src/text/en");
@@ -77,6 +79,27 @@ test("a refusal of the token of an earlier sign-in does not end the present sign
     expect([token.value, ended.value]).toEqual([undefined, "unknown"]);
   } finally {
     endSession("left");
+    vi.stubGlobal("fetch", undefined);
+  }
+});
+
+test("an entry whose name is not text is not taken for the entry that has the printed name", async () => {
+  const asked: string[] = [];
+  const file = { type: "file", bytes: 1, modified: 1 };
+  const entries = [{ ...file, name: "a\\x80" }, { ...file, name: "a\\x80", exact: false }];
+  vi.stubGlobal("fetch", async (address: URL) => (asked.push(address.href), Response.json({ entries, more: false })));
+  try {
+    const place = { volume: "v", path: [] };
+    const listed: Entry[] = [];
+    for await (const page of list(place, new AbortController().signal)) listed.push(...page);
+    expect(listed.map(({ name }) => shown(name))).toEqual(["a\\x80", "a\\x80\ufffd"]);
+    const inexact = { ...place, path: [listed[1]!.name] };
+    await look({ ...place, path: [listed[0]!.name] });
+    expect(asked.length).toBe(2);
+    await expect(look(inexact)).rejects.toMatchObject({ status: 400 });
+    await expect(remove(inexact, "*")).rejects.toMatchObject({ status: 400 });
+    expect(asked.length).toBe(2);
+  } finally {
     vi.stubGlobal("fetch", undefined);
   }
 });

@@ -52,14 +52,19 @@ export async function volumes(token?: string): Promise<Opened> {
   return (await answer.json()) as Opened;
 }
 
-/** Lists a folder page by page, in the order of the server. */
+/**
+ * Lists a folder page by page, in the order of the server.
+ *
+ * The server prints a name that is not text with escapes, and another entry may really have the printed name. The
+ * listed name of such an entry ends with `NO_TEXT`, so that no request is sent about the other entry.
+ */
 export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[]> {
   let after: string | undefined;
   for (;;) {
     const query = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
     const answer = await call(`${address("tree", at)}?limit=${PAGE}${query}`, { signal: stop });
-    const page = (await answer.json()) as { entries: Entry[]; more: boolean };
-    yield page.entries;
+    const page = (await answer.json()) as { entries: (Entry & { exact?: boolean })[]; more: boolean };
+    yield page.entries.map(({ exact = true, ...entry }) => (exact ? entry : { ...entry, name: entry.name + NO_TEXT }));
     after = page.entries.at(-1)?.name;
     if (!page.more || after === undefined) return;
   }
@@ -148,8 +153,11 @@ export const uploadAddress = (volume: string, name: string): string =>
 export function address(kind: "files" | "tree", at: Place): string {
   // A hostile server may list such a name, and the address would name another folder.
   if (at.path.some((name) => name === "." || name === ".." || name.includes("/"))) throw new Problem(400, "no such name");
+  if (at.path.some((name) => name.includes(NO_TEXT))) throw new Problem(400, "the name is not text");
   const names = at.path.map(encodeURIComponent).join("/");
   return `v1/volumes/${encodeURIComponent(at.volume)}/${kind}/${names}`;
 }
 
 const PAGE = 1000;
+/** A letter that no file system takes in a name. The page shows this letter as a mark. */
+const NO_TEXT = "\0";
