@@ -30,6 +30,9 @@ pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
     }
 }
 
+/// Permission bits for reading, of the owner, the group and others.
+const READ_BITS: u32 = 0o444;
+
 /// True if both are known and different.
 fn differ(new: Option<u32>, old: Option<u32>) -> bool {
     new.zip(old).is_some_and(|(new, old)| new != old)
@@ -41,7 +44,10 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
     let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
     let executes = |meta: &Meta| meta.mode & deltic_tree::meta::EXECUTE_BITS != 0;
-    let turned = asked.executability && new.kind == Kind::File && executes(new) != executes(old);
+    // Execute permission goes to classes of users that may read the file.
+    let can_turn = !executes(new) || old.mode & READ_BITS != 0;
+    let turned =
+        asked.executability && new.kind == Kind::File && executes(new) != executes(old) && can_turn;
     // Like rsync, compare access times in whole seconds.
     let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
     let is_read = !new.has_unread_attributes();
