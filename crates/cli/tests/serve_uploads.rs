@@ -290,7 +290,7 @@ fn an_upload_that_fails_or_cannot_go_on_leaves_no_staged_file() {
     drop(server);
     let names = world.names("photos/.deltic");
     let log = names.iter().find(|name| name.ends_with(".log")).expect("the upload has a log");
-    world.write(&format!("photos/.deltic/{log}"), "");
+    world.write(format!("photos/.deltic/{log}"), "");
     let server = start();
     assert_eq!(ask_as(&server, &guest, (&format!("HEAD {place}"), ""), b"").status, 404);
     assert_eq!((used(&server), world.exists("photos/.deltic")), ((5, 1), false));

@@ -460,8 +460,8 @@ impl Stages {
         // The last of many concurrent runs in a volume sweeps, and no run waits for other runs, which may never all
         // end.
         let dir = lock_dir(open, if self.root.bounds().are_volumes() { TO_TIDY } else { TO_SWEEP });
-        let Some((name, dir)) = dir.at(SWEEP, home)? else { return Ok(0) };
-        let removed = sweep_dir(&dir, &self.space).at(SWEEP, home)?;
+        let Some((name, dir)) = dir.at(SWEEP, home)? else { return self.sweep_old(home) };
+        let removed = sweep_dir(&dir, &self.space, Duration::ZERO).at(SWEEP, home)?;
         match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(store_error(SWEEP, home, errno)),

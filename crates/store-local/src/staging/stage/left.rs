@@ -3,18 +3,21 @@
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_store::StoreError;
-use deltic_tree::Name;
 use deltic_tree::meta::Inode;
-use rustix::fs::{self, FlockOperation, OFlags};
+use deltic_tree::{Name, RelPath};
+use rustix::fs::{self, FlockOperation, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{KEY_DIGITS, Leftover, Leftovers, Logged, NONCE_DIGITS, Staged, StagedPlace, Stages};
+use super::{
+    KEY_DIGITS, Leftover, Leftovers, Logged, NONCE_DIGITS, SWEEP, Staged, StagedPlace, Stages,
+};
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, STAGED_SUFFIX};
 use crate::handles::stat::{inode_of, names};
+use crate::kernel::errno::At;
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::SpaceLedger;
 use crate::staging::log::{LOG_SUFFIX, Log, Notes, remove_log, staged_name};
@@ -50,10 +53,12 @@ impl LockWaits {
     }
 }
 
-pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger) -> Result<u64, Errno> {
+/// Removes the staged files in `dir` that no process holds, and that have not changed for `age`. Also removes logs without
+/// a staged file. Returns the number of staged files.
+pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger, age: Duration) -> Result<u64, Errno> {
     let mut removed = 0;
     for name in names_of(dir, STAGED_SUFFIX)? {
-        if is_nobodys(dir, &name) {
+        if is_unchanged_for(dir, &name, age) && is_nobodys(dir, &name) {
             space.forget(dir, &name);
             match dir.remove_file(&name) {
                 Ok(()) => removed += 1,
@@ -70,6 +75,16 @@ pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger) -> Result<u64, Errno> {
         }
     }
     Ok(removed)
+}
+
+/// True if the file `name` has not changed for `age`. The time of the last change is not a time that a program can set.
+fn is_unchanged_for(dir: &Dir, name: &Name, age: Duration) -> bool {
+    let is_old = |stat: Stat| {
+        let changed = Duration::from_secs(u64::try_from(stat.st_ctime).unwrap_or_default());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        now.saturating_sub(changed) >= age
+    };
+    age.is_zero() || dir.stat(name).is_ok_and(is_old)
 }
 
 pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
@@ -153,6 +168,18 @@ impl Stages {
         }))
     }
 
+    /// Removes files without an owner from the staging directory of `home` while other processes use the directory, if the
+    /// directory is in a volume and the files have not changed for [`OLD`]. In a volume some client may always have an
+    /// unfinished upload.
+    pub(super) fn sweep_old(&self, home: &RelPath) -> Result<u64, StoreError> {
+        match self.open(home) {
+            Ok((_, dir)) if self.root.bounds().are_volumes() => {
+                sweep_dir(&dir, &self.space, OLD).at(SWEEP, home)
+            }
+            _ => Ok(0),
+        }
+    }
+
     /// Removes the staged file at this place with its log, whatever the log says. Errors: `AGAIN` while a process holds
     /// the file.
     pub(crate) fn discard_staged(&self, at: &StagedPlace) -> Result<(), Errno> {
@@ -232,5 +259,8 @@ fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
         && name.ends_with(suffix)
 }
 
+/// Age from which a file without an owner is removed from a directory in use. A server keeps an unfinished upload as
+/// long. A run that puts all files in place at its end (`--delay-updates`) does not hold its finished files.
+const OLD: Duration = Duration::from_hours(7 * 24);
 /// Most leftovers of a path that are examined.
 pub(super) const MAX_LEFTOVERS: usize = 4;
