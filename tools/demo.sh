@@ -9,7 +9,7 @@ say() { printf '\n== %s\n' "$*"; }
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 if [ -z "${DELTIC:-}" ]; then
-  say "Building deltic: six to seven minutes on two cores from nothing"
+  say "Building deltic: about five minutes on two cores from nothing"
   "$here/ensure.sh" cargo
   "$here/ensure.sh" cc gcc libc6-dev
   # Without link-time optimisation, which takes minutes of one core.
