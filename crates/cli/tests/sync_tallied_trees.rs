@@ -186,7 +186,6 @@ fn options(dice: &mut Dice) -> Vec<&'static str> {
         "-O",
         "-J",
         "--no-perms",
-        "--no-perms -E",
         "--no-owner",
         "--no-group",
         "--numeric-ids",

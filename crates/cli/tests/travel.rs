@@ -177,8 +177,8 @@ fn compression_has_a_choice_and_levels_that_count() {
     let (plain, usual, best) = (sent("--zc=none"), sent("--zl=3"), sent("-z --compress-level=19"));
     assert!(plain as usize > text.len() && usual < plain / 2, "{plain} {usual}");
     assert!(best + 10_000 < usual, "{best} {usual}");
-    // How answers fall together with what is told differs from run to run.
-    let close = |one: u64, other: u64| one.abs_diff(other) < 2000;
+    // Answers and frames fall together in other ways from run to run, and so does the history of a frame.
+    let close = |one: u64, other: u64| one.abs_diff(other) < one.max(other) / 20;
     for (words, like) in [
         ("--compress-level=99", sent("--zl=22")),
         ("-z --zl 3 --skip-compress=log/gz --zt=2", usual),

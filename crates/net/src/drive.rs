@@ -14,7 +14,7 @@ use deltic_engine::machine::{Lane, Machine};
 use deltic_engine::session::{self, Session, SessionDriver, SessionStep};
 use deltic_protocol::compressed::CompressedFrame;
 use deltic_protocol::frame::HEADER_BYTES;
-use deltic_protocol::report::{Notice, Side, Trouble, TroubleKind};
+use deltic_protocol::report::{Notice, Trouble, TroubleKind};
 use deltic_protocol::{Purpose, WorkId};
 
 use crate::batch::Tap;
@@ -63,6 +63,9 @@ pub(crate) struct Drive {
     pub(crate) link: KnownLink,
     /// Longest wait for credit from the other end while literals wait to be sent.
     pub(crate) credit_patience: Option<Duration>,
+    /// True if this end is a receiver that reports to the user: files that had arrived are finished and counted after
+    /// the loss of the connection.
+    pub(crate) user_is_here: bool,
 }
 
 /// The link to the other end, as far as this end knows it.
@@ -124,7 +127,7 @@ async fn turn<M: Machine, W: Worker<M>>(
     let withheld = Withheld { patience: by.credit_patience, until: None };
     let mut inputs = Inputs { frames, news, results, withheld };
     let ended = turn_until_end(&mut runner, &mut inputs, watch).await;
-    if M::SIDE == Side::Receiver && ended.as_ref().is_err_and(is_connection_loss) {
+    if by.user_is_here && ended.as_ref().is_err_and(is_connection_loss) {
         let settled = runner.settle(&mut inputs.results, watch);
         tokio::time::timeout(LAST_PATIENCE, settled).await.ok();
     }
@@ -587,6 +590,7 @@ mod tests {
             tap: None,
             link: KnownLink::default(),
             credit_patience: None,
+            user_is_here: false,
         };
         let options = Options::default();
         let machine = Receiver::new(Setting { options, ..Setting::default() });

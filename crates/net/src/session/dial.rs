@@ -333,6 +333,7 @@ impl Session {
         });
         let run = RunConfig {
             joining: self.dialling(told, options.streams),
+            user_is_here: false,
             greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
             share: self.share(&options),
         };

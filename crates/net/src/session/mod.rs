@@ -80,6 +80,8 @@ pub(super) struct RunConfig {
     /// The greeting, if not read yet.
     greeting: Option<(Greeting, Agree)>,
     share: Share,
+    /// True if this end is a receiver that reports to the user.
+    user_is_here: bool,
 }
 
 impl Session {
@@ -198,7 +200,7 @@ impl Session {
         &mut self,
         machine: M,
         worker: Arc<H>,
-        RunConfig { joining, greeting, share }: RunConfig,
+        RunConfig { joining, greeting, share, user_is_here }: RunConfig,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
@@ -246,6 +248,7 @@ impl Session {
             tap,
             link,
             credit_patience,
+            user_is_here,
         };
         let session = drive(machine, worker, by, watch);
         let result = beside(session, joining.go_on(joined)).await;

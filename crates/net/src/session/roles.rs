@@ -135,7 +135,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         worker.agree(terms);
-        let run = RunConfig { joining, greeting: None, share: self.share(&options) };
+        let run =
+            RunConfig { joining, greeting: None, share: self.share(&options), user_is_here: false };
         let mut machine = Sender::new(options);
         Machine::greeted(&mut machine, &terms);
         if terms.reports.removed && !user_is_here {
@@ -214,7 +215,7 @@ impl Session {
         std::mem::take(&mut self.untold)
             .into_iter()
             .for_each(|trouble| machine.report_trouble(trouble));
-        let run = RunConfig { joining, greeting: None, share };
+        let run = RunConfig { joining, greeting: None, share, user_is_here };
         self.run(machine, Arc::new(worker), run, watch).await
     }
 }
