@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use deltic_tree::meta::EXECUTE_BITS;
 use deltic_tree::{Kind, Meta, RelPath};
 
 use crate::{Snapshot, StoreError, Version};
@@ -234,12 +233,6 @@ impl Keep {
     /// Returns `old` with execute permission as in the sender's file; unchanged without [`Self::executability`].
     #[must_use]
     pub fn mode_with_execute(self, meta: &Meta, old: u32) -> u32 {
-        match (meta.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
-            _ if !self.executability || !meta.is_file() => old,
-            (false, _) => old & !EXECUTE_BITS,
-            (true, true) => old,
-            // Each class that may read the file may execute it.
-            (true, false) => old | (old & 0o444) >> 2,
-        }
+        if self.executability && meta.is_file() { meta.mode_with_execute(old) } else { old }
     }
 }

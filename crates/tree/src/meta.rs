@@ -141,6 +141,17 @@ impl Meta {
         acls + more.xattrs.iter().map(xattr).sum::<usize>()
     }
 
+    /// Returns the mode `old` with execute permission as in this entry (`--executability`): each class of users that may
+    /// read the file may execute it.
+    #[must_use]
+    pub const fn mode_with_execute(&self, old: u32) -> u32 {
+        match (self.mode & EXECUTE_BITS != 0, old & EXECUTE_BITS != 0) {
+            (false, _) => old & !EXECUTE_BITS,
+            (true, true) => old,
+            (true, false) => old | (old & 0o444) >> 2,
+        }
+    }
+
     /// True if this is a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
@@ -348,4 +359,25 @@ pub struct Entry {
     pub name: Name,
     /// Metadata from the store.
     pub meta: Meta,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn execute_permission_goes_to_readers_and_changes_nothing_the_second_time() {
+        for (mode, old, wanted) in [
+            (0o755, 0o644, 0o755),
+            (0o100, 0o640, 0o750),
+            (0o644, 0o4755, 0o4644),
+            (0o111, 0o200, 0o200),
+            (0o755, 0o000, 0o000),
+            (0o755, 0o701, 0o701),
+        ] {
+            let meta = Meta::plain(Kind::File, 0, Timestamp::default(), mode);
+            let now = meta.mode_with_execute(old);
+            assert_eq!((now, meta.mode_with_execute(now)), (wanted, wanted), "{mode:o} {old:o}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Comparisons of listed entries with local entries, without IO.
 
-use deltic_tree::{Kind, Meta};
+use deltic_tree::Meta;
 
 use crate::options::{Compare, Metadata, Options};
 use crate::report::{Differs, PassedOver};
@@ -30,9 +30,6 @@ pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
     }
 }
 
-/// Permission bits for reading, of the owner, the group and others.
-const READ_BITS: u32 = 0o444;
-
 /// True if both are known and different.
 fn differ(new: Option<u32>, old: Option<u32>) -> bool {
     new.zip(old).is_some_and(|(new, old)| new != old)
@@ -43,11 +40,8 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let asked = &options.metadata;
     let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
     let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
-    let executes = |meta: &Meta| meta.mode & deltic_tree::meta::EXECUTE_BITS != 0;
-    // Execute permission goes to classes of users that may read the file.
-    let can_turn = !executes(new) || old.mode & READ_BITS != 0;
     let turned =
-        asked.executability && new.kind == Kind::File && executes(new) != executes(old) && can_turn;
+        asked.executability && new.is_file() && new.mode_with_execute(old.mode) != old.mode;
     // Like rsync, compare access times in whole seconds.
     let read = |meta: &Meta| meta.accessed().map(|time| time.secs);
     let is_read = !new.has_unread_attributes();

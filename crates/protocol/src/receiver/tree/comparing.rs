@@ -58,7 +58,7 @@ impl ContentDigest {
         digest.map_or(Self::Unreadable, Self::Known)
     }
 
-    pub(super) fn of_brief(digest: Option<ShortDigest>) -> Self {
+    pub(super) fn from_brief(digest: Option<ShortDigest>) -> Self {
         digest.map_or(Self::Unreadable, Self::Brief)
     }
 

@@ -174,7 +174,7 @@ impl ReceiverTree {
             )?,
             ToReceiver::ShortDigests(ShortDigestLines(lines)) => self.take_digests(
                 cx,
-                lines.into_iter().map(|line| (line.file, ContentDigest::of_brief(line.digest))),
+                lines.into_iter().map(|line| (line.file, ContentDigest::from_brief(line.digest))),
             )?,
             ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
             ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,
