@@ -8,13 +8,12 @@
 //!                              └────► Event::Whole     all bytes of the stream
 //! ```
 //!
-//! The caller keeps two kinds of values here: a reader `S` for each stream that is read as it arrives, and a taker
-//! `W` for each stream that is gathered first. A reader that takes no bytes blocks the whole connection: a client
-//! with several channels reads all of them.
+//! For each open channel the caller stores a value here: a reader `S` if bytes are handed on as they arrive, or a taker
+//! `W` if the whole stream is collected first. A reader that accepts no bytes blocks the whole connection, so a client
+//! with several channels must read all of them.
 //!
-//! Bounds: a gathered stream holds at most its `most` bytes and one message; other streams hold no bytes here. The
-//! caller limits the number of open channels ([`count`](Channels::count)). The other end may send a bounded number of
-//! pings.
+//! Bounds: a collected stream holds at most `most` bytes and one message; other streams hold no bytes here. The caller
+//! limits the number of open channels ([`count`](Channels::count)). The other end may send a bounded number of pings.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -43,8 +42,8 @@ pub enum Event<S, W> {
     },
     /// The other end ended the stream of this reader. The channel is closed.
     End(S),
-    /// All bytes of a channel opened by [`open_whole`](Channels::open_whole), or the first ones if the stream exceeds
-    /// its limit; with the `taker` of the channel. The channel is closed.
+    /// All bytes of a channel opened by [`open_whole`](Channels::open_whole), or the first bytes if the stream exceeds
+    /// its limit, with the `taker` of the channel. The channel is closed.
     Whole(W, Vec<u8>),
 }
 
@@ -65,10 +64,10 @@ enum Incoming<S, W> {
     Whole(Gathered<W>),
 }
 
-/// A stream whose bytes are gathered until its end.
+/// A stream whose bytes are collected until the stream ends.
 struct Gathered<W> {
     bytes: Vec<u8>,
-    /// Most bytes to gather.
+    /// Most bytes to collect.
     most: usize,
     /// Time at which the channel was opened, since the start of the connection.
     opened: Duration,
@@ -76,14 +75,14 @@ struct Gathered<W> {
 }
 
 impl<S: Clone, W> Channels<S, W> {
-    /// Opens channel `number` and gives its stream to `reader` as bytes arrive. `None` if the channel is open already.
+    /// Opens channel `number`. Bytes are handed to `reader` as they arrive. `None` if the channel is open already.
     #[must_use]
     pub fn open(&mut self, number: u32, reader: S) -> Option<()> {
         self.add(number, Incoming::Stream(reader))
     }
 
-    /// Opens channel `number`, with a stream that goes to `taker` when complete, or longer than `most` bytes.
-    /// `now` is the time since the connection started. `None` if the channel is open already.
+    /// Opens channel `number`. The stream is collected, and handed to `taker` once it is complete or longer than `most`
+    /// bytes. `now` is the time since the connection started. `None` if the channel is open already.
     #[must_use]
     pub fn open_whole(&mut self, number: u32, most: usize, now: Duration, taker: W) -> Option<()> {
         let gathered = Gathered { bytes: Vec::new(), most, opened: now, taker };
@@ -98,8 +97,9 @@ impl<S: Clone, W> Channels<S, W> {
         Some(())
     }
 
-    /// Receives a message of the other end. `None` if the message causes no event: a gathered stream continues, or the
-    /// channel is not open. Bytes for a closed channel were sent before the other end learned of the close.
+    /// Receives a message of the other end. `None` if the message causes no event: a collected stream continues, or the
+    /// channel is not open. Bytes for a closed channel are ignored: the other end sent them before it learned of the
+    /// close.
     ///
     /// # Errors
     /// [`BadMessage`] if the message does not start with a channel number.
@@ -152,8 +152,8 @@ impl<S: Clone, W> Channels<S, W> {
         }
     }
 
-    /// Closes each channel that [`open_whole`](Self::open_whole) opened more than `after` ago. Returns numbers and
-    /// takers of the closed channels. `now` is the time since the connection started.
+    /// Closes each channel that [`open_whole`](Self::open_whole) opened more than `after` ago. Returns the numbers and
+    /// the takers of the closed channels. `now` is the time since the connection started.
     pub fn close_late(&mut self, now: Duration, after: Duration) -> Vec<(u32, W)> {
         let is_late = |incoming: &mut Incoming<S, W>| match incoming {
             Incoming::Whole(gathered) => now.saturating_sub(gathered.opened) > after,
@@ -185,7 +185,7 @@ impl<S: Clone, W> Channels<S, W> {
 }
 
 impl<W> Gathered<W> {
-    /// Adds bytes; empty bytes end the stream. Returns true if the stream is complete or too long.
+    /// Adds received bytes; an empty slice ends the stream. Returns true if the stream is complete or too long.
     fn add_bytes(&mut self, bytes: &[u8]) -> bool {
         self.bytes.extend_from_slice(bytes);
         bytes.is_empty() || self.bytes.len() > self.most

@@ -46,7 +46,7 @@ pub enum FromClient {
         /// Channel of the session, update or watch.
         channel: u32,
     },
-    /// Names the capabilities of the client. Sent only to a server whose `welcome` names some capability.
+    /// Lists the capabilities of the client. Sent only to a server whose `welcome` lists a capability.
     Can(Capabilities),
     /// Requests a token that lasts longer, with the same rights. The answer is [`FromServer::Renewed`], or
     /// [`FromServer::Refused`] for channel 0. Needs [`Capabilities::renew`] of the server.

@@ -40,14 +40,14 @@ impl ClientEnd {
         self.server.renew.then_some(FromClient::Renew)
     }
 
-    /// Returns the message that names the capabilities `can` of this client. `None` if `can` is empty, or the server
+    /// Returns the message that lists the capabilities `can` of this client. `None` if `can` is empty, or the server
     /// has no capabilities.
     #[must_use]
     pub fn tell(&self, can: Capabilities) -> Option<FromClient> {
         (!self.server.is_empty() && !can.is_empty()).then_some(FromClient::Can(can))
     }
 
-    /// Parses a control message of the server, and remembers the capabilities in a `welcome`.
+    /// Parses a control message of the server. Stores the capabilities of a `welcome` message.
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.
@@ -67,7 +67,7 @@ impl ServerEnd {
         self.client.busy.then_some(FromServer::Busy { secs })
     }
 
-    /// Parses a control message of the client, and remembers the capabilities in a `can`.
+    /// Parses a control message of the client. Stores the capabilities of a `can` message.
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.

@@ -64,8 +64,8 @@ impl Outgoing {
         Self { channel, has_ended: false }
     }
 
-    /// Returns a message with as many of the first bytes as fit, and the number of these bytes. `None` without bytes,
-    /// since a message without bytes would end the stream.
+    /// Returns a message with the first of `bytes`, as many as fit, and their number. `None` if `bytes` is empty, since
+    /// a message without bytes would end the stream.
     #[must_use]
     pub fn message(&self, bytes: &[u8]) -> Option<(Bytes, usize)> {
         let len = bytes.len().min(MAX_MESSAGE_BYTES);
