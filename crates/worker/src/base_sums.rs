@@ -18,8 +18,8 @@ use deltic_store::{BaseNote, Extents, FactStore, Snapshot};
 
 use super::RandomBytes;
 
-/// Moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has about that many
-/// bytes, so reading the table would not pay for less.
+/// Moved blocks are searched only if more than `len / FEW_SHARE` bytes of a file changed. A table has about `len /
+/// FEW_SHARE` bytes, so for a smaller change reading the table costs more than it saves.
 const FEW_SHARE: u64 = 1024;
 /// A table is made anew if more than `len / OLD_SHARE` bytes of the file differ from the version of the table.
 const OLD_SHARE: u64 = 16;
@@ -82,7 +82,7 @@ impl SumsNote {
     }
 }
 
-/// Chooses the stored sums that prove blocks equal.
+/// Decides which stored sums prove that blocks are equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deciding {
     /// True if the user trusts the sums of both stores (`--trust-sums`).

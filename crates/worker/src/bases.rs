@@ -26,7 +26,7 @@ const LEAST_SHARE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Bases {
     facts: Arc<dyn FactStore>,
-    /// Receives the reason why each sent file is read whole or in part.
+    /// List for the reason why each sent file is read whole or in part.
     reasons: Option<Reasons>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
@@ -42,7 +42,7 @@ pub(super) struct Bases {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HeldBase {
     pub(super) base: Digest,
-    /// True if the receiver copies blocks that the base holds at another offset. Moved blocks are then listed as such.
+    /// True if the receiver copies blocks that the base holds at another offset. The sender then lists moved blocks.
     pub(super) can_copy: bool,
 }
 
@@ -73,7 +73,7 @@ struct Noted {
 }
 
 impl Noted {
-    /// The bytes that [`Noted::decode`] reads: the earlier base, then the extents.
+    /// Encodes the note for [`Noted::decode`]: the earlier base, then the extents.
     fn encode(&self) -> Vec<u8> {
         [self.before.unwrap_or(NO_BASE).as_bytes(), &self.extents.encode()[..]].concat()
     }

@@ -212,7 +212,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     }
 }
 
-/// Returns the stage that pays for work on old versions.
+/// Returns the stage to which work on old versions is charged.
 const fn stage_of_old(work: &OldVersionWork) -> Stage {
     match work {
         OldVersionWork::Index { .. } | OldVersionWork::SumOld { .. } => Stage::Scan,
@@ -242,8 +242,8 @@ fn done(result: Result<(), StoreError>) -> ReceiverAnswer {
     ReceiverAnswer::Done(result.map_err(|error| work_error(&error)))
 }
 
-/// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is no
-/// trouble.
+/// Converts the result of a removal: removed names, and the reasons why other names stayed. A missing name is not
+/// reported as an error.
 fn removed(result: Result<deltic_store::RemoveResult, StoreError>) -> RemovedNames {
     let trouble = |error: &StoreError| match error {
         // These messages are those of rsync, which shows names without quotes.
@@ -357,7 +357,7 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    /// Makes, links, copies or changes an entry.
+    /// Creates, links, copies or changes an entry.
     fn change_entry(&self, work: EntryWork) -> Result<(), StoreError> {
         match work {
             EntryWork::LinkBeside { path, alternate, is, seen } => {
@@ -511,7 +511,7 @@ impl<S: Store> DestinationWorker<S> {
         self.store.link(path, Link { from: &self.store, at: leader, is: &is, seen })
     }
 
-    /// Ignores a conflict if another run has meanwhile made the same change, as `is_done` tells.
+    /// Ignores a conflict if another run has made the same change in the meantime; `is_done` checks that.
     fn ignore_same_change<T: Default>(
         &self,
         result: Result<T, StoreError>,
@@ -535,7 +535,7 @@ impl<S: Store> DestinationWorker<S> {
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 
-    /// Returns the attributes to set on entries whose metadata is sent as `carries` says.
+    /// Returns the attributes to set on entries that get the share `carries` of the sender's metadata.
     fn kept(&self, carries: CarriedMeta) -> Keep {
         match carries {
             CarriedMeta::Nothing => Keep::default(),

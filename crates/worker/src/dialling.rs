@@ -1,4 +1,5 @@
-//! The connecting end, without threads: bytes from the wire go in, bytes for the wire come out, the caller works.
+//! The connecting end, without threads: bytes from the wire go in, bytes for the wire come out, and the caller performs
+//! the work.
 //!
 //! ```text
 //!  other end ─► receive ─► StreamEnd ─► Greeting, then InlineSession ─► work

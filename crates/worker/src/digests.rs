@@ -47,7 +47,7 @@ pub(super) struct Digests {
     by_sums: Option<Arc<dyn OldSums>>,
 }
 
-/// Number of digests that make an answer useful: all, or any.
+/// Digests that a caller needs from a query: all of them, or as many as are known.
 #[derive(Clone, Copy)]
 enum Needs {
     All,
@@ -136,8 +136,8 @@ impl Digests {
         sending.map_or(Ok(()), |sending| lock(&sending.digest).push(start, bytes, read))
     }
 
-    /// Notes the digest of a file that was sent and did not change. The digest is `taken` if given, else that of the
-    /// added blocks.
+    /// Notes the digest of a file that was sent and did not change: `taken` if given, else the digest of the added
+    /// blocks.
     pub(super) fn note_sent(
         &self,
         handle: Handle,
@@ -316,7 +316,8 @@ impl Digests {
         DigestQuery { versions, max_age: self.max_age, needs_all: matches!(needs, Needs::All) }
     }
 
-    /// Computes the digest of a file. The version `sought` was looked up before in vain, and is not looked up again.
+    /// Computes the digest of a file. The digest of the version `sought` was looked up before and not found, so it is
+    /// not looked up again.
     fn digest(
         &self,
         file: &impl Snapshot,

@@ -124,8 +124,8 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         self.heard.extend_from_slice(bytes);
     }
 
-    /// Does all that is possible now: processes frames, performs work, appends frames for the other end to `unsent`,
-    /// and reports events to `watch`. Returns true once the session is over.
+    /// Takes all steps that are possible now: processes frames, performs work, appends frames for the other end to
+    /// `unsent`, and reports events to `watch`. Returns true once the session is over.
     ///
     /// # Errors
     /// [`InlineError`] if the session cannot go on.
@@ -191,7 +191,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         Ok(())
     }
 
-    /// Adds facts of this end to an event: the place of a trouble, the content of a changed file.
+    /// Completes an event with facts of this end: the location of a trouble, the digest of a changed file.
     fn located(&self, mut notice: Notice) -> Notice {
         match &mut notice {
             Notice::Trouble(trouble) => self.worker.locate(trouble),
@@ -202,7 +202,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     }
 }
 
-/// State that a step of the session can ask about.
+/// State that a step of the session may query.
 struct Around<'a, W> {
     worker: &'a W,
     has_room: bool,

@@ -74,7 +74,7 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
     /// Returns the number of bytes that `work` reads, carries or makes. Nearly all of these bytes are in memory while
     /// the work is under way.
     fn bytes(work: &M::Work) -> usize;
-    /// Returns the stage that pays for the processor time of `work`, except for parts that name another stage.
+    /// Returns the stage to which the processor time of `work` is charged, except for parts that name another stage.
     fn stage(work: &M::Work) -> Stage;
     /// Performs `work`: reads, lets the engine compute, writes.
     fn perform(&self, work: M::Work) -> M::Answer;
@@ -92,21 +92,21 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
     /// Sets the present model of the link to the other end, for later choices of compression.
     fn set_link(&self, _link: LinkModel) {}
 
-    /// Compresses a frame of literals with the history of the frames before, if both ends can. Returns the compressed
-    /// frame, or `None` if the frame leaves as it is. Frames leave in the order of these calls.
+    /// Compresses a frame of literals with the history of the frames before, if both ends support that. Returns the
+    /// compressed frame, or `None` if the frame is sent uncompressed. Frames are sent in the order of these calls.
     fn compress(&self, _frame: &[u8]) -> Option<Vec<u8>> {
         None
     }
 
-    /// Adds the place to a trouble at this end.
+    /// Adds the location (this end, the full path) to a trouble of this end.
     fn locate(&self, trouble: &mut Trouble) {
         trouble.locate(M::SIDE, |path| {
             Some(self.full_path(path)?.as_os_str().as_encoded_bytes().into())
         });
     }
 
-    /// Adds the place to a trouble for the other end, if the terms include reports of troubles. Otherwise removes the
-    /// place.
+    /// Adds the location to a trouble that is sent to the other end, if the terms allow locations. Otherwise removes
+    /// the location.
     fn locate_there(&self, trouble: &mut Trouble) {
         self.locate(trouble);
         if !self.terms().is_some_and(|terms| terms.reports.troubles) {
@@ -134,7 +134,7 @@ pub trait Worker<M: Machine>: Send + Sync + 'static {
 /// The agreed terms, and the keys derived from them.
 pub(crate) struct Agreed {
     pub(crate) terms: Terms,
-    /// Names chunks in this session.
+    /// Fingerprinter of the chunks of this session.
     pub(crate) names: Fingerprinter,
     pub(crate) gap_seed: u64,
     /// The key of strong sums.
@@ -151,7 +151,7 @@ impl Agreed {
         }
     }
 
-    /// Returns what both ends compare for contents with these digests.
+    /// Converts digests of contents to the digests that both ends compare in this session.
     pub(crate) fn compared(&self, digests: Vec<Option<Digest>>) -> Vec<Option<Digest>> {
         let compared = |digest| self.terms.compared_digest(digest);
         digests.into_iter().map(|digest| digest.map(compared)).collect()

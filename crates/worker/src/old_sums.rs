@@ -1,5 +1,5 @@
-//! Facts that both ends know because both are in this process: bases of old versions that no earlier run noted, and
-//! equal contents by their sums.
+//! Facts that both ends can compute when both ends are in this process: bases of old versions that no earlier run
+//! noted, and names of contents, made of sums, that show equal contents.
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use deltic_core::Digest;
 use deltic_store::{Extents, Snapshot, StoreError};
 use deltic_tree::RelPath;
 
-/// Computes sums of old versions in the same way as the other end, which is in this process too, does for its files. So
-/// an old version that no earlier run noted is a base that both ends know (docs/decisions/0041).
+/// Computes sums of old versions in the same way as the other end, in the same process, computes sums of its files. So
+/// both ends have the same base for an old version that no earlier run noted (docs/decisions/0041).
 pub trait OldSums: fmt::Debug + Send + Sync {
     /// Returns the base that is equal to `old`, the old version of the file at `path`. Returns `None` if the file has
     /// no sums.

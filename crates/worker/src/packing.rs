@@ -19,7 +19,7 @@ use crate::stage::{Stage, within};
 /// Shortest frame in the session's zstd stream, in bytes. The wrapping of a shorter frame costs more than its history
 /// saves.
 const LEAST_FRAME_BYTES: usize = 64;
-/// Level of frames that were left before the link became fast.
+/// Level of a frame whose payloads were left to [`Packer::compress`] before the link became fast.
 const LIGHTEST_LEVEL: i32 = 1;
 /// Bytes of a frame that a trial of another level compresses.
 const TRIED_BYTES: usize = 64 << 10;
@@ -55,13 +55,14 @@ pub(super) struct Packer {
     packing: PayloadPacker,
     /// Level that the user asked for, or the usual level for `-z`.
     asked: Option<i32>,
-    /// True if the link decides about compression, once the link is known.
+    /// True if the speed of the link decides about compression, once the link is known.
     adapts: bool,
     adapting: Option<Adapting>,
     codec: Mutex<AdaptiveCodec>,
-    /// Compresses frames in the order of the wire; `None` if each payload is compressed apart.
+    /// Compresses frames in the order of the wire; `None` if each payload is compressed separately.
     frames: Option<Mutex<FrameCompressor>>,
-    /// Payloads that were left to [`compress`](Self::compress), whose frames have not left.
+    /// Number of payloads that [`pack`](Self::pack) left to [`compress`](Self::compress), and whose frames are not sent
+    /// yet.
     left: AtomicUsize,
     /// Longest payload of a frame.
     frame_bytes: usize,
@@ -122,8 +123,8 @@ impl Packer {
         })
     }
 
-    /// Compresses a frame of literals that leaves now, with the history of the frames before. Returns the compressed
-    /// frame, or `None` if the frame leaves as it is.
+    /// Compresses a frame of literals that is about to be sent, with the history of the frames before. Returns the
+    /// compressed frame, or `None` if the frame is sent uncompressed.
     pub(super) fn compress(&self, frame: &[u8], link: Option<LinkModel>) -> Option<Vec<u8>> {
         let compressor = self.frames.as_ref()?;
         // A payload that was left is compressed even if the link has become fast since.
@@ -173,8 +174,8 @@ impl Packer {
     }
 
     /// Chooses the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
-    /// another level compresses a piece of the frame apart. Only the proportion to the present level's length counts,
-    /// because the piece has no history.
+    /// another level compresses a piece of the frame separately. Because this piece has no history, only the ratio
+    /// between the lengths at both levels counts.
     fn level_in_stream(&self, adapting: &Adapting, link: &LinkModel, frame: &[u8]) -> Option<i32> {
         let mut codec = lock(&self.codec);
         let choice = codec.choose(link, 1);

@@ -44,7 +44,7 @@ impl Recipes {
         recipe.filter(|recipe| recipe.spec == spec)
     }
 
-    /// Keeps the recipe of a version. Its chunks are named under `key`.
+    /// Keeps the recipe of a version. `key` is the key of the chunks' fingerprints.
     pub(super) fn note(&self, placed: &Placed<'_>, key: &Key, terms: Terms) {
         let Placed { version, new, proof } = *placed;
         let is_cut = matches!(new.spec, ChunkerSpec::ByContent(..));

@@ -61,10 +61,10 @@ pub struct SourceWorker<T: Tree> {
     /// Set before the first request for a file. Lists and offers may be made earlier, before the other end has
     /// answered.
     agreed: OnceLock<(Agreed, Packer)>,
-    /// Names chunks until `agreed` is set.
+    /// Fingerprinter of chunks until `agreed` is set.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
-    /// Names chunks in transfers that another session began.
+    /// Fingerprinters of transfers that another session began.
     resumed: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: KeptFacts,
@@ -233,7 +233,7 @@ impl<T: Tree> SourceWorker<T> {
         }
     }
 
-    /// Returns this worker with missing sources, of which the receiver is told.
+    /// Returns this worker with missing sources, which are reported to the receiver.
     pub fn with_missing(mut self, missing: Vec<RelPath>) -> Self {
         self.root.missing = Mutex::new(missing);
         self

@@ -88,8 +88,9 @@ pub(super) fn searched_sums(
     }
 }
 
-/// Returns the kind of stored sums of a file, for the other end, after asking for sums at the start of the file.
-/// Returns `None` if the strategy or the `terms` do not use stored sums, or asking is not faster than reading.
+/// Returns the kind of stored sums of a file, to report to the other end. Checks that the start of the file has stored
+/// sums. Returns `None` if the strategy or the `terms` do not use stored sums, or if asking the store is not faster
+/// than reading.
 pub(super) fn keeps(
     strategy: &Strategy,
     terms: Terms,

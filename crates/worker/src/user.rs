@@ -1,4 +1,4 @@
-//! The user of a session, to answer questions.
+//! The user of a session, who answers questions.
 
 use std::fmt;
 use std::sync::Arc;

@@ -135,8 +135,8 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// True if digests of committed versions are kept, for the next run that compares contents. False without flushes,
-    /// since a power cut may undo the commit and keep the digest. False for files that get the present time, or wait
-    /// for their name.
+    /// since a power cut may undo the commit and keep the digest. False if files get the present time (without
+    /// `--times`), or if commits are delayed.
     fn keeps_digests(&self) -> bool {
         let Options { durable, times, writing, .. } = &self.options;
         *durable && *times && !writing.delay && self.kept.digests.are_kept()

@@ -110,7 +110,8 @@ impl<S: Store> Growing<S> {
     }
 
     /// Calls `write` to write `bytes`, and hashes the bytes while they are in the cache. Bytes that are next in order
-    /// are hashed before they are written. So writing threads do not wait for each other, and few overtake another.
+    /// are hashed before they are written. So threads do not wait for each other's writes, and few blocks are hashed
+    /// out of order.
     pub(super) fn write_hashed(
         &self,
         start: u64,
@@ -142,14 +143,14 @@ impl<S: Store> Growing<S> {
     }
 }
 
-/// Describes the old versions that a transfer asks for.
+/// Describes the old versions that a transfer requests.
 pub(super) struct Sought<'a> {
     pub(super) path: &'a RelPath,
     /// Other places to search if no old version is at `path`.
     pub(super) elsewhere: OtherPaths,
-    /// Most bytes of a leftover that is opened.
+    /// Longest leftover of a killed run that is opened, in bytes.
     pub(super) most: u64,
-    /// Metadata of the new version, if an interrupted transfer of this version may be resumed.
+    /// Metadata of the new version, if an interrupted transfer of the new version may be resumed.
     pub(super) goes_on: Option<Meta>,
     /// Chunker that a usable recipe of the old version was cut with; `None` if no recipe is wanted.
     pub(super) recipe: Option<ChunkerSpec>,

@@ -1,4 +1,4 @@
-//! Fills a new version with copies, literals and the bytes of gaps.
+//! Fills a new version with copies, literals and rebuilt gaps.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -270,7 +270,7 @@ impl<S: Store> DestinationWorker<S> {
         Ok(())
     }
 
-    /// Assembles a block and writes it, except for the parts that are written already.
+    /// Assembles a block and writes the parts that are not written yet.
     fn write_block(
         &self,
         files: AttemptFiles<'_, S>,
@@ -305,7 +305,7 @@ impl<S: Store> DestinationWorker<S> {
         self.written(growing, start, bytes, || growing.write_parts(start, bytes, put))
     }
 
-    /// Lets `write` write bytes, and hashes the bytes while they are in the cache.
+    /// Calls `write` to write `bytes`, and hashes the bytes while they are in the CPU cache.
     fn written(
         &self,
         growing: &Growing<S>,
