@@ -95,7 +95,7 @@ impl Frame {
     }
 }
 
-/// Returns the frame that a batch begins with.
+/// Encodes the first frame of a batch.
 #[must_use]
 pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
     let (destination, names) = (Box::default(), NamesFrom::Nowhere);

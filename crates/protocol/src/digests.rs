@@ -1,5 +1,5 @@
-//! Requests for digests of whole files, which compare contents without a recipe (`-c`). Both ends ask their driver
-//! for digests in batches of files.
+//! Requests for digests of whole files, which compare contents without a recipe (`-c`). Both ends request digests
+//! from their driver in batches of files.
 
 use std::collections::VecDeque;
 

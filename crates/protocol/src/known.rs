@@ -1,4 +1,4 @@
-//! Known facts about a version, such as its recipe, that need not be computed again.
+//! Facts about a version that are known and need not be computed, such as its recipe.
 //!
 //! The store of the file knew the facts before the version was opened. The driver that opens the version supplies
 //! them; cutting and summing use them first. The facts come from this end's own store. A sender trusts them as much

@@ -15,8 +15,8 @@ pub(crate) struct ListedBytes {
 }
 
 impl ListedBytes {
-    /// Adds a listing that ends before entry `upto`. Returns false if the listing has attribute bytes and there was
-    /// no room.
+    /// Adds a listing that ends before entry `upto`. Returns false if the listing has attribute bytes and the limit
+    /// was reached before.
     pub(crate) fn take(&mut self, entries: &[Entry], upto: u64) -> bool {
         let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
         let had_room = self.has_room();

@@ -98,8 +98,8 @@ impl Options {
         }
     }
 
-    /// Returns the request for compression. A level without `compress` asks for none: a sender of an earlier version
-    /// then compresses nothing either.
+    /// Returns the request for compression. A level without `compress` requests no compression: a sender of an
+    /// earlier version then compresses nothing either.
     #[must_use]
     pub const fn compression(&self) -> CompressionRequest {
         match (self.compress, self.compress_level) {
@@ -116,9 +116,9 @@ impl Options {
         self.remove.asks && matches!(self.delete, Delete::Guarded(_)) && !self.dry_run
     }
 
-    /// True if sources may be removed before all sources have arrived. No removed source may be read again for
-    /// another name: not for a hard link, and not for a symlink that is followed to the source. No file may wait
-    /// until the end for its own name.
+    /// True if sources may be removed before all sources have arrived. False if a removed source might be read again
+    /// under another name (as a hard link, or through a symlink that is followed), and false if files get their final
+    /// names only at the end.
     #[must_use]
     pub(crate) fn sources_go_early(&self) -> bool {
         let Self { remove, metadata, follow, writing, dry_run, .. } = self;
@@ -126,8 +126,8 @@ impl Options {
         remove.sources && alone && !writing.delay && !dry_run
     }
 
-    /// True if files that find no room on the disk wait until deletions free some. Until then no other name and no
-    /// source removal may depend on those files.
+    /// True if files that do not fit on the disk wait until deletions free space. False if commits are delayed, or if
+    /// a hard link or the removal of a source might depend on such a file before that.
     #[must_use]
     pub(crate) fn deletes_for_room(&self) -> bool {
         let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
@@ -141,7 +141,7 @@ impl Options {
         compare.ignore_times && writing.inplace && writing.sparse && !dry_run
     }
 
-    /// True if full directories give way to entries of other kinds.
+    /// True if a directory that is not empty is deleted when an entry of another kind takes its place.
     #[must_use]
     pub(crate) fn clears(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
@@ -175,7 +175,7 @@ pub enum Delete {
     AtMost(u64),
 }
 
-/// Number of deletions above which a run looks like an accident.
+/// Number of deletions above which a run is more likely an accident than intended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guard {
     /// Allowed share of the destination's names, in percent (`--max-delete 10%`). Default: [`GUARDED_PERCENT`], and

@@ -1,4 +1,4 @@
-//! Purposes of frames, by which traffic is counted. A new frame does not compile until its purpose is given here.
+//! Purposes of frames. Traffic is counted by purpose. A new frame does not compile until its purpose is given here.
 
 use crate::message::{ToReceiver, ToSender};
 

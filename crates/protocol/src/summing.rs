@@ -333,7 +333,7 @@ impl SumStages {
         }
     }
 
-    /// Requests the strong sum of the next chunk.
+    /// Notes that the next chunk, of `len` bytes, lacks its strong sum.
     fn lacks_name(&mut self, len: u32) {
         let (no, start) = (self.count, self.end);
         match self.unnamed.back_mut() {

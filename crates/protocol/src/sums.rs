@@ -97,8 +97,8 @@ impl StrategySums {
         conversation == Conversation::Signature && sums == SumSource::Stored
     }
 
-    /// Returns these sums adapted to a signature of stored sums, and the chunker of the blocks; `None` if the
-    /// strategy cannot use the stored sums.
+    /// Returns the strategy's sums with the stored sums `kept` in their place, and the chunker of the blocks; `None`
+    /// if the strategy cannot use the stored sums.
     pub(crate) fn kept_so(
         self,
         BlockSumSpec { kind, block_bytes }: BlockSumSpec,

@@ -12,8 +12,8 @@ pub struct WorkId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
-/// The driver gave an answer to work that is not under way, or of another kind: a bug of the driver, never of the
-/// peer.
+/// The driver gave an answer to work that is not under way, or an answer of the wrong kind: a bug of the driver,
+/// never of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an answer to work that is not under way, or of another kind")]
 pub struct UnknownAnswer;
@@ -40,13 +40,13 @@ pub enum ErrorAction {
     GoOn,
 }
 
-/// Destination of an answer, as far as [`WorkQueue`] needs to know it.
+/// Data that belongs to a piece of work until its answer. [`WorkQueue`] only needs the handle.
 pub(crate) trait HasHandle {
     /// Returns the attempt that the work belongs to; `None` for the work that ends an attempt.
     fn handle(&self) -> Option<Handle>;
 }
 
-/// When a piece of work may begin.
+/// Condition under which a piece of work may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkTurn {
     /// Any time.
@@ -131,7 +131,8 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         }
     }
 
-    /// Requests the last work of `handle`. Discards and returns the work of `handle` that no poll has returned.
+    /// Requests the last work of `handle`. Removes the work of `handle` that no poll has returned, and returns its
+    /// data.
     pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
         if !self.is_busy(handle) {
             self.ask(work, place);

@@ -79,8 +79,8 @@ impl Window {
         }
     }
 
-    /// Returns a time before `time` that no comparison takes for equal to `time`, even on file systems that round
-    /// times to two seconds.
+    /// Returns a time before `time` that does not count as equal to `time` in any comparison, even on file systems
+    /// that round times to two seconds.
     #[must_use]
     pub(crate) fn before(self, time: Timestamp) -> Timestamp {
         let most = match self {
@@ -101,8 +101,8 @@ impl Window {
     }
 }
 
-/// True if `old` is `new` truncated to the coarser step of some file system. On a file system that keeps nanoseconds
-/// a time with such an ending is hardly ever a file's own: somebody has set the time from `new`.
+/// True if `old` is `new` truncated to the coarser step of some file system. On a file system that keeps nanoseconds,
+/// a time with such trailing zeros hardly ever comes from writing the file: a program has set the time from `new`.
 fn is_cut(new: Timestamp, old: Timestamp) -> bool {
     let kept = |step: u32| new.nanos - new.nanos % step;
     new.secs == old.secs && STEPS.iter().any(|step| kept(*step) == old.nanos)

@@ -17,7 +17,7 @@ pub struct Metadata {
     pub devices: bool,
     /// Transfer FIFOs and sockets (`--specials`).
     pub specials: bool,
-    /// Preserve executability (`-E`), where permission bits are not preserved.
+    /// Preserve the execute bits (`-E`), if the other permission bits are not preserved.
     pub executability: bool,
     /// Leave modification times of directories alone (`-O`).
     pub omit_dir_times: bool,

@@ -5,7 +5,8 @@ use deltic_tree::{ComparedAttributes, Follow};
 use super::{Compare, Links, Metadata, Missing, Options, Remove, Select, Window};
 
 impl Options {
-    /// True if only ends that agree on it use tallies with these options: earlier versions had none.
+    /// True if tallies with these options need the capability `tallies:wide`: earlier versions send no tallies with
+    /// these options.
     #[must_use]
     pub fn needs_wide_tallies(&self) -> bool {
         let Metadata { acls, xattrs, hard_links, .. } = self.metadata;
@@ -17,7 +18,7 @@ impl Options {
     /// Returns the attributes that tallies compare, or `None` if runs with these options use no tallies. Equal
     /// tallies mean that every entry of the directory is up to date and that no other entry is deleted. So tallies
     /// are off where the options act on up-to-date entries, compare more than a tally covers, or report every entry.
-    /// A new field of an option group such as `Metadata` does not compile until this function decides on it.
+    /// A new field of an option group such as `Metadata` does not compile until this function handles the field.
     #[must_use]
     pub fn tallied(&self) -> Option<ComparedAttributes> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;

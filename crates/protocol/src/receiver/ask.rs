@@ -1,4 +1,4 @@
-//! The work that the receiver asks of the driver, and the answers.
+//! The work that the receiver requests from the driver, and the answers.
 
 mod answer;
 
@@ -103,8 +103,8 @@ pub enum LookupWork {
     /// Count the files at and below these paths that match one of the `new` files. Answer with
     /// [`LookupAnswer::CountedMoved`].
     CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
-    /// Look at about `names` more names of the destination, and note where regular files are. Names below the
-    /// directories `near` come first; each of these directories is named once. Answer with [`LookupAnswer::Charted`].
+    /// Add about `names` more names of the destination to the index of moved files. Names below the directories
+    /// `near` come first; each of these directories is given once. Answer with [`LookupAnswer::Charted`].
     Chart { near: Vec<RelPath>, names: u64 },
 }
 
@@ -138,10 +138,10 @@ pub enum EntryWork {
 #[derive(Debug)]
 pub enum OldVersionWork {
     /// Open every old version of a file: first the version in place, then the versions that killed runs left, up to
-    /// `most` bytes each. An interrupted transfer of the version `goes_on` with a record of its written chunks is no
-    /// old version: the new version grows in its file. If there is no version in place, open old versions from
-    /// `elsewhere`. If the store knows the recipe of the version in place by the chunker `recipe`, that recipe
-    /// replaces cutting. With `base`, also return the base of the version in place, if known. Answer with
+    /// `most` bytes each. A staged file with a journal, left by an interrupted transfer of the version `goes_on`, is
+    /// not opened as an old version: the transfer resumes in this file. If there is no version in place, open old
+    /// versions from `elsewhere`. If the store knows the recipe of the version in place by the chunker `recipe`, that
+    /// recipe replaces cutting. With `base`, also return the base of the version in place, if known. Answer with
     /// [`OldVersionAnswer::Opened`].
     OpenOld {
         handle: Handle,
@@ -155,9 +155,9 @@ pub enum OldVersionWork {
     /// Open the file at `other`, which arrived in this run, as the last of the old versions. Answer with
     /// [`OldVersionAnswer::OpenedMore`].
     OpenMore { handle: Handle, other: RelPath },
-    /// From now on, read the old versions of a file in the order of new data in `map`: of each old version, first the
-    /// bytes in the places of new data, then its other data. Bytes that are zeros in the old version and in a hole of
-    /// `map` are left out. Answer with [`OldVersionAnswer::Viewed`].
+    /// From now on, read the old versions of a file in the order of the new data in `map`: of each old version, first
+    /// the bytes at offsets where the new version has data, then the other data. Bytes that are zeros in the old
+    /// version and in a hole of `map` are left out. Answer with [`OldVersionAnswer::Viewed`].
     View { handle: Handle, map: Arc<DataMap> },
     /// Read, cut and sum a segment of old version `part` (counted from 0 in the order of [`OldLens`]); answer with
     /// [`OldVersionAnswer::Indexed`].
@@ -225,8 +225,9 @@ pub enum SettleWork {
     /// Check the proof, and that the old version, which equals the new version, did not change. Answer with
     /// [`ReceiverAnswer::Done`].
     Confirm { handle: Handle, path: RelPath, proof: Proof },
-    /// Close all that `handle` holds, and drop any bytes written; answer with [`ReceiverAnswer::Done`]. Always the last
-    /// work of its handle. A file that was committed, or confirmed and touched, needs no such work.
+    /// Close all files that are open under `handle`, and drop any bytes written; answer with
+    /// [`ReceiverAnswer::Done`]. Always the last work of a handle. A file that was committed, or confirmed and
+    /// touched, needs no `Abandon`.
     Abandon { handle: Handle },
 }
 
@@ -270,11 +271,12 @@ pub struct SmallFile {
 pub struct OtherPaths {
     /// Path of a file of the same length that arrived in this run.
     pub repeated: Option<RelPath>,
-    /// Index of the reference directory that has the file under the same name.
+    /// Index of the alternate that has the file under the same name.
     pub alternate: Option<usize>,
     /// The search for similar names in the file's directory.
     pub fuzzy: Fuzzy,
-    /// The weakest relation at which any file of the charted destination may be taken; `None` takes no such file.
+    /// Weakest relation with which a file from the index of moved files may serve as old version; `None` if no such
+    /// file may.
     pub moved: Option<FileRelation>,
     /// The new version, to which other files are compared.
     pub new: FileStamp,
@@ -297,7 +299,7 @@ impl FileStamp {
     }
 }
 
-/// Reasons to take a file of another name as an old version, the strongest first.
+/// Reasons to use a file with another name as old version, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileRelation {
     /// The file arrived in this run and has the same length.

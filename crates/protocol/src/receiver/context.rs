@@ -98,7 +98,7 @@ impl Context {
         self.credit.give(self.load.backlog_bytes())
     }
 
-    /// Asks for a write, which counts as waiting until the answer.
+    /// Requests a write, whose bytes count as waiting until the answer.
     pub(super) fn ask_to_write(
         &mut self,
         turn: WorkTurn,
@@ -128,7 +128,7 @@ impl Context {
         }
     }
 
-    /// Reports a finding of the driver to both ends' users. Harmless findings are not counted as failures.
+    /// Reports a trouble that the driver found to the users of both ends. Harmless troubles do not count as failures.
     pub(super) fn report_trouble(&mut self, trouble: Trouble) {
         self.totals.failed += u64::from(!trouble.kind.is_harmless());
         self.tell_trouble(trouble);
@@ -147,8 +147,8 @@ impl Context {
         self.tell_trouble(trouble);
     }
 
-    /// Returns a trouble with a file that changed at the sender, under its path at the sender. `words` makes the
-    /// message from this path.
+    /// Returns the trouble of a file that changed at the sender, with the file's path at the sender. `words` makes
+    /// the message from this path.
     pub(super) fn vanished(&self, path: &RelPath, words: impl FnOnce(&str) -> String) -> Trouble {
         let path = self.path_at_sender(path).unwrap_or(path);
         Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
@@ -159,7 +159,8 @@ impl Context {
         self.notices.push_back(Notice::Trouble(trouble));
     }
 
-    /// Tells both ends' users, once, that mode bits of `new` are not set here and are missing from `old` too.
+    /// Warns the users of both ends, once, that this end does not set some mode bits of `new`, which the entry `old`
+    /// lacks.
     pub(super) fn tell_withheld(&mut self, path: &RelPath, new: &Meta, old: Option<&Meta>) {
         let Options { modes, metadata, .. } = &self.setting.options;
         let withheld = metadata.withheld(new.mode, old.map_or(0, |old| old.mode));
@@ -191,7 +192,7 @@ impl Context {
         self.notices.push_back(Notice::Changed(change));
     }
 
-    /// Returns a change with the sender's path for a renamed entry, as rsync does.
+    /// Returns `change` with the path at the sender if the destination renames the entry, as in rsync.
     pub(super) fn as_listed(&self, change: Change) -> Change {
         match self.path_at_sender(&change.path) {
             Some(listed) => Change { path: listed.clone(), ..change },
@@ -206,7 +207,8 @@ impl Context {
         self.setting.rename.as_ref().filter(is_it).and(self.listed_as.as_ref())
     }
 
-    /// Reports a name that is up to date, if the options ask for that; `linked` is the other name of a hard link.
+    /// Reports a name that is up to date, if the options request such reports; `linked` is the other name of a hard
+    /// link.
     pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
         if self.setting.options.tells_unchanged {
             let (path, item, action) = (path.clone(), EntryType::of(&meta.kind), Action::Unchanged);
@@ -215,7 +217,7 @@ impl Context {
         }
     }
 
-    /// Reports a name that is passed over, if the options ask for that.
+    /// Reports a name that is skipped because of the options, if the options request such reports.
     pub(super) fn passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
         if !self.setting.options.tells_unchanged {
             return;

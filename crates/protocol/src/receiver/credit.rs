@@ -1,8 +1,9 @@
 //! The window of literal bytes that this end grants the sender, if the session uses credit (docs/protocol.md,
 //! "Credit").
 //!
-//! A byte is given back once it no longer waits for the disk: the bytes received, less the bytes that wait to be
-//! written, are due. So no path of a literal through the receiver can lose credit.
+//! Credit for a byte is returned once the byte no longer waits for the disk. The credit to return is the number of
+//! bytes received, less the bytes that wait to be written. So credit cannot get lost, whatever happens to a literal
+//! in the receiver.
 
 use crate::error::PeerError;
 use crate::limits::Limits;
@@ -12,7 +13,7 @@ use crate::message::ToSender;
 #[derive(Debug)]
 pub(super) struct GrantedCredit {
     limits: Limits,
-    /// Bytes received and not given back.
+    /// Bytes received for which credit was not returned yet.
     out: u64,
 }
 
@@ -32,8 +33,8 @@ impl GrantedCredit {
         Ok(())
     }
 
-    /// Gives back the bytes that do not wait to be written, at least a quarter of the window at a time. If nothing
-    /// waits and the sender may have no room for a frame, gives back at once.
+    /// Returns credit for the bytes that do not wait to be written, at least a quarter of the window at a time. If no
+    /// bytes wait and the rest of the window may be too small for a frame, returns credit at once.
     pub(super) fn give(&mut self, waiting: usize) -> Option<ToSender> {
         let window = self.limits.credit?;
         let bytes = self.out.saturating_sub(waiting as u64);

@@ -1,4 +1,5 @@
-//! The balance of guesses about new files. Wrong guesses cost reading, so the bytes of wrong guesses are bounded.
+//! Bookkeeping of guesses that a new file equals or resembles another file. A wrong guess costs the time to read a
+//! file, so the total length of wrongly guessed files is bounded.
 
 /// Lengths in bytes of the files with guesses.
 #[derive(Clone, Copy, Debug, Default)]

@@ -80,7 +80,7 @@ impl TransferLoad {
         self.gaps_out -= share.gaps_out;
     }
 
-    /// Queues a file that may have gaps until the window has room.
+    /// Queues a file that may have gaps, until the window of gaps has room.
     pub(super) fn queue_gaps(&mut self, handle: Handle) {
         self.gap_queue.push_back(handle);
     }
@@ -96,7 +96,7 @@ impl TransferLoad {
         self.gaps_out += gaps as u64;
     }
 
-    /// Counts gaps that arrived.
+    /// Counts gaps that arrived as no longer requested.
     pub(super) fn mend_gaps(&mut self, gaps: usize) {
         self.gaps_out -= gaps as u64;
     }

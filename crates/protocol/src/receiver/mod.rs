@@ -9,9 +9,10 @@
 //! the list is complete, every file done ──► (land delayed commits,) delete, set directories, flush, Finished
 //! ```
 //!
-//! [`Receiver`] only routes. The `tree` knows names, metadata and deletion; `files` knows which files are transferred,
-//! when and how often each is tried; a `transfer` knows the content of one file. Each part owns its state and takes
-//! the `Context`, where frames, work and reports wait. The tree names wanted files; `files` hands settled files back.
+//! [`Receiver`] only routes. The `tree` knows names, metadata and deletion; `files` decides which files are
+//! transferred, when, and how often each is tried; a `transfer` handles the content of one file. Each part owns its
+//! state and takes the `Context`, which queues frames, work and reports. The tree names wanted files; `files` hands
+//! settled files back.
 
 mod ask;
 mod context;
@@ -113,8 +114,8 @@ impl Receiver {
         self.cx.load.copies_waiting()
     }
 
-    /// Number of frames that wait to be polled. A driver stops reading while many frames wait; the sender reads in any
-    /// case, so that the frames leave.
+    /// Number of frames that wait to be polled. A driver stops reading while many frames wait. The sender always
+    /// reads, so the waiting frames can be sent.
     #[must_use]
     pub fn frames_waiting(&self) -> usize {
         self.cx.frames.len()

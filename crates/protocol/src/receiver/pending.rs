@@ -1,4 +1,4 @@
-//! Work under way, with the data that each part needs to place the answer.
+//! Work under way, with the data that each part of the receiver needs to process the answer.
 
 use std::ops::Range;
 

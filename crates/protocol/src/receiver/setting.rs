@@ -1,11 +1,11 @@
-//! The facts that a receiver starts from.
+//! The settings of a receiver, which do not change during the session.
 
 use deltic_tree::{Name, Names, glob};
 
 use crate::limits::Limits;
 use crate::options::Options;
 
-/// The facts that a receiver starts from.
+/// The settings of a receiver, which do not change during the session.
 #[derive(Clone, Debug, Default)]
 pub struct Setting {
     /// The options of the session.
@@ -20,24 +20,26 @@ pub struct Setting {
     /// Number of directories made for this session (in a dry run: to be made): the root, and missing directories
     /// above it.
     pub made_dirs: u64,
-    /// True if a root that was made stays although no entry arrives: the user wrote it as a directory.
+    /// True if a root that was created for this session stays even if no entry arrives: the user wrote it as a
+    /// directory.
     pub root_is_wanted: bool,
     /// The name that the single listed entry gets here, if the destination is the path of that entry.
     pub rename: Option<Name>,
-    /// True if the sender names offers by the session's rules ([`Terms::offers`](crate::hello::Common::offers)).
+    /// True if an offer of the sender uses the fingerprints of this session
+    /// ([`Terms::offers`](crate::hello::Common::offers)).
     pub takes_offers: bool,
-    /// True if the sender can be told the base that an old version is.
+    /// True if this end may tell the sender which base equals an old version.
     pub tells_bases: bool,
-    /// True if the sender may tell the holes of files instead of sending zeros
-    /// ([`Terms::holes`](crate::Terms::holes)).
+    /// True if the sender may send the positions of holes instead of zeros ([`Terms::holes`](crate::Terms::holes)).
     pub takes_holes: bool,
-    /// True if the ends may agree on sums kept by storage.
+    /// True if the ends may agree to use sums that their storage keeps.
     pub agrees_on_sums: bool,
-    /// True if old versions without a base can be summed by the sender's way of summing. Short files then count too.
+    /// True if the driver can supply a base for an old version that no earlier run noted, by sums that the sender
+    /// computes in the same way. Then short files may have bases too.
     pub sums_old: bool,
-    /// True if the sender can be told the number of resumed bytes.
+    /// True if this end may report the number of resumed bytes to the sender.
     pub tells_resumed: bool,
-    /// True if the sender can be told why names are passed over.
+    /// True if this end may report to the sender why names are skipped.
     pub tells_passed_over: bool,
     /// The limits that the two ends agreed on.
     pub limits: Limits,
@@ -46,12 +48,13 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// True if kept recipes may be used. With `--checksum` none may: contents found to differ may have rotted since.
+    /// True if recipes from earlier runs may be used. False with `--checksum`: if contents differ, the old version
+    /// may have been damaged since.
     pub(super) const fn uses_recipes(&self) -> bool {
         !self.options.checksum
     }
 
-    /// True if the base of an old version matters. Files that change in place have no base.
+    /// True if bases of old versions are used. Files that are changed in place have no base.
     pub(super) const fn uses_bases(&self) -> bool {
         let Options { dry_run, compare, writing, .. } = &self.options;
         let counts = self.uses_recipes() && compare.cached;
@@ -66,7 +69,7 @@ pub struct Expect {
     pub names: Names,
     /// Patterns of further allowed names (`deltic_tree::glob`).
     pub globs: Vec<Box<[u8]>>,
-    /// True if the entry that the root itself is, is allowed.
+    /// True if the sender may list the root itself.
     pub own: bool,
 }
 

@@ -6,8 +6,9 @@
 //!                           against that file as against any old version
 //! ```
 //!
-//! A name in the table proves nothing: it tells which file is worth reading, and all content is proven. No two files
-//! wait for each other. No file waits for a file that failed, or whose place is lent (docs/decisions/0036).
+//! A fingerprint prefix in the table proves nothing: it shows which file is worth reading, and all content is proven.
+//! No two files wait for each other. No file waits for a file that failed, or whose path is lent
+//! (docs/decisions/0036).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -49,13 +50,15 @@ const MAX_FILES: usize = 4096;
 /// Most files of the run that a file is matched against; one fewer for a file with an old version. These files take
 /// the place of missing old versions, so that no more files are open at once.
 pub const MAX_BORROWED: usize = 2;
-/// Bytes of new files that may come by recipe without a match, unless the user says that the link is slow.
+/// Total length of new files that may be sent by recipe without any match, in bytes, unless the user says that the
+/// link is slow.
 const WRONG_BYTES_BORNE: u64 = 128 << 20;
-/// A source is read if its length is at most this many times the number of bytes that it is likely to bring.
+/// A source is read if its length is at most this many times the number of bytes that are likely to be copied from
+/// it.
 const WORTH: u64 = 16;
 
 impl RecipeSources {
-    /// True if a file of `len` bytes may be a source. A new file is transferred by recipe only to be one.
+    /// True if a file of `len` bytes may be a source. A new file is sent by recipe only in order to be a source.
     pub(super) fn have_room(&self, len: u64, is_new: bool, link_is_slow: bool) -> bool {
         let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
         pays && self.files.len() < MAX_FILES
@@ -128,7 +131,8 @@ impl RecipeSources {
         self.waits.contains_key(&file)
     }
 
-    /// Returns a file that no longer needs to wait, and the path of the source, unless the source has failed.
+    /// Returns a file that no longer needs to wait, and the path of its source; `None` in place of the path if the
+    /// source has failed.
     pub(super) fn next_ready(&mut self) -> Option<(FileNo, Option<RelPath>)> {
         let is_over = |source: &FileNo| self.files.get(source).is_none_or(|it| it.path.is_some());
         let (file, source) = self.waits.iter().find(|(_, source)| is_over(source))?;

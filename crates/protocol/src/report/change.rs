@@ -32,7 +32,7 @@ pub struct Facts {
     pub owner: Owner,
     /// Target of a symbolic link.
     pub target: Option<Box<[u8]>>,
-    /// Name that this name is hard-linked to (`-H`). For a link to an alternate's file, the entry's own name.
+    /// Name that this name is hard-linked to (`-H`). For a hard link to a file of an alternate: the entry's own name.
     pub linked: Option<RelPath>,
     /// Bytes of the file that were sent as literals.
     pub literal: u64,

@@ -72,7 +72,7 @@ impl Totals {
 pub enum Notice {
     /// Progress of the sender's list.
     Listed {
-        /// Names of all kinds so far, including names that take no part.
+        /// Names of all kinds so far, including names that are not transferred.
         names: u64,
         /// Regular files among these names.
         files: u64,
@@ -100,7 +100,7 @@ pub enum Notice {
         /// Metadata.
         meta: Meta,
     },
-    /// The destination did not exist; reported before any change.
+    /// The destination did not exist and is created; reported before any change.
     MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),

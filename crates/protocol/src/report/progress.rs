@@ -2,8 +2,9 @@
 
 use super::notice::Notice;
 
-/// Number of comparisons between sums of this end and the other end, equal or not. Candidates ruled out by a tag, a
-/// bit or a length are not counted; of a hash table only the entry found is counted.
+/// Number of comparisons between sums of this end and the other end, whether or not the sums were equal. Candidates
+/// that a tag, a bit or a length rules out are not counted. A look-up in a hash table counts only the entry that is
+/// found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Comparisons of weak sums, which only suggest a match: of chunks, of windows, of blocks in gaps.
@@ -19,7 +20,8 @@ impl Counts {
     }
 }
 
-/// Listed and settled bytes; keeps the promise of [`Notice::Settled`], whatever a peer claims.
+/// Listed and settled bytes. Ensures that the settled bytes never exceed the listed bytes, as [`Notice::Settled`]
+/// promises, whatever a peer claims.
 #[derive(Debug, Default)]
 pub(crate) struct ByteProgress {
     listed: u64,

@@ -63,7 +63,7 @@ impl Trouble {
         trouble
     }
 
-    /// Marks a trouble of the end `side` before that end sends the trouble on.
+    /// Sets `side` as the end of the trouble, before this end sends the trouble to the other end.
     #[must_use]
     pub(crate) fn on(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
@@ -146,7 +146,7 @@ pub enum TroubleKind {
     UnsafeLink,
     /// Deletions were stopped by the limit.
     DeleteLimit,
-    /// The run deviates from its options in some point and continues; not an error.
+    /// The run deviates from its options in a detail and continues; not an error.
     Warned,
 }
 

@@ -54,8 +54,8 @@ pub enum SenderWork {
 pub enum FileWork {
     /// Read, cut and sum a segment. Answer: [`FileAnswer::Scanned`].
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
-    /// Check that the file did not change since it was opened, except for changes that the attempt `bears`, and
-    /// compute the digest. Answer: [`FileAnswer::Sealed`].
+    /// Check that the file did not change since it was opened, except for changes that the attempt tolerates
+    /// (`bears`), and compute the digest. Answer: [`FileAnswer::Sealed`].
     Seal { handle: Handle, proof: Sealing, bears: Bears },
     /// Read, cut and sum a portion, and add the bytes to the file's `digest`, if given. Answer: [`FileAnswer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
@@ -136,7 +136,7 @@ pub struct Bears {
     /// Growth of the file, as of a log. The bytes that were there when the file was opened are a prefix of the longer
     /// file.
     pub growth: bool,
-    /// A program that has the file open for writing, but changes nothing.
+    /// Programs that have the file open for writing, as long as the file does not change.
     pub writers: bool,
 }
 
@@ -156,12 +156,12 @@ impl From<Digest> for FileSeal {
     }
 }
 
-/// Choice of computing fingerprints of chunks during a read.
+/// Whether a read also computes the fingerprints of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
     /// Compute the fingerprint of each span, which is a chunk.
     Take,
-    /// The recipe has the fingerprints.
+    /// Compute no fingerprints: the recipe has them.
     Known,
 }
 
@@ -260,9 +260,9 @@ pub struct Listed {
     pub users: Vec<NameLine>,
     /// Names of the entries' groups, in any order; empty where the options do not request names.
     pub groups: Vec<NameLine>,
-    /// True if the directory may hold entries that do not take part.
+    /// True if the directory may hold entries that are not transferred.
     pub partial: bool,
-    /// True for an empty directory that was named as a source and takes part as a whole.
+    /// True for an empty directory that was named as a source and is transferred as a whole.
     pub is_empty_source: bool,
     /// Missing source arguments, in the listing of a root.
     pub missing: Vec<RelPath>,

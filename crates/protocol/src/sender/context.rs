@@ -32,7 +32,7 @@ pub(super) struct Context {
     pub(super) progress: ByteProgress,
     pub(super) counts: Counts,
     pub(super) credit: SendCredit,
-    /// Limits that the two ends agree on; before the receiver is heard, the limits that hold in any case.
+    /// Limits that the two ends agreed on; before the receiver's hello arrives, the limits that hold in any case.
     pub(super) limits: Limits,
     /// Strategy of the session, with chunks that fit its frames.
     pub(super) strategy: Strategy,
@@ -47,12 +47,12 @@ pub(super) struct Context {
     pub(super) link: Option<LinkModel>,
 }
 
-/// Optional abilities that both ends have.
+/// Optional capabilities that both ends have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SharedAbilities {
     /// The ends may agree on sums that their storage keeps.
     pub(super) agrees_on_sums: bool,
-    /// The receiver understands `Restless` for files that programs have open for writing.
+    /// The receiver accepts `Restless` for files that programs have open for writing.
     pub(super) bears_writers: bool,
     /// The receiver understands these short forms.
     pub(super) short_forms: ShortForms,
@@ -79,14 +79,14 @@ impl Context {
         }
     }
 
-    /// Takes the limits that the two ends agree on.
+    /// Sets the limits that the two ends agreed on.
     pub(super) fn greeted(&mut self, limits: Limits) {
         self.credit = SendCredit::new(limits.credit);
         self.strategy.longest = limits.chunk_bytes();
         (self.limits, self.is_greeted) = (limits, true);
     }
 
-    /// True if a file sent whole may come in a single frame: without holes, and read as one version.
+    /// True if a file sent whole may be sent in a single frame: a file without holes that was read as one version.
     pub(super) fn may_be_single(&self, how: How, map: &Option<DataMap>, body: &Body) -> bool {
         let is_allowed = self.abilities.short_forms.files && how == How::Whole;
         is_allowed && map.is_none() && !body.sealed.restless
@@ -109,7 +109,7 @@ impl Context {
         self.frames.front().is_some_and(|frame| !self.credit.has_room(frame.literal_bytes()))
     }
 
-    /// Returns the next work; no work that reads literals while other literals wait for credit.
+    /// Returns the next work. Returns no work that reads literals while other literals wait for credit.
     pub(super) fn next_work(&mut self) -> Option<(WorkId, SenderWork)> {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
         let is_held = !self.credit.has_room(next);

@@ -54,7 +54,7 @@ impl FileTransfers {
         self.transfers.get(&file).is_none_or(|transfer| transfer.is_within(limits))
     }
 
-    /// Returns the number of the attempt if the file's frames may come in any order, else `None`.
+    /// Returns the number of the attempt if the file's frames may be sent in any order, else `None`.
     pub(super) fn overtakes(&self, cx: &Context, file: FileNo) -> Option<u32> {
         self.transfers.get(&file).filter(|transfer| transfer.answers())?;
         Some(cx.entries.get(&file)?.attempts)
@@ -295,7 +295,7 @@ impl FileTransfers {
         });
     }
 
-    /// Ends an attempt at this end; the receiver decides whether to retry.
+    /// Ends an attempt that failed at this end; the receiver decides whether to retry.
     fn fail(&mut self, cx: &mut Context, file: FileNo, trouble: Trouble) {
         self.drop_attempt(cx, file);
         let Some(trouble) = self.spoil_offer(file, trouble) else { return };
@@ -304,7 +304,7 @@ impl FileTransfers {
     }
 }
 
-/// True if a session with these options sends files by transfers of kind `how`.
+/// True if the options allow transfers of kind `how`.
 fn may_go(options: &Options, how: How) -> bool {
     let strategy = options.way();
     match how {
@@ -316,8 +316,8 @@ fn may_go(options: &Options, how: How) -> bool {
     }
 }
 
-/// Error: the receiver settles a file before the digest that it requested has arrived. The rule bounds the number of
-/// requests without an answer.
+/// Error: the receiver settled a file before the requested digest of the file arrived. This check bounds the number
+/// of requests without an answer.
 const EARLY: PeerError = PeerError::Unexpected("the end of a file before its requested digest");
 
 impl FileTransfers {

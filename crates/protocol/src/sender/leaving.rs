@@ -21,12 +21,12 @@ const TROUBLE_BYTES: usize = 12 << 10;
 /// Sources that may be removed, and removals under way.
 #[derive(Debug, Default)]
 pub(super) struct SourceRemoval {
-    /// Sources that have not been reported as arrived. Each source has its path and metadata.
+    /// Sources that the receiver has not reported as arrived, with path and metadata.
     sources: BTreeMap<FileNo, (RelPath, Meta)>,
     /// Number of removals under way. `stay` holds the troubles of failed removals.
     out: usize,
     stay: Vec<Trouble>,
-    /// Number of remaining sources beyond `stay`, and the worst kind of their troubles.
+    /// Number of remaining sources that are not in `stay`, and the worst kind of their troubles.
     more: Option<(u64, TroubleKind)>,
     /// True once the receiver has reported the last arrival.
     all_arrived: bool,

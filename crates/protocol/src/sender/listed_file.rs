@@ -7,7 +7,7 @@ use crate::limits::LARGE_FILE_BYTES;
 use crate::message::Done;
 use crate::report::{Action, Change, EntryType, Facts, Notice};
 
-/// A file that the receiver may still want.
+/// A file that the receiver may still request.
 #[derive(Debug)]
 pub(super) struct ListedFile {
     pub(super) path: RelPath,

@@ -85,7 +85,7 @@ impl Sender {
     }
 
     /// Sets the current link to the receiver. Later choices use this link: some strategies choose the chunk length of
-    /// each file by bandwidth. Until a link is set, they assume a middling one
+    /// each file by bandwidth. Until a link is set, these strategies assume a medium bandwidth
     /// ([`netsync_avg_bytes`](deltic_core::strategy::netsync_avg_bytes)).
     pub const fn set_link(&mut self, link: LinkModel) {
         self.cx.link = Some(link);
@@ -99,7 +99,7 @@ impl Sender {
         self
     }
 
-    /// Sends every tally that is allowed, so that tests need no large tree.
+    /// Sends every tally that the protocol allows, so that tests need no large tree.
     #[doc(hidden)]
     #[must_use]
     pub fn tally_all_dirs(mut self) -> Self {
@@ -165,7 +165,7 @@ impl Sender {
         self.cx.counts
     }
 
-    /// Returns the limits that the two ends agree on; before the receiver is heard, the narrowest limits.
+    /// Returns the limits that the two ends agreed on; before the receiver's hello arrives, the narrowest limits.
     #[must_use]
     pub const fn limits(&self) -> Limits {
         self.cx.limits

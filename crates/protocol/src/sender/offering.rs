@@ -1,4 +1,4 @@
-//! An offer: the sender guesses the request for a file, and sends the file before the request arrives.
+//! An offer: the sender expects a request for a file, and sends the recipe of the file before the request arrives.
 //!
 //! A run of a single file is mostly about a file that changed. The groups of its recipe take a fraction of a
 //! thousandth of its length, so the groups are sent together with the list. A receiver that wants the file by recipe

@@ -92,7 +92,7 @@ pub(crate) fn take_link(from: &mut Reader<'_>) -> Result<Kind, BadPayload> {
     if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Kind::Symlink(target)) }
 }
 
-/// Replaces the kind where an entry is a further name of an earlier file.
+/// Value in place of the kind for an entry that is a further hard link of an earlier file.
 const BACK: u8 = 7;
 
 /// Bits above the mode: a bit for each optional field, set if the run requests the field and the entry has one.

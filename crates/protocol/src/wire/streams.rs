@@ -1,9 +1,9 @@
 //! Several streams of one session: joining a stream, and the frames that streams carry (docs/protocol.md, "Several
 //! streams").
 //!
-//! The streams besides the first carry literals alone, each in an [`Aside`]. Asides overtake other frames and each
-//! other. So each aside names its attempt: a late aside of a finished attempt cannot be taken for one of the next
-//! attempt.
+//! The streams besides the first carry literals only, each in an [`Aside`]. Asides may overtake other frames and each
+//! other. So each aside has the number of its attempt: a late aside of a finished attempt cannot be mistaken for an
+//! aside of the next attempt.
 
 use deltic_core::codec::{Put, Reader};
 

@@ -36,7 +36,7 @@ pub enum ReceiverAnswer {
     Lookup(LookupAnswer),
     /// The directories that could not be set, with the reasons.
     SetDirs(Vec<Trouble>),
-    /// The names that were removed; an error if no name was.
+    /// The names that were removed, and the reasons why other names were not.
     Removed(RemovedNames),
     /// True if the user said yes.
     Asked(bool),
@@ -55,13 +55,13 @@ pub enum ReceiverAnswer {
 pub enum LookupAnswer {
     /// The entry at each path; then the local owners for the sender's users and groups.
     Looked(Vec<Result<Option<Meta>, Trouble>>, MappedOwners),
-    /// The entry in each reference directory; `None` if there is no entry or it cannot be read.
+    /// The entry in each alternate; `None` if there is no entry, or the entry cannot be read.
     Beside(Vec<Option<Meta>>),
     /// The contents of the directory, if the tallies are equal.
     Compared(Option<Box<EqualDir>>),
     /// The digest of each file, in order; `None` if the file cannot be read, or changed meanwhile.
     Digested(Vec<Option<Digest>>),
-    /// Names of the directory that are not to be kept.
+    /// Names of the directory that are not in the list of names to keep.
     Extra(Result<UnlistedNames, Trouble>),
     /// Number of names.
     Counted(u64),
@@ -72,7 +72,7 @@ pub enum LookupAnswer {
         /// The new files that no file matched.
         new: Box<NewFiles>,
     },
-    /// The extent of the chart after more names were looked at.
+    /// The extent of the index of moved files after more names were added.
     Charted(MoveIndexExtent),
 }
 
@@ -169,7 +169,7 @@ impl EqualDir {
     }
 }
 
-/// A name at the destination that was not asked to be kept.
+/// A name at the destination that is not in the list of names to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extra {
     /// The name.
@@ -178,7 +178,7 @@ pub struct Extra {
     pub names: u64,
 }
 
-/// Names in a directory of the destination that are not to be kept.
+/// Names in a directory of the destination that are not in the list of names to keep.
 #[derive(Debug, Default)]
 pub struct UnlistedNames {
     /// The names, in any order.
@@ -189,25 +189,25 @@ pub struct UnlistedNames {
     pub warnings: Vec<Trouble>,
 }
 
-/// The part of a destination that was looked at so far.
+/// The part of a destination that the index of moved files covers so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MoveIndexExtent {
     /// Number of names.
     pub names: u64,
-    /// The place of the names that were not looked at.
+    /// Place of the names that the index does not cover yet.
     pub not_listed: NotListed,
-    /// True once the chart holds a file that another file may be matched against.
+    /// True once the index holds a file that may serve as old version of another file.
     pub has_files: bool,
 }
 
-/// The place of names that were not looked at.
+/// Place of the names that the index of moved files does not cover yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotListed {
     /// Below the directories given as `near`.
     Near,
     /// Elsewhere in the destination.
     Far,
-    /// Nowhere, or no more names can be noted.
+    /// All names are covered, or the index is full.
     Nothing,
 }
 
@@ -229,7 +229,7 @@ pub struct OldLens {
     pub in_place: Option<u64>,
     /// True if the version in place has other hard links.
     pub has_other_names: bool,
-    /// The version in the reference directory that was asked for.
+    /// The version in the requested alternate.
     pub beside: Option<u64>,
     /// The file of another name that serves as an old version.
     pub similar: Option<SimilarFile>,
@@ -243,7 +243,7 @@ pub struct OldLens {
     /// The whole recipe of the version in place, which then need not be read to be cut. A recipe for another length
     /// is ignored.
     pub recipe: Option<KnownChunks>,
-    /// The base that the version in place is, if known.
+    /// The base that equals the version in place, if known.
     pub base: Option<Digest>,
     /// The sums that storage keeps of the first old version that is not empty, if a signature may be made of such
     /// sums.
@@ -257,7 +257,7 @@ pub struct SimilarFile {
     pub path: RelPath,
     /// Length in bytes.
     pub len: u64,
-    /// The reason to take the file, if the chart found the file.
+    /// The reason to use the file, if the file was found in the index of moved files.
     pub relation: Option<FileRelation>,
 }
 
@@ -274,7 +274,7 @@ pub struct KnownChunks {
     pub chunks: Chunks,
 }
 
-/// A rebuilt gap, of which the right chunks were written.
+/// A rebuilt gap. Only chunks that match the announced fingerprints were written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mended {
     /// Names of the gap's chunks, in order; `None` for a chunk that differs from the announced chunk and was not

@@ -74,8 +74,8 @@ impl WantedFiles {
         }
     }
 
-    /// True if a short file has nothing to be matched against and need not be searched for. A file sent whole in one
-    /// block leaves nothing behind when interrupted, unless partial files are shown or commits are delayed.
+    /// True if a file of at most one block has no old version, and none is to be searched for. False if partial files
+    /// are shown or commits are delayed: an interrupted transfer then leaves a file behind.
     fn is_lone_block(&self, cx: &Context, candidate: &FileCandidate) -> bool {
         let Options { strategy, compare, writing, .. } = &cx.setting.options;
         let FileCandidate { meta, old, beside, may_have_moved, .. } = candidate;
@@ -196,7 +196,7 @@ impl WantedFiles {
         }
     }
 
-    /// Requests a file whole. No old version is matched, so no old version stays open.
+    /// Restarts an attempt as a transfer of the whole file. Closes the old versions, since none is matched.
     fn match_nothing(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         incoming.how = How::Whole;
@@ -208,7 +208,7 @@ impl WantedFiles {
         self.begin(cx, file);
     }
 
-    /// Continues to index the old versions before `Start`.
+    /// Continues to index the old versions before `Start` arrives.
     fn index_more(&mut self, cx: &mut Context, handle: Handle) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         if let Some((expected, mut fx)) = incoming.expected(cx, file)
@@ -261,7 +261,7 @@ impl WantedFiles {
         self.abandon(cx, handle, Some(error));
     }
 
-    /// Ends an attempt and undoes its work; `why` is `None` for a comparison that found a difference.
+    /// Ends an attempt and undoes its work; `why` is `None` after a comparison that found a difference.
     pub(super) fn abandon(&mut self, cx: &mut Context, handle: Handle, why: Option<WorkError>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         let similar = incoming.similar.take();
@@ -339,8 +339,8 @@ impl WantedFiles {
         self.settle(cx, file, Done::Failed(trouble), is_excused);
     }
 
-    /// Tries files again that found no room before names were deleted, and returns true if there are any. If no name
-    /// was deleted, these files fail.
+    /// Retries files that did not fit on the disk before names were deleted. Returns true if there are such files. If
+    /// no name was deleted, these files fail.
     pub(crate) fn try_parked(&mut self, cx: &mut Context) -> bool {
         let parked = self.queue.take_parked();
         let has_more = cx.totals.deleted > 0;
@@ -423,7 +423,7 @@ impl WantedFiles {
         }
     }
 
-    /// Takes a lent path back, and settles files that waited for the path.
+    /// Ends the loan of a [lent path](super::under_way::LentPaths), and settles files that waited for the path.
     fn give_back(&mut self, cx: &mut Context, similar: Option<crate::receiver::ask::SimilarFile>) {
         for held in self.lent.take_back(similar) {
             self.try_settle(cx, held);

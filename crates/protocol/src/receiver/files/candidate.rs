@@ -12,18 +12,18 @@ use crate::report::{Action, Differs};
 pub(crate) struct FileCandidate {
     pub(crate) file: FileNo,
     pub(crate) path: RelPath,
-    /// The metadata as listed; the transfer has newer metadata.
+    /// The metadata from the list; the transfer has newer metadata.
     pub(crate) meta: Meta,
     /// The metadata of the old version, if there is one.
     pub(crate) old: Option<Meta>,
-    /// The entry that stood at the file's path, of any kind.
+    /// The entry that was found at the file's path, of any kind.
     pub(crate) seen: Option<Meta>,
     pub(crate) differs: Differs,
     /// True if the contents are known to differ.
     pub(crate) compared: bool,
-    /// The version in a reference directory to match against, if there is no old version.
+    /// The version in an alternate to match against, if there is no old version.
     pub(crate) beside: Option<ReferenceEntry>,
-    /// True if the file is to be searched for in the chart.
+    /// True if the file is to be searched for in the index of moved files.
     pub(crate) may_have_moved: bool,
     /// Path of a file that arrived in this run and may have the same content.
     pub(crate) repeats: Option<RelPath>,
@@ -36,12 +36,12 @@ impl FileCandidate {
         self.old.as_ref().map_or(beside, |old| old.len).max(self.meta.len)
     }
 
-    /// True if the version in the reference directory may be the new version itself.
+    /// True if the version in the alternate may equal the new version.
     pub(crate) fn is_beside(&self, checksum: bool) -> bool {
         self.beside.as_ref().is_some_and(|beside| beside.may_be_it(checksum, &self.meta))
     }
 
-    /// The action to report. A file with a version in a reference directory is not new.
+    /// The action to report. A file with a version in an alternate is not reported as new.
     pub(crate) fn action(&self) -> Action {
         let is_new = self.old.is_none() && self.beside.is_none();
         if is_new { Action::Created } else { Action::Updated }
@@ -66,10 +66,10 @@ pub(crate) struct SettledFile {
     pub(crate) is_restless: bool,
 }
 
-/// The end of a wanted file.
+/// The outcome of a wanted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileOutcome {
-    /// The file failed; deletions need not wait for an excused file.
+    /// The file failed. An excused failure does not prevent deletions.
     Failed { is_excused: bool },
     /// The file was up to date.
     Same,

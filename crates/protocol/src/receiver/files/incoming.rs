@@ -39,7 +39,7 @@ pub(super) struct IncomingFile {
 #[derive(Debug)]
 pub(super) struct AttemptCounts {
     pub(super) count: u32,
-    /// True once the file was put off for lack of room, which happens at most once.
+    /// True once the file was postponed because the disk was full, which happens at most once.
     pub(super) found_no_room: bool,
     /// True once old versions were searched for an interrupted transfer. A failed transfer is not resumed.
     pub(super) sought: bool,
@@ -73,14 +73,14 @@ pub(super) fn most_leftover(candidate: &FileCandidate) -> u64 {
     candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
-/// True if the strategy can tell sums of this many bytes of the old versions. Only a signature has a limit.
+/// True if the strategy can send sums of this many bytes of the old versions. Only signatures have a limit.
 pub(super) fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
     let block = u64::from(strategy.chunker(bytes, None).min_len());
     strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
 }
 
 impl IncomingFile {
-    /// Creates a file before its first attempt.
+    /// Creates the state of a file before its first attempt.
     pub(super) fn new(candidate: FileCandidate, handle: Handle, how: How) -> Self {
         let tries = AttemptCounts { count: 1, found_no_room: false, sought: false, wants: 0 };
         let (old, stage) = (OldVersions::default(), AttemptStage::Opening);
@@ -165,14 +165,14 @@ impl IncomingFile {
         self.transfer().is_some_and(IncomingTransfer::comes_in_order)
     }
 
-    /// True if the file is matched against another file's path. Then it never waits for its own path, as two files
-    /// could wait for each other.
+    /// True if the file is matched against a file at another path. Then the file never waits for its own path, as two
+    /// files could wait for each other.
     pub(super) fn is_guest(&self) -> bool {
         self.similar.as_ref().is_some_and(|similar| similar.relation.is_some())
     }
 
-    /// Returns the version to resume an interrupted transfer of, if any. A file to be sent whole anyway resumes only
-    /// if it is large. A file of which only the content may differ is compared.
+    /// Returns the metadata of the version if an interrupted transfer of it may be resumed. A file that is sent whole
+    /// anyway resumes only if it is large. A file that may differ in content only is compared instead.
     pub(super) fn may_go_on(&self) -> Option<Meta> {
         let FileCandidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
@@ -181,8 +181,8 @@ impl IncomingFile {
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
 
-    /// True if the base of the old version is worth asking for: for a file sent whole, only above `least` bytes. A
-    /// doubted match has no base.
+    /// True if the driver should look up the base of the old version: for a file sent whole, only above `least`
+    /// bytes. False for a file that is only compared and may prove unchanged.
     pub(super) fn may_hold_base(&self, least: u64) -> bool {
         let FileCandidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
@@ -200,7 +200,8 @@ impl IncomingFile {
         strategy.chunker(self.candidate.meta.len, None)
     }
 
-    /// Returns other places of old versions: none if a version is in place, or nothing is to be matched.
+    /// Returns other places of old versions: no places if a version is in place, or if no old version is to be
+    /// matched.
     pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<FileRelation>) -> OtherPaths {
         let FileCandidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
         if old.is_some() || self.how == How::Whole {

@@ -94,7 +94,8 @@ impl WantedFiles {
         std::mem::take(&mut self.settled)
     }
 
-    /// Takes a wanted file. The file may have to wait for the chart or for a repeat before it is queued.
+    /// Takes a wanted file. The file may have to wait for the index of moved files, or for a file with the same
+    /// length, before it is queued.
     pub(super) fn want(&mut self, options: &Options, candidate: FileCandidate) {
         let is_new = candidate.old.is_none();
         self.may_share += u64::from(is_new && may_share(options, &candidate));
@@ -109,7 +110,7 @@ impl WantedFiles {
         }
     }
 
-    /// Continues the chart, and queues the files that the chart cannot help.
+    /// Extends the index of moved files, and queues the files that need not wait for the index.
     pub(super) fn continue_chart(
         &mut self,
         cx: &mut Context,
@@ -121,7 +122,7 @@ impl WantedFiles {
         }
     }
 
-    /// Surveys gaps as the window allows, file by file.
+    /// Requests sums of the old bytes in place of gaps, as far as the window of gaps allows, file by file.
     pub(super) fn survey_more(&mut self, cx: &mut Context) {
         while let Some((handle, most)) = cx.load.next_gaps() {
             let Some((file, incoming)) = self.under_way.of_mut(handle) else { continue };
@@ -131,7 +132,7 @@ impl WantedFiles {
     }
 
     /// True if a frame that may have overtaken others belongs to the current attempt at the frame's file. A frame of
-    /// an earlier attempt is of no use.
+    /// an earlier attempt is dropped.
     pub(super) fn accepts_out_of_order(&self, aside: &Aside) -> Result<bool, PeerError> {
         let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };
@@ -193,7 +194,8 @@ impl WantedFiles {
         }
     }
 
-    /// Runs a step of a file's transfer, unless the transfer has ended here and the sender cannot know yet.
+    /// Runs a step of a file's transfer. Does nothing if the transfer has ended at this end, and the sender cannot
+    /// know that yet.
     fn step(
         &mut self,
         cx: &mut Context,
@@ -290,8 +292,8 @@ impl WantedFiles {
         }
     }
 
-    /// Takes a failure of a file at the sender. The failure is stale if this end has given up on the same attempt
-    /// already.
+    /// Takes a failure of a file at the sender. The failure is ignored if this end has already given up the same
+    /// attempt.
     fn sender_failed(
         &mut self,
         cx: &mut Context,
@@ -373,7 +375,7 @@ impl WantedFiles {
         self.apply_outcome(cx, handle, outcome);
     }
 
-    /// Returns the transfer of an offered file, unless it was taken or is of no use.
+    /// Returns the transfer of an offered file, unless the transfer was used or dropped.
     fn offer_of(&mut self, file: FileNo) -> Option<&mut IncomingTransfer> {
         let offer = self.offer.as_mut().filter(|offer| offer.file == file)?;
         offer.transfer.as_deref_mut()

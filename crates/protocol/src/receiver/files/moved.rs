@@ -1,4 +1,5 @@
-//! Files that moved: a file that is not at its path may be elsewhere in the destination, under another name.
+//! Files that moved: a file that does not exist at its path may exist elsewhere in the destination, under another
+//! name.
 //!
 //! ```text
 //! a file without an old version ──► waits for the chart ──► the queue ──► OpenOld searches the chart
@@ -6,10 +7,10 @@
 //!     none is found          ──► the file is sent whole
 //! ```
 //!
-//! The chart is an index of the files in the destination. `Chart` work adds a few thousand names at a time, once the
-//! first file without an old version appears. Files with an old version do not wait for the chart. All names in listed
-//! directories are added. The number of other names is bounded by the number of listed names and the bytes of wanted
-//! files (docs/decisions/0022).
+//! The *chart* is the index of moved files: an index of the files in the destination. `Chart` work adds a few
+//! thousand names at a time, once the first file without an old version appears. Files with an old version do not
+//! wait for the chart. All names in listed directories are added. The number of other names is bounded by the number
+//! of listed names and the bytes of wanted files (docs/decisions/0022).
 
 use std::collections::BTreeMap;
 
@@ -25,13 +26,13 @@ use crate::receiver::pending::FilePending;
 
 use super::candidate::FileCandidate;
 
-/// Files that may have moved, and the chart of the destination.
+/// Files that may have moved, and the chart: the index of the destination's files.
 #[derive(Debug, Default)]
 pub(super) struct MovedFiles {
     chart: ChartState,
     /// Files that wait for the chart.
     waiting: BTreeMap<FileNo, FileCandidate>,
-    /// Number of names looked at for the chart.
+    /// Number of names added to the chart.
     names: u64,
     has_files: bool,
     /// Length in bytes of all files to be searched for.
@@ -40,7 +41,7 @@ pub(super) struct MovedFiles {
     kin: GuessCounts,
 }
 
-/// The part of the destination that was looked at.
+/// Progress of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ChartState {
     #[default]
@@ -62,14 +63,14 @@ impl GuessCounts {
     }
 }
 
-/// Number of names to look at in each piece of work.
+/// Number of names to add in each piece of work.
 const NAMES_AT_ONCE: u64 = 8 << 10;
-/// Number of names outside the listed directories that are looked at in any case.
+/// Number of names outside the listed directories that are added in any case.
 const FAR_NAMES: u64 = 16 << 10;
-/// Wanted bytes that justify a look at another name outside the listed directories: a look may take a disk as long as
-/// these bytes take a line.
+/// Wanted bytes that justify adding another name outside the listed directories: looking up a name on a disk may take
+/// as long as sending these bytes.
 const BYTES_FOR_NAME: u64 = 64 << 10;
-/// Most names looked at outside the listed directories, whatever lengths a sender claims.
+/// Most names outside the listed directories that are added, whatever lengths a sender claims.
 const MOST_FAR_NAMES: u64 = 1 << 20;
 /// Number of wrong guesses allowed; each right guess allows two more.
 const MISSES_BORNE: u32 = 16;
@@ -105,7 +106,7 @@ impl MovedFiles {
 }
 
 impl MovedFiles {
-    /// Returns a file at once, unless the file has to wait for the chart.
+    /// Returns `candidate` at once, unless the file has to wait for the chart.
     pub(super) fn admit(
         &mut self,
         options: &Options,
@@ -131,8 +132,8 @@ impl MovedFiles {
             && self.weakest_relation().is_some()
     }
 
-    /// Continues the chart while it may help waiting files; then returns these files. The list has `known` names, and
-    /// `near` returns the directories being brought over.
+    /// Extends the chart while waiting files may be found in it; afterwards returns these files. The list has `known`
+    /// names, and `near` returns the topmost directories of the transfer.
     pub(super) fn continue_chart(
         &mut self,
         cx: &mut Context,
@@ -168,7 +169,7 @@ impl MovedFiles {
         names.min(MOST_FAR_NAMES)
     }
 
-    /// Takes the names that were looked at.
+    /// Takes the answer to `Chart` work.
     pub(super) fn charted(
         &mut self,
         MoveIndexExtent { names, not_listed, has_files }: MoveIndexExtent,

@@ -1,4 +1,4 @@
-//! Files with an old version that proved to be the new one, either in place or in a reference directory.
+//! Files with an old version that proved to equal the new version, either in place or in an alternate.
 
 use crate::message::Done;
 use crate::options::AlternateUse;
@@ -48,8 +48,8 @@ impl WantedFiles {
         self.done(cx, file, Done::Same { touched: true, differs });
     }
 
-    /// Links or copies a reference directory's file, after the bytes proved to be the new version. The lookup alone
-    /// could not tell that.
+    /// Links or copies the file of an alternate, once its bytes proved to equal the new version. The look-up alone
+    /// could not show that.
     fn proved_beside(&mut self, cx: &mut Context, handle: Handle) {
         let options = &cx.setting.options;
         let usage = options.compare.alternates.usage;

@@ -1,4 +1,4 @@
-//! The wanted files until their turn.
+//! The queue of wanted files that are not under way yet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +18,11 @@ pub(super) struct FileQueue {
     small: BTreeMap<FileNo, FileCandidate>,
     large: BTreeMap<FileNo, FileCandidate>,
     active: ActiveCounts,
-    /// Files under way that found no room and wait until nothing else is under way. First come the files of one
-    /// block, all together; then each other file alone, the shortest first.
+    /// Files under way that did not fit on the disk, and wait until no other file is under way. First all files of
+    /// one block are retried together; then each other file alone, the shortest first.
     crowded: BTreeSet<(bool, u64, FileNo)>,
     alone: Option<FileNo>,
-    /// Files that found no room even alone, and wait until names have been deleted.
+    /// Files that did not fit on the disk even alone, and wait until names have been deleted.
     parked: Vec<FileNo>,
 }
 
@@ -91,12 +91,13 @@ impl FileQueue {
         Some(candidate)
     }
 
-    /// Number of files under way that do not wait for room.
+    /// Number of files under way that do not wait for disk space.
     fn at_work(&self) -> usize {
         self.active.small + self.active.large - self.crowded.len()
     }
 
-    /// Makes a file that found no room wait until nothing else is under way. Returns false if nothing else is.
+    /// Makes a file that did not fit on the disk wait until no other file is under way. Returns false if no other
+    /// file is under way.
     pub(super) fn wait_for_room(&mut self, candidate: &FileCandidate) -> bool {
         let waits = self.at_work() > 1 || !self.crowded.is_empty();
         if waits {
@@ -110,8 +111,8 @@ impl FileQueue {
         self.crowded.insert((goes_alone, meta.len, *file));
     }
 
-    /// Makes a file that found no room, though nothing else was under way, wait until names have been deleted.
-    /// Returns false if `MAX_ACTIVE_FILES` files wait already.
+    /// Makes a file that did not fit on the disk, although no other file was under way, wait until names have been
+    /// deleted. Returns false if `MAX_ACTIVE_FILES` files wait already.
     pub(super) fn park(&mut self, candidate: &FileCandidate) -> bool {
         let has_room = self.parked.len() < MAX_ACTIVE_FILES;
         if has_room {
@@ -126,7 +127,8 @@ impl FileQueue {
         std::mem::take(&mut self.parked)
     }
 
-    /// Counts a parked file as under way again. If there `has_more` room, the file waits for room once more.
+    /// Counts a parked file as under way again. If `has_more`, because names were deleted, the file may wait for disk
+    /// space once more.
     pub(super) fn unpark(&mut self, candidate: &FileCandidate, has_more: bool) {
         self.active.add(candidate);
         if has_more {
@@ -134,7 +136,7 @@ impl FileQueue {
         }
     }
 
-    /// Returns the files that waited for room and are to be tried again now.
+    /// Returns the files that waited for disk space and are to be retried now.
     pub(super) fn with_room(&mut self) -> Vec<FileNo> {
         if self.at_work() > 0 {
             return Vec::new();

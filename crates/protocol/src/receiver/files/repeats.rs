@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A guess is never trusted: content that the first file lacks is sent, and all content is proven. A wrong guess
-//! costs a recipe, so the bytes of wrong guesses are bounded (docs/decisions/0036).
+//! costs the bytes of a recipe, so the lengths of wrongly guessed files are bounded in sum (docs/decisions/0036).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -35,7 +35,7 @@ enum FirstFile {
     InPlace(RelPath),
 }
 
-/// Bytes of wrong guesses allowed.
+/// Total length of wrongly guessed files that is allowed in any case, in bytes.
 const WRONG_BYTES_BORNE: u64 = 256 << 20;
 
 /// True if a guess about a file of `len` bytes may be made. The first guess is free, however long the file is.
@@ -101,7 +101,7 @@ impl RepeatedFiles {
     }
 
     /// Ends an attempt at a file, or the file; `done` is the path of the finished file and the number of matched
-    /// bytes. A guess about the file ends too. Files that waited for it are then returned by
+    /// bytes. A guess about the file ends too. Files that waited for this file are then returned by
     /// [`next_free`](Self::next_free).
     pub(super) fn end(
         &mut self,

@@ -11,14 +11,16 @@ use super::WantedFiles;
 use super::incoming::IncomingFile;
 use super::repeats::may_share;
 
-/// Least length in bytes of a single new file sent by recipe, for content that repeats within the file. For a shorter
-/// file, two more round trips cost much and repeats are few. With `--checksum` no single file is sent by recipe: the
-/// sender keeps the digest of a file sent whole, and need not read that file in the next run.
+/// Least length in bytes of the only new file of a run that is sent by recipe, for content that repeats within the
+/// file. For a shorter file, two more round trips cost much and repeats are few. With `--checksum` the only new file
+/// is never sent by recipe: the sender keeps the digest of a file sent whole, and need not read that file in the next
+/// run.
 const ALONE_FROM_BYTES: u64 = 4 << 20;
 
-/// Makes a file share content with other files of the run, of which `count` are known to be new. Returns false if the
-/// file shares nothing. A new file that shares is sent by recipe, also for content that repeats within the file. A
-/// file with a leftover of a killed run shares nothing.
+/// Makes a file a source of content for other files of the run, and other files a source for this file. `count` is
+/// the number of new files so far. Returns false if the file shares no content; a file with a leftover of a killed
+/// run never does. A new file that shares content is sent by recipe, which also finds content that repeats within the
+/// file.
 pub(super) fn begin_sharing(cx: &mut Context, incoming: &mut IncomingFile, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
     // A file with an empty or unreadable old version would be sent whole too.
@@ -41,7 +43,7 @@ pub(super) fn begin_sharing(cx: &mut Context, incoming: &mut IncomingFile, count
 }
 
 impl WantedFiles {
-    /// Opens sources that files wait for, once these sources are in place.
+    /// Opens the files that other files wait for as sources of content, once these sources are in place.
     pub(crate) fn open_sources(&mut self, cx: &mut Context) {
         while let Some((file, source)) = cx.sources.next_ready() {
             let Some(handle) = self.under_way.get(&file).map(|incoming| incoming.handle) else {
@@ -57,7 +59,7 @@ impl WantedFiles {
         }
     }
 
-    /// Continues a transfer with another old version, or without.
+    /// Continues a transfer with one more old version, or without it if it could not be opened.
     pub(super) fn opened_more(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
         let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
         // A file opened late is in its own order, which does not correspond to the packed data of a file with holes.

@@ -19,7 +19,7 @@ use crate::work::{ErrorAction, Handle, WorkError};
 use super::WantedFiles;
 use super::incoming::{AttemptStage, IncomingFile, UNFIT};
 
-/// True if the metadata has only the fields that a sender tells of an opened file.
+/// True if the metadata has only the fields that a sender sends with an opened file.
 fn is_plain_file(meta: &Meta) -> bool {
     meta.user.is_none() && meta.group.is_none() && meta.more.is_none() && meta.is_file()
 }
@@ -253,8 +253,8 @@ impl WantedFiles {
     }
 }
 
-/// True if a file listed as small is `len` bytes long when opened. Such a file would be under way among many small
-/// files, but take the memory of a large file.
+/// True if a file listed as small is `len` bytes long when opened. Such a file counts as a small file of many under
+/// way, but would take the memory of a large file.
 fn has_outgrown(incoming: &IncomingFile, len: u64) -> bool {
     len > LARGE_FILE_BYTES && !incoming.candidate.is_large()
 }
@@ -263,6 +263,6 @@ fn has_outgrown(incoming: &IncomingFile, len: u64) -> bool {
 #[derive(Debug)]
 pub(super) struct FileOffer {
     pub(super) file: FileNo,
-    /// The transfer from the offer, until the transfer is taken or of no use.
+    /// The transfer from the offer, until the transfer is used or dropped.
     pub(super) transfer: Option<Box<IncomingTransfer>>,
 }

@@ -11,9 +11,9 @@ type ChunkName = (ChunkPrefix, u32);
 /// The requested chunks of a file, and later chunks equal to them.
 #[derive(Debug, Default)]
 pub(super) struct RepeatedChunks {
-    /// Number of each recently requested chunk. `None` for a chunk that was directly repeated at the longest length:
-    /// the file is filled with equal chunks there. Zeros are not sent, and long runs of equal chunks are sent as deltas
-    /// against the old versions.
+    /// Number of each recently requested chunk. `None` for a chunk of the longest length that was repeated at once:
+    /// such a chunk fills a part of the file, and is not looked up. Zeros are not sent, and long runs of equal chunks
+    /// are sent as deltas against the old versions.
     asked: RecentTable<ChunkName, Option<u32>, MAX_ASKED>,
     /// Waiting chunks, each with the requested chunk that is equal.
     waiting: Vec<(u32, u32)>,
@@ -25,7 +25,8 @@ pub(super) struct RepeatedChunks {
 const MAX_ASKED: usize = 1 << 15;
 
 impl RepeatedChunks {
-    /// Looks at the next chunk. Two equal chunks in a row, of the longest length, mean that the chunk fills the file.
+    /// Passes the next chunk. Two equal chunks in a row, both of the longest length, mean that the chunk fills a part
+    /// of the file.
     pub(super) fn pass(&mut self, name: ChunkName, is_longest: bool) {
         if self.last.replace(name) == Some(name) && is_longest {
             self.asked.note(name, None);

@@ -21,8 +21,8 @@ pub(super) struct FileAssembly {
     cover: WriteCover,
     pub(super) matched: MatchedBytes,
     pub(super) literal: u64,
-    /// Copies held back: all matches so far lie at the same offset in the version in place, which may prove unchanged.
-    /// `None` once copies are made at once.
+    /// Copies that are held back, while all matches so far lie at the same offset in the version in place: this
+    /// version may prove unchanged. `None` once copies are started as they are found.
     held: Option<Vec<DeltaOp>>,
     /// Number of copies and writes under way.
     jobs: usize,
@@ -80,14 +80,14 @@ impl FileAssembly {
         self.matched.left_at = left_at;
     }
 
-    /// Keeps the first `from` bytes unchanged. Only the bytes after `from` are transferred.
+    /// Keeps the first `from` bytes unchanged. Only the later bytes are transferred.
     pub(super) fn begin_at(&mut self, from: u64) {
         (self.new.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
-    /// Makes copies at once from now on. The new version is partly written, so the version in place is not the new
-    /// version.
+    /// Starts copies as they are found from now on. The new version is partly written, so the version in place does
+    /// not equal the new version.
     pub(super) fn hold_nothing(&mut self) {
         self.held = None;
     }

@@ -43,7 +43,7 @@ impl BlockReceiver {
         (self.len - self.new.from).div_ceil(self.block())
     }
 
-    /// Requests all blocks, if there are several; returns their range.
+    /// Marks all blocks as requested, if there are several. Returns their range.
     pub(super) fn ask(&mut self) -> Option<Range<u32>> {
         let count = u32::try_from(self.count()).ok()?;
         self.asked = count > 1;

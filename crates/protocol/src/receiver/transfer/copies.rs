@@ -42,7 +42,7 @@ pub(super) fn copy_runs(ops: &[DeltaOp]) -> Vec<CopyRun> {
     ops.iter().filter_map(run).collect()
 }
 
-/// Splits copies into batches that are worth a thread's time and do not occupy the thread for long.
+/// Splits copies into batches, each large enough for a thread and small enough to be done soon.
 pub(super) fn batches(ops: &[DeltaOp]) -> Vec<Vec<CopyRun>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Vec::new(), 0);
     for op in ops {

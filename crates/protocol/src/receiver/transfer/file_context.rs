@@ -1,4 +1,4 @@
-//! The state that a step of a transfer may touch.
+//! The state that a step of a transfer may read and change.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -16,7 +16,7 @@ pub(crate) struct FileContext<'a> {
     pub(crate) handle: Handle,
     /// The path of the new version.
     pub(crate) path: &'a RelPath,
-    /// The entry that stood at the path.
+    /// The entry that was found at the path.
     pub(crate) seen: Option<&'a Meta>,
     pub(crate) old: &'a OldVersions,
     reported: ReportedBytes<'a>,
@@ -36,14 +36,14 @@ pub(crate) enum TransferOutcome {
     Committed,
 }
 
-/// A file's number, handle and path, and the entry that stood there.
+/// A file's number, handle and path, and the entry that was found at the path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilePlace<'a> {
     pub(crate) file: FileNo,
     pub(crate) handle: Handle,
     /// The path of the new version.
     pub(crate) path: &'a RelPath,
-    /// The entry that stood at the path.
+    /// The entry that was found at the path.
     pub(crate) seen: Option<&'a Meta>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct FilePlace<'a> {
 pub(crate) struct ReportedBytes<'a> {
     /// Bytes reported over all attempts.
     pub(crate) reported: &'a mut u64,
-    /// Most bytes that may be reported.
+    /// Most bytes that may be reported as settled, over all attempts.
     pub(crate) most: u64,
 }
 

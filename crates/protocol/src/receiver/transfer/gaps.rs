@@ -28,7 +28,7 @@ pub(super) struct TransferGaps {
     found: VecDeque<ChunkGap>,
     /// Gaps of long runs that wait for the result of probes.
     waiting: WaitingGaps,
-    /// The last run that was spelled out, if it may continue.
+    /// The last run of chunks that the sender listed, if the run may continue in the next group.
     open: Option<Range<u32>>,
     /// The beginning of the last run that was cut, if the run may continue. The rest of the run has the same neighbour
     /// in front.
@@ -110,8 +110,8 @@ impl TransferGaps {
         rest
     }
 
-    /// Cuts a run into gaps. Returns the parts to be sent as they are: parts from `spelled_from` on, which were spelled
-    /// out just now, without old bytes in their places.
+    /// Cuts a run into gaps. Returns the parts to be sent as they are: parts from chunk `spelled_from` on, which the
+    /// sender listed just now, without old bytes in their places.
     fn cut(
         &mut self,
         table: &mut GroupTable,
@@ -355,7 +355,7 @@ fn between(
     (before, behind)
 }
 
-/// Finds the places of a run's gaps in the old versions.
+/// Finds the old bytes that correspond to the gaps of a run.
 pub(super) struct OldPlaces<'a> {
     /// Byte range of the run in the new version. `between` holds the offsets in the old versions after the neighbour in
     /// front and before the neighbour behind.
@@ -386,9 +386,9 @@ impl OldPlaces<'_> {
         (from <= to).then_some((from, to))
     }
 
-    /// True if this run is short enough for repeated content. If its neighbours are adjacent in the old version, the
-    /// old version may repeat itself there. The bytes next to the last match then are the next best match, and sums
-    /// of few bytes are sent in vain.
+    /// True if this run is short enough to be repeated content. If the neighbours of the run are adjacent in the old
+    /// version, the content may repeat itself there. Then the bytes next to the last match are the next best
+    /// candidate, and at worst the sums of few bytes are sent in vain.
     fn may_repeat(&self) -> bool {
         self.run.end - self.run.start <= REPEATED_BYTES
     }

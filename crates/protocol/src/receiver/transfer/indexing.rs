@@ -22,14 +22,14 @@ pub(crate) struct ExpectedTransfer {
     pub(crate) kept: Option<Box<KnownChunks>>,
     /// The index of the old versions, cut by the expected chunker.
     pub(crate) ahead: Option<Box<OldIndex>>,
-    /// The base that the sender was told.
+    /// The base that this end told the sender.
     pub(crate) base: Option<Digest>,
     /// The data runs of the new version received so far.
     pub(crate) data: Option<Vec<Range<u64>>>,
 }
 
 impl ExpectedTransfer {
-    /// Continues to index old versions, if they are cut before `Start`.
+    /// Continues to index old versions, if they are indexed before `Start` arrives.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
         if let Some(old) = &mut self.ahead {
             ask_more(old, fx);

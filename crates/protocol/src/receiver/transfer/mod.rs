@@ -155,7 +155,7 @@ impl IncomingTransfer {
         self.meta = meta;
     }
 
-    /// Takes the first `from` bytes as they are; returns false if the new version is shorter.
+    /// Keeps the first `from` bytes of the version in place; returns false if the new version is shorter.
     pub(crate) fn begin_at(&mut self, from: u64) -> bool {
         let fits = from <= self.meta.len;
         if fits {
@@ -316,7 +316,7 @@ impl IncomingTransfer {
         }
     }
 
-    /// Takes runs of blocks that are elsewhere in the base.
+    /// Takes runs of blocks that the base has at other offsets.
     pub(crate) fn take_moved_runs(&mut self, runs: &[MovedRun]) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Changes(changes) if self.phase == TransferPhase::Coming => {
@@ -410,7 +410,7 @@ impl IncomingTransfer {
         }
     }
 
-    /// Takes the sender's judgement of a match.
+    /// Takes the sender's answer to a match: the chunks that differ.
     pub(crate) fn deny(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -544,8 +544,8 @@ impl IncomingTransfer {
         fx.advance(self.build.settled());
     }
 
-    /// True once nothing more is to arrive and no work is under way, so that the result may be put in place. This
-    /// includes work without a waiting step, such as reads of an unreadable old version: after the last work the
+    /// True once nothing more is to arrive and no work is under way, so that the result may be put in place. Work
+    /// whose result no step waits for counts too, such as reads of an unreadable old version: after the last work the
     /// driver closes all versions.
     pub(crate) fn is_complete(&mut self, fx: &mut FileContext<'_>) -> bool {
         while matches!(self.phase, TransferPhase::Ended(_))

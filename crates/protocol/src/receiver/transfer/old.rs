@@ -1,4 +1,4 @@
-//! The index of the old versions: their chunks, from the first segment that is cut until all are indexed.
+//! The index of the old versions: their chunks, and the progress of cutting the versions into chunks.
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
@@ -35,11 +35,11 @@ struct VersionIndexing {
 /// Order in which old versions are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ReadOrder {
-    /// From the first byte to the last.
+    /// From the first byte of the file to the last.
     AsTheyAre,
-    /// The order of the new data, which is not known yet.
+    /// The order of the new version's data. The data map of the new version has not arrived yet.
     Awaited,
-    /// The order of the new data: bytes in the places of new data first.
+    /// The order of the new version's data: bytes at offsets where the new version has data come first.
     Facing,
 }
 
@@ -76,7 +76,7 @@ impl OldIndex {
         &self.index
     }
 
-    /// Takes the index to prove a file, and leaves an empty one.
+    /// Moves the index out, for the proof of the file, and leaves an empty index.
     pub(super) fn give_away(&mut self) -> Box<Index> {
         std::mem::replace(&mut self.index, Box::new(Index::new(0)))
     }
@@ -147,7 +147,7 @@ impl OldIndex {
         }
     }
 
-    /// Waits for another version.
+    /// Marks the index as incomplete: another version follows.
     pub(super) const fn awaits_more(&mut self) {
         self.is_known = false;
     }
@@ -180,13 +180,12 @@ pub(crate) struct OldVersions {
     pub(crate) lens: Vec<u64>,
     /// The offset at which leftovers of killed runs begin.
     pub(crate) left_at: u64,
-    /// True if the first version is in place, or in a reference directory and may serve in place of a missing
-    /// version.
+    /// True if the first version is in place, or in an alternate and may serve in place of a missing version.
     pub(crate) in_place: bool,
-    /// True if the version in place is replaced even with equal content. Its other hard links would get the
-    /// attributes of a file that is separate at the sender.
+    /// True if the version in place is replaced even if the content is equal. Otherwise its other hard links would
+    /// get the attributes of a file that is a separate file at the sender.
     pub(crate) leaves_names: bool,
-    /// True if the first version is one of a reference directory.
+    /// True if the first version is one of an alternate.
     pub(crate) is_beside: bool,
     /// The sums that storage keeps of the first version that is not empty.
     pub(crate) keeps: Option<BlockSumSpec>,
@@ -254,7 +253,7 @@ impl OldVersions {
         self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
     }
 
-    /// Returns the end of each old version. The bytes of all old versions are numbered in one row.
+    /// Returns the end of each old version, as an offset in the concatenation of all old versions.
     fn ends(&self) -> impl Iterator<Item = u64> {
         self.lens.iter().scan(0, |end, len| {
             *end += len;

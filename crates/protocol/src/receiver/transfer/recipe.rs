@@ -45,20 +45,20 @@ pub(super) struct RecipeReceiver {
     /// Chunks of an interrupted transfer that are in place.
     kept: KeptChunks,
     table: GroupTable,
-    /// True until the first group that is not in place: a resumed transfer may never read the old version.
+    /// True in a resumed transfer until a group is not in place; until then the old version is not read.
     unread: bool,
     /// Number of groups looked for, followed by the groups not found in the old bytes indexed by then.
     looked: usize,
     missing: Vec<u32>,
     /// Unanswered groups, a range for each frame.
     unanswered: VecDeque<Range<u32>>,
-    /// Groups that the sender was asked to spell out, in order.
+    /// Groups whose chunks the sender was asked to list, in order.
     lacked: VecDeque<u32>,
-    /// Groups spelled out unasked before the old versions were indexed, a range for each frame.
+    /// Groups whose chunks the sender listed unasked, before the old versions were indexed; a range for each frame.
     unmatched: VecDeque<Range<u32>>,
     gaps: TransferGaps,
     again: RepeatedChunks,
-    /// The last match, for locality.
+    /// The last match: the chunk after it is looked up first.
     after: Option<ChunkNo>,
     /// Fingerprints compared since the last report.
     compared: u64,
@@ -345,7 +345,7 @@ impl RecipeReceiver {
     /// its own place are indexed, and again, if not found, when all old versions are. Returns true if a group was not
     /// found at first: the version in place then differs from the new one.
     ///
-    /// An earlier look would find one of several equal groups far away, not the one in the group's own place.
+    /// If several groups are equal, an earlier search would find a distant group, not the group in the same place.
     fn match_groups(&mut self, build: &mut FileAssembly, copies: &mut FoundCopies) -> bool {
         let is_known = self.old.is_known();
         let known = if is_known { u64::MAX } else { self.old.index().groups_end() };
@@ -392,7 +392,7 @@ impl RecipeReceiver {
         }
     }
 
-    /// Keeps locality if the recipe continues after a group that was found.
+    /// If the group before group `no` was found, the look-up of group `no` tries the chunk after that match first.
     fn go_on_behind(&mut self, no: u32) {
         let before = no.checked_sub(1).map(|no| &self.table.groups[no as usize].state);
         if let Some(GroupState::Matched(found)) = before {
@@ -592,8 +592,8 @@ impl RecipeReceiver {
     }
 }
 
-/// Number of fingerprints that a look-up with locality compared: the chunk after `after`, and the chunk found in the
-/// table.
+/// Number of fingerprints that a look-up compared: that of the chunk after `after`, and that of the chunk found in
+/// the table.
 fn compared(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
     let next = after.map(ChunkNo::next);
     u64::from(next.is_some()) + u64::from(found.is_some() && found != next)

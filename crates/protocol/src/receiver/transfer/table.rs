@@ -1,4 +1,5 @@
-//! The recipe of the new version as received so far: groups, chunks, and the source of each.
+//! The recipe of the new version as received so far: groups, chunks, and the source of each. A group is *told* once
+//! the sender sent its line, and *spelled out* once the sender listed its chunks.
 
 use std::ops::Range;
 
@@ -50,7 +51,7 @@ pub(super) enum GroupState {
     Matched(Range<ChunkNo>),
     /// Kept in place since an interrupted transfer; holds the kept chunks.
     Kept(Range<ChunkNo>),
-    /// Missing from the old versions: to be spelled out.
+    /// Missing from the old versions; the sender must spell the group out.
     Lacked,
     /// Spelled out, and not matched yet.
     Told(Vec<ChunkLine>),
@@ -161,9 +162,9 @@ impl GroupTable {
         Ok(end - start)
     }
 
-    /// Returns name and length in bytes of a group that the sender named and that no old version has: another file
-    /// of the run may have it, so this file may wait. Returns `None` if all its chunks have the maximum length:
-    /// such groups are mostly zeros, and zeros are not sent.
+    /// Returns fingerprint prefix and length in bytes of a group that the sender told and that no old version has:
+    /// another file of the run may have the group, so this file may wait for that file. Returns `None` if all chunks
+    /// of the group have the maximum length: such groups are mostly zeros, and zeros are not sent.
     pub(super) fn shareable_group(&self, no: u32) -> Option<(GroupPrefix, u64)> {
         let GroupSlot { chunks, len, state, .. } = &self.groups[no as usize];
         let GroupState::Open(name) = *state else { return None };
@@ -218,7 +219,7 @@ impl GroupTable {
         }
     }
 
-    /// Leaves a chunk to a gap. Bytes that arrived for this chunk before were wrong.
+    /// Assigns a chunk to a gap. Any bytes that arrived for this chunk before were wrong.
     pub(super) fn needs_gap(&mut self, chunk: u32) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];

@@ -1,6 +1,7 @@
-//! Arrived entries, which are in place as listed. Other names of their files may be linked to them (`-H`). Once they
-//! are flushed, their sources may be removed (`--remove-source-files`), many at a time, so that the sender need not
-//! hold all of them. All are reported at the end if a source may be looked at again or commits are delayed.
+//! Arrived entries: entries that are in place as listed. Other names of the same file may be linked to an arrived
+//! entry (`-H`). Once arrived entries are flushed, their sources may be removed (`--remove-source-files`). Arrivals
+//! are reported in batches, so that the sender need not remember all sources, or all at the end, if a source may be
+//! read again or commits are delayed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,7 +27,7 @@ pub(super) struct EntryArrivals {
     arrived: Vec<FileNo>,
     /// Entries that may still arrive, if sources are removed before the end.
     open: BTreeSet<FileNo>,
-    /// The number below which every arrival was reported to the sender.
+    /// All arrivals of entries below this number were reported to the sender.
     upto: FileNo,
     /// True while a flush is under way, to report arrivals.
     flushing: bool,
@@ -46,7 +47,7 @@ pub(super) struct EntryArrivals {
 }
 
 impl EntryArrivals {
-    /// Takes the entry that arrives by a change at `path`.
+    /// Removes and returns the entry that arrives by the change at `path`.
     pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
         self.changing.remove(path)
     }
@@ -58,7 +59,7 @@ impl EntryArrivals {
 }
 
 impl EntryArrivals {
-    /// Notes an entry as arrived: in place, or left out because a reference directory has the entry.
+    /// Notes an entry as arrived: in place, or left out because an alternate has the entry.
     pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
         let Options { remove, dry_run, .. } = &cx.setting.options;
         let leaves = remove.sources && !dry_run;
@@ -68,7 +69,8 @@ impl EntryArrivals {
         }
     }
 
-    /// Notes that the entries of a section may arrive, if sources are removed before the end. Directories stay.
+    /// Notes that the entries of a section may arrive, if sources are removed before the end. Directories are never
+    /// removed at the source.
     pub(super) fn expect(&mut self, cx: &mut Context, section: &DirSection) {
         if cx.setting.options.sources_go_early() {
             let numbered = (section.first..).zip(&section.entries);
@@ -77,12 +79,13 @@ impl EntryArrivals {
         }
     }
 
-    /// Notes that an entry will not arrive, and that the source stays.
+    /// Notes that an entry will not arrive, so its source is not removed.
     pub(super) fn will_not_arrive(&mut self, file: FileNo) {
         self.open.remove(&file);
     }
 
-    /// Flushes and reports arrivals so far, once there are many, or the sender holds many entries that stay there.
+    /// Flushes and reports the arrivals so far, once there are many, or once the sender remembers many sources that
+    /// will stay.
     pub(super) fn flush_early(&mut self, cx: &mut Context, listed_count: u64) {
         let Self { arrived, upto, flushing, .. } = &*self;
         let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;

@@ -1,4 +1,5 @@
-//! An entry in a reference directory, and the degree of agreement with the listed entry.
+//! An entry in an alternate (`--compare-dest`, `--copy-dest`, `--link-dest`), and how far it agrees with the listed
+//! entry.
 
 use deltic_tree::meta::HardLink;
 use deltic_tree::{Kind, Meta};
@@ -8,10 +9,10 @@ use crate::report::{Differs, EntryType};
 
 use super::compare::{QuickCheck, attributes, quick};
 
-/// An entry in a reference directory.
+/// An entry in an alternate.
 #[derive(Clone, Debug)]
 pub(crate) struct ReferenceEntry {
-    /// Index of the reference directory.
+    /// Index of the alternate.
     pub(crate) alternate: usize,
     pub(crate) is: Meta,
     pub(super) likeness: EntryLikeness,
@@ -41,24 +42,24 @@ impl ReferenceEntry {
         self.likeness == EntryLikeness::Unproven
     }
 
-    /// Takes the content as proved, and the attributes as different.
+    /// Marks the content as proved to be equal, and the attributes as different.
     pub(crate) const fn proves(&mut self) {
         self.likeness = EntryLikeness::Content;
     }
 
-    /// True if the bytes may be the new version, and are to be compared.
+    /// True if the file may have the content of the new version, and the contents are to be compared.
     pub(crate) fn may_be_it(&self, checksum: bool, meta: &Meta) -> bool {
         checksum && self.is.len == meta.len && meta.len > 0
     }
 }
 
-/// True if the entry seen at the path is known to be a hard link of the file in the reference directory.
+/// True if the entry seen at the path is known to be a hard link of the file in the alternate.
 pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
     let inode = |meta: &Meta| meta.linked().and_then(HardLink::inode);
     seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
 }
 
-/// Returns the entry in reference directories that agrees most; of equally good entries, the first.
+/// Returns the entry of the alternates that agrees most; of several such entries, the first.
 pub(super) fn best(
     options: &Options,
     meta: &Meta,

@@ -1,5 +1,5 @@
-//! Making way: a directory in the place of a file or link is removed first, with its entries, if deletions are asked
-//! for and their limit allows the removal. A dry run checks the same conditions.
+//! Removes a directory that stands in the place of a new file or link, with its entries, if the options delete names
+//! and the limit of deletions allows the removal. A dry run checks the same conditions.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -19,7 +19,8 @@ use super::looked::PlacedEntry;
 use super::removal::{NO_LIMIT, NameRemoval};
 
 impl UnsettledEntries {
-    /// True if the entry `seen` at a path is a directory that is to give way, or would be in the way of the real run.
+    /// True if the entry `seen` at a path is a directory that must be removed first. In a dry run this holds for
+    /// every directory, so that obstacles to the real run are reported.
     pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;
         (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
@@ -77,7 +78,7 @@ impl UnsettledEntries {
         tx.cx.ask(work, TreePending::Clear { file, removal });
     }
 
-    /// Most names that may make way in all.
+    /// Most names that may be removed for new entries in their place, in the whole run.
     fn max_cleared_names(&self, tx: &TreeContext<'_>) -> u64 {
         let options = &tx.cx.setting.options;
         match options.delete {
@@ -169,8 +170,8 @@ pub(super) enum BlockedEntry {
         name: LaterName,
         change: Change,
     },
-    /// A file to be taken from a reference directory.
+    /// A file to be taken from an alternate.
     Beside(Box<(PlacedEntry, ReferenceEntry)>),
-    /// No entry takes the place: a reference directory has the entry.
+    /// No entry takes the place: an alternate has the entry.
     Nothing,
 }

@@ -1,7 +1,8 @@
 //! The end of a run, in an order that is safe against crashes: land delayed commits, delete, sweep, set directories,
 //! flush, report arrivals, finish.
 //!
-//! Directories are set after the last name in them has changed; otherwise their times would be those of the sync.
+//! The metadata of a directory is set after the last change of a name in the directory; otherwise the directory would
+//! get the time of that change.
 
 use crate::message::ToSender;
 use crate::receiver::ask::{LookupAnswer, ReceiverAnswer, ReceiverWork};

@@ -63,20 +63,20 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     }
 }
 
-/// True if modes differ in bits that are set here.
+/// True if modes differ in bits that this end sets.
 fn modes_differ(asked: &Metadata, new: &Meta, old: &Meta) -> bool {
     (new.mode ^ old.mode) & !asked.withheld(new.mode, old.mode) != 0
 }
 
-/// Returns the attributes in which a listed entry differs from the entry `is` of the same kind, in its place or in a
-/// reference directory.
+/// Returns the attributes in which a listed entry differs from the entry `is` of the same kind, in its place or in an
+/// alternate.
 pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs {
     let size = meta.is_file() && is.len != meta.len;
     Differs { size, ..attributes(options, meta, is) }
 }
 
-/// True if the entry `is` agrees with the listed entry `new`, as far as that shows without reading. Another run may
-/// have made the entry.
+/// True if the entry `is` agrees with the listed entry `new`, as far as a comparison without reading shows. Another
+/// run may have created the entry.
 #[must_use]
 pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
     let is_same = if new.is_file() {

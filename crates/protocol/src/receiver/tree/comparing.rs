@@ -24,13 +24,13 @@ pub(super) struct ComparedFiles {
     unasked: Vec<FileNo>,
 }
 
-/// The two contents of a file.
+/// The digests of a file's content at both ends.
 #[derive(Debug)]
 pub(super) struct ContentPair {
     pub(super) candidate: FileCandidate,
     pub(super) local: ContentDigest,
     pub(super) remote: ContentDigest,
-    /// True if the local digest was asked for a second time.
+    /// True if the local digest was requested a second time.
     is_again: bool,
 }
 
@@ -43,7 +43,7 @@ impl ContentPair {
     }
 }
 
-/// The knowledge of a content.
+/// What is known of the digest of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentDigest {
     Unknown,

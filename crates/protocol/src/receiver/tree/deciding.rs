@@ -1,4 +1,4 @@
-//! The decision about a listed entry, from the entry that stands in its place.
+//! The decision about a listed entry: keep, change, create or transfer, depending on the entry in its place.
 
 use deltic_tree::links::{MUNGED, leaves_root};
 use deltic_tree::path::printable;
@@ -103,7 +103,7 @@ impl UnsettledEntries {
         }
     }
 
-    /// Decides about an entry that the reference directories do not have, or only as data to match against.
+    /// Decides about an entry that the alternates do not have, or only as data to match against.
     pub(super) fn decide_here(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -160,8 +160,8 @@ impl UnsettledEntries {
         }
     }
 
-    /// Returns the attributes in which an entry differs from the old version, or else from the version in a reference
-    /// directory.
+    /// Returns the attributes in which an entry differs from the old version, or else from the version in an
+    /// alternate.
     fn differs_from_known(
         &self,
         tx: &TreeContext<'_>,
@@ -257,8 +257,8 @@ impl UnsettledEntries {
         }
     }
 
-    /// Adds a file to the wanted files. A dry run reports the file instead, unless a reference directory may have its
-    /// content: then the content is compared.
+    /// Adds a file to the wanted files. A dry run reports the file instead, unless an alternate may have its content:
+    /// then the content is compared.
     pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
         let is_beside = |beside: &ReferenceEntry| beside.may_be_it(checksum, &candidate.meta);

@@ -68,7 +68,8 @@ impl PendingDeletions {
         self.removing && !self.extras.is_empty()
     }
 
-    /// Counts names that make way for new entries. Returns false and counts no names if the total would exceed `most`.
+    /// Counts names that are removed for new entries in their place. Returns false and counts no names if the total
+    /// would exceed `most`.
     pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
         let cleared = self.cleared + names;
         let fits = cleared <= most;
@@ -78,14 +79,15 @@ impl PendingDeletions {
         fits
     }
 
-    /// Counts further names that may make way within `most`, at most `MORE_AT_ONCE`. Returns the number of names.
+    /// Counts further names that may be removed for new entries: up to a total of `most`, at most `MORE_AT_ONCE`
+    /// more. Returns the number of names.
     pub(super) fn clear_more(&mut self, most: u64) -> u64 {
         let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
         self.cleared += more;
         more
     }
 
-    /// Uncounts names that did not make way.
+    /// Uncounts names that were not removed after all.
     pub(super) fn spare_cleared(&mut self, names: u64) {
         self.cleared = self.cleared.saturating_sub(names);
     }
@@ -98,7 +100,7 @@ impl PendingDeletions {
         (granted, true)
     }
 
-    /// Number of names to be removed in all, including names that made way.
+    /// Number of names to be removed in all, including names that were removed for new entries.
     const fn names_to_go(&self) -> u64 {
         self.extras.names().saturating_add(self.cleared)
     }
@@ -118,7 +120,7 @@ fn max_deletions(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
     }
 }
 
-/// Returns the words that introduce the effect of a run without `-n`.
+/// Returns the words that mark the effect of a real run in messages of a dry run.
 const fn if_dry_run(options: &Options) -> &'static str {
     if options.dry_run { "without -n " } else { "" }
 }
@@ -204,7 +206,8 @@ impl PendingDeletions {
         self.delete_within_limits(cx);
     }
 
-    /// Counts the names to be removed again, with the rules that came with this run and the links kept in it.
+    /// Counts the names to be removed again: this run may have brought rules files, and may treat symlinks as
+    /// directories.
     fn recount(&mut self, cx: &mut Context) {
         let Self { out, extras, recounted, .. } = self;
         while *out < REMOVALS_AT_ONCE
@@ -260,7 +263,8 @@ impl PendingDeletions {
         }
     }
 
-    /// Takes a file that arrived, or would arrive in a dry run. The guard counts a similar name to be removed as moved.
+    /// Notes a new file that arrived, or would arrive in a dry run. If a name to be removed is a file with the same
+    /// length and time, the guard counts the name as moved.
     pub(super) fn note_new(
         &mut self,
         cx: &mut Context,

@@ -1,4 +1,5 @@
-//! The digests of directories told by the sender: directories being compared, found alike, or owed as listings.
+//! Digests of directories that the sender sent: directories that are being compared, that were found equal, or whose
+//! listing must follow.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -12,7 +13,7 @@ use crate::report::{Trouble, TroubleKind};
 
 use super::final_dirs::FinalMeta;
 
-/// Digests of directories told by the sender.
+/// Digests of directories that the sender sent.
 #[derive(Debug, Default)]
 pub(super) struct DirDigests {
     pub(super) compared: Option<ComparedAttributes>,
@@ -25,7 +26,7 @@ pub(super) struct DirDigests {
     pub(super) awaited: HashSet<RelPath>,
     pub(super) alike: Vec<u32>,
     pub(super) unlike: Vec<u32>,
-    /// Names of users and groups at the sender, until more names are told.
+    /// Names of users and groups at the sender, until the sender sends more names.
     pub(super) owners: Option<Arc<[Vec<NameLine>; 2]>>,
 }
 
@@ -54,7 +55,7 @@ impl DirDigests {
         self.open.is_empty()
     }
 
-    /// Drops the list of owner names, because more names were told.
+    /// Drops the list of owner names, because the sender sent more names.
     pub(super) fn forget_owners(&mut self) {
         self.owners = None;
     }
@@ -82,7 +83,7 @@ fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
     ranges
 }
 
-/// Returns the trouble of a directory that was alike and vanished meanwhile.
+/// Returns the trouble of a directory that was equal when compared, and vanished since.
 pub(super) fn dir_vanished(path: &RelPath) -> Trouble {
     let words = |path: &str| format!("cannot write {path}: what was there went away meanwhile");
     Trouble::at(TroubleKind::Failed, path, words)

@@ -36,7 +36,7 @@ pub(super) struct ListedDirs {
     pub(super) root: TransferRoot,
     /// Number of listed names that are left out because of their kind.
     pub(super) left_out: u64,
-    /// Entries given up with their directory. A later hard link has the number of the file's first name.
+    /// Entries given up with their directory; for a later hard link, also the number of the file's first name.
     given_up: Vec<(FileNo, Option<FileNo>)>,
 }
 
@@ -91,7 +91,7 @@ impl ListedDirs {
         std::mem::take(&mut self.given_up)
     }
 
-    /// Returns the topmost directories that are brought over.
+    /// Returns the topmost directories of the transfer.
     pub(super) fn topmost_dirs(&self, cx: &Context) -> Vec<RelPath> {
         if self.root.is_whole {
             return vec![RelPath::root()];
@@ -163,8 +163,8 @@ impl ListedDirs {
         self.sections.release(path).into_iter().for_each(|no| self.request_lookup(cx, no));
     }
 
-    /// Asks for the unlisted names in a directory now in place, before any entry is made there, because the directory
-    /// may hold filter rules. Returns true if the names are asked for.
+    /// Requests the unlisted names of a directory that is now in place, before any entry is created there, because
+    /// the directory may contain filter rules. Returns true if the names were requested.
     pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
         let keep = self.names.keep_later.remove(dir);
         keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()
@@ -313,7 +313,7 @@ impl ListedDirs {
         }
     }
 
-    /// True if a directory named by a listing was found to be alike.
+    /// True if a directory that a listing names was found to be equal to the sender's.
     pub(super) fn is_alike(&self, path: &RelPath) -> bool {
         self.digests.compared.is_some()
             && !path.is_root()

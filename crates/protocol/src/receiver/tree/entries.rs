@@ -26,7 +26,7 @@ pub(super) struct UnsettledEntries {
     pub(super) links: HardLinks,
     pub(super) arrivals: EntryArrivals,
     pub(super) comparing: ComparedFiles,
-    /// Entries that wait for the reference directories.
+    /// Entries that wait for the alternates.
     pub(super) beside: BTreeMap<FileNo, PlacedEntry>,
     /// Entries that wait for the removal of a directory in the same place.
     pub(super) clearing: BTreeMap<FileNo, BlockedEntry>,
@@ -35,7 +35,7 @@ pub(super) struct UnsettledEntries {
     pub(super) wanted: Vec<FileCandidate>,
 }
 
-/// The state that a step of an entry may touch besides the entries.
+/// The state, besides the entries, that a step of an entry may read and change.
 #[derive(Debug)]
 pub(super) struct TreeContext<'a> {
     pub(super) cx: &'a mut Context,

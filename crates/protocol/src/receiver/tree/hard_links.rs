@@ -47,7 +47,7 @@ pub(super) struct HardLinks {
     names: BTreeMap<FileNo, LaterName>,
     /// Files with a leader that is now in place, by first name.
     linkable: VecDeque<FileNo>,
-    /// Names that lead after a leader failed.
+    /// Names that become leaders because the leader failed.
     promoted: VecDeque<FileNo>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct LaterName {
     pub(super) meta: Meta,
     pub(super) more: Option<Arc<ExtraMeta>>,
     pub(super) seen: Option<Meta>,
-    /// True if no reference directory has the name.
+    /// True if no alternate has the name.
     pub(super) is_not_beside: bool,
 }
 
@@ -102,18 +102,18 @@ pub(super) enum NameStep {
 pub(super) enum LinkStep {
     /// The names to link to a leader in place; `first` is the first name of the file.
     Link { first: FileNo, names: Vec<(FileNo, LaterName)> },
-    /// The name that leads, because the leader of the file failed.
+    /// The name that becomes the leader, because the leader of the file failed.
     Lead { file: FileNo, first: FileNo, name: LaterName },
 }
 
 /// The local version of a listed name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum LocalVersion {
-    /// No usable version, or the name is passed over.
+    /// No usable version, or the name is skipped because of the options.
     Nothing,
     /// Another version.
     Old,
-    /// A version of the same size, which may be up to date.
+    /// A version of the same length, which may be up to date; only a comparison of contents can tell.
     Unproven,
     /// The listed version, perhaps with other attributes.
     Here,
@@ -198,7 +198,8 @@ impl HardLinks {
         }
     }
 
-    /// Drops a file that needs no further step. Stores a file compactly if the file only waits for more names.
+    /// Drops a file that needs no further step, or stores the file compactly if it only waits for more names to be
+    /// listed.
     pub(super) fn forget(&mut self, first: FileNo) {
         let is_over = |shared: &LinkedFile| {
             shared.unlisted_names == 0
@@ -294,7 +295,8 @@ impl HardLinks {
         }
     }
 
-    /// Marks the leader of some hard links as taken from an alternate. The other names are then not reported as new.
+    /// Notes that the leader of a file's hard links was copied or linked from an alternate. The other names are then
+    /// not reported as new.
     pub(super) fn comes_from_beside(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
@@ -329,7 +331,7 @@ impl HardLinks {
         }
     }
 
-    /// Makes a name lead, with the metadata that was listed with the first name.
+    /// Makes a name the leader, with the metadata that was listed with the first name.
     pub(super) fn lead(&mut self, file: FileNo, first: FileNo, name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = LeaderState::Coming;
@@ -338,8 +340,8 @@ impl HardLinks {
         self.leaders.insert(file, first);
     }
 
-    /// Replaces a leader that has no old version and is in no reference directory, if other names wait that may be in
-    /// one. Otherwise returns the leader.
+    /// Replaces a leader that has no old version and is in no alternate, if other names wait that may be in one.
+    /// Otherwise returns the leader.
     pub(super) fn replace_leader(&mut self, placed: PlacedEntry) -> Option<PlacedEntry> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));
@@ -412,7 +414,7 @@ impl HardLinks {
         self.names.insert(file, name);
     }
 
-    /// Takes a name after the link succeeded or failed.
+    /// Removes and returns a name after its link succeeded or failed.
     pub(super) fn linked(&mut self, file: FileNo) -> Option<LaterName> {
         self.names.remove(&file)
     }
@@ -452,7 +454,7 @@ pub(super) struct LinkedFile {
     pub(super) state: LeaderState,
     /// Local inode of the leader, if the leader stays the same file.
     pub(super) inode: Option<Inode>,
-    /// True if the leader is taken from a reference directory.
+    /// True if the leader is taken from an alternate.
     pub(super) is_beside: bool,
     pub(super) waiting: VecDeque<FileNo>,
 }

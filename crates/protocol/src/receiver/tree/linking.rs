@@ -1,4 +1,4 @@
-//! Names that are hard-linked to a file in place, or lead instead.
+//! Later names of files with several hard links: a name is linked to the leader, or becomes the leader.
 
 use deltic_tree::meta::HardLink;
 use deltic_tree::{Meta, RelPath};
@@ -17,7 +17,7 @@ use super::hard_links::{LaterName, LinkStep, NameStep};
 use super::looked::PlacedEntry;
 
 impl UnsettledEntries {
-    /// Makes a later name wait, links the name, or makes the name lead.
+    /// Makes a later name wait, links the name, or makes the name the leader.
     pub(super) fn decide_linked(
         &mut self,
         tx: &mut TreeContext<'_>,
@@ -43,8 +43,8 @@ impl UnsettledEntries {
         }
     }
 
-    /// Decides about an entry that the reference directories do not have. If other names of its file wait, these are
-    /// looked for there before anything is sent.
+    /// Decides about an entry that the alternates do not have. If other names of its file wait, these are looked for
+    /// there before anything is sent.
     pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         if let Some(placed) = self.links.replace_leader(placed) {
             self.decide_here(tx, placed, None);

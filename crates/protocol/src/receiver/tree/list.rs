@@ -89,12 +89,12 @@ impl EntryList {
         self.settled
     }
 
-    /// Number of entries in the list so far, with the entries of directories that are alike.
+    /// Number of entries in the list so far, including the entries of directories with equal digests.
     pub(super) const fn known(&self) -> u64 {
         self.known
     }
 
-    /// Counts the entries of a directory that is alike.
+    /// Counts the entries of a directory with an equal digest.
     pub(super) fn know(&mut self, entries: u64) {
         self.known += entries;
     }

@@ -48,8 +48,8 @@ impl ListedDirs {
         self.rename(cx, section);
     }
 
-    /// Announces a section's directories, and looks at the entries once the section's directory is in place. Returns
-    /// true if the directory is empty at the source and its names here are to stay.
+    /// Announces a section's directories, and looks up the entries once the section's directory is in place. Returns
+    /// true if the directory is empty at the source, so that its names at this end stay.
     pub(super) fn take(
         &mut self,
         cx: &mut Context,
@@ -74,8 +74,8 @@ impl ListedDirs {
         Ok(is_empty)
     }
 
-    /// Collects a directory's names, and asks for the unlisted names at the end of the directory. Returns true if the
-    /// directory is empty at the source and its names here are to stay.
+    /// Collects a directory's names, and requests the unlisted names at the end of the directory. Returns true if the
+    /// directory is empty at the source, so that its names at this end stay.
     fn note_names(
         &mut self,
         cx: &mut Context,
@@ -257,7 +257,8 @@ impl ListedDirs {
             && section.entries.iter().all(|entry| expect.admits(&entry.name))
     }
 
-    /// True if this listing has a single entry that is not to be descended into, and is the first to name an entry.
+    /// True if no entry was listed before, and this listing has at most one entry, which is not walked as a
+    /// directory.
     fn is_one_file(&self, cx: &Context, section: &DirSection) -> bool {
         let entries = section.entries.as_slice();
         let is_first = self.list.listed_count() == 0 || entries.is_empty();

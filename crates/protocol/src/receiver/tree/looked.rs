@@ -13,7 +13,7 @@ pub(super) struct LookedEntry {
     pub(super) old: Result<Option<Meta>, Trouble>,
 }
 
-/// An entry on the way to a path, and the entry seen there.
+/// A listed entry with its path, and the entry that was found at this path.
 #[derive(Debug)]
 pub(super) struct PlacedEntry {
     pub(super) file: FileNo,

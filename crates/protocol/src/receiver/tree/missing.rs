@@ -78,7 +78,7 @@ impl MissingSources {
         section.entries.iter().filter_map(|e| section.dir.join(&e.name).ok()).for_each(note);
     }
 
-    /// Asks which missing sources exist here.
+    /// Requests a look-up of the missing sources at this end.
     pub(super) fn request_lookup(&mut self, cx: &mut Context) {
         let Self { paths, listed } = std::mem::take(self);
         if !paths.is_empty() {
@@ -96,7 +96,7 @@ impl MissingSources {
         }
     }
 
-    /// Removes the missing sources that exist here; directories once their names are counted.
+    /// Removes the missing sources that exist at this end; directories once their names are counted.
     pub(super) fn remove_found(
         cx: &mut Context,
         deleting: &mut PendingDeletions,

@@ -6,7 +6,7 @@
 //! the list is complete, every entry settled ──► Deleting ──► directories get their times, flush, sources go
 //! ```
 //!
-//! The tree knows nothing of the content of files: it names wanted files, and is told when each is settled.
+//! The tree does not handle the content of files: it returns wanted files, and is told when each is settled.
 
 mod arrivals;
 pub(super) mod beside;
@@ -112,7 +112,7 @@ impl ReceiverTree {
         self.dirs.list.known()
     }
 
-    /// Returns the topmost directories that are brought over.
+    /// Returns the topmost directories of the transfer.
     pub(super) fn topmost_dirs(&self, cx: &Context) -> Vec<RelPath> {
         self.dirs.topmost_dirs(cx)
     }
@@ -179,7 +179,7 @@ impl ReceiverTree {
             ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
             ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,
             ToReceiver::Allow(allowed) => self.deleting.allow(cx, allowed)?,
-            _ => return Err(PeerError::Unexpected("a frame of no entry")),
+            _ => return Err(PeerError::Unexpected("a frame that is not part of the list")),
         }
         self.entries.miss_given_up(&mut self.dirs);
         Ok(())
@@ -331,8 +331,8 @@ impl ReceiverTree {
         entries.comparing.compare_more(tx.cx);
     }
 
-    /// Tells the sender the number below which nothing more will be wanted; `files` is the lowest number of an open
-    /// file.
+    /// Tells the sender the number below which no more files will be requested; `files` is the lowest number of an
+    /// unsettled file.
     pub(super) fn settle(&mut self, cx: &mut Context, files: Option<FileNo>) {
         let looking = self.dirs.sections.first().map(FileNo);
         let waiting = [looking, self.entries.first(), files];

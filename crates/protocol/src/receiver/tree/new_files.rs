@@ -1,5 +1,5 @@
-//! Moved files, as the guard on deletion counts them: a deleted name is no loss if a new file has the same length and
-//! time. Content is not compared, because in an accident no new file arrives.
+//! Moved files, for the guard on deletions: a deleted name counts as moved if a new file has the same length and
+//! time. Content is not compared: if the deletion is an accident, no new file arrives.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};

@@ -35,7 +35,7 @@ impl OwnerNames {
         [lines(&self.users), lines(&self.groups)]
     }
 
-    /// Returns the users and groups that a section refers to, with the sender's names.
+    /// Returns the users and groups that a section refers to, with the names that the sender sent.
     pub(super) fn strangers(&self, section: &DirSection) -> (Vec<NameLine>, Vec<NameLine>) {
         let mut asked = OwnerIds::default();
         section.metas().for_each(|meta| asked.add(meta));
@@ -81,7 +81,7 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
     if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not asked for")) }
 }
 
-/// Adapts an entry's metadata to this end, as far as that needs no look-up.
+/// Adapts an entry's metadata to this end, as far as no look-up is needed.
 pub(super) fn adopt(cx: &Context, meta: &mut Meta) {
     if cx.setting.options.tells_owners {
         meta.save_sender_owner();

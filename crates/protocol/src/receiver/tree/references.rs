@@ -28,7 +28,7 @@ use super::entries::{TreeContext, UnsettledEntries};
 use super::looked::PlacedEntry;
 
 impl UnsettledEntries {
-    /// True if the reference directories matter to an entry with `seen` in its place.
+    /// True if the alternates matter to an entry with `seen` in its place.
     pub(super) fn asks_alternates(
         &self,
         tx: &TreeContext<'_>,
@@ -48,7 +48,7 @@ impl UnsettledEntries {
             }
     }
 
-    /// Looks for an entry in the reference directories.
+    /// Looks for an entry in the alternates.
     pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let (file, path) = (placed.file, placed.path.clone());
         tx.cx.ask(
@@ -108,7 +108,7 @@ impl UnsettledEntries {
         }
     }
 
-    /// Leaves out an entry that a reference directory has.
+    /// Leaves out an entry that an alternate has.
     fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let PlacedEntry { file, path, meta, seen } = placed;
         self.arrivals.arrive(tx.cx, file);

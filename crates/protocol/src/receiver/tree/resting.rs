@@ -1,5 +1,5 @@
-//! Files of several names with one name in place and other names to be told, stored in few bytes: a tree linked to
-//! another tree may have half a million of these files.
+//! Files with one hard link in place and others still to be listed, stored in few bytes: a tree that is hard-linked
+//! to another tree may have half a million of these files.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use crate::wire::{BadPayload, WireEncoding};
 
 use super::hard_links::{LeaderState, LinkedFile};
 
-/// Files that need no step until another name is told.
+/// Files that need no step until another name is listed.
 #[derive(Debug, Default)]
 pub(super) struct RestingFiles {
     places: BTreeMap<FileNo, StringSlot>,

@@ -108,7 +108,7 @@ impl WaitingSections {
         self.making.contains_key(dir)
     }
 
-    /// True if entries listed in `dir` wait, or if entries of `dir` need not wait.
+    /// True if entries listed in `dir` wait for `dir`, or if no entry has to wait for `dir`.
     pub(super) fn has_begun(&self, dir: &RelPath) -> bool {
         self.making.get(dir).is_none_or(|waiting| !waiting.is_empty())
     }

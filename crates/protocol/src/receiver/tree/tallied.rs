@@ -1,9 +1,9 @@
-//! Directories that the sender tells by their tallies: compared with the directories here, and requested as listings
-//! if the tallies differ.
+//! Directories for which the sender sent a tally (a digest) instead of a listing. Each is compared with the directory
+//! at this end. If the tallies differ, the listing is requested.
 //!
-//! A tally may come before the listing that names its directory: the sender walks on while the directory above is
-//! still compared, or its listing is on its way. A comparison changes nothing, so it need not wait; but the name must
-//! come.
+//! A tally may arrive before the listing that names its directory: the sender continues its walk while the directory
+//! above is compared or its listing is on the way. A comparison changes nothing, so it does not wait for that
+//! listing; but the listing must arrive.
 
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ impl ListedDirs {
                 .is_some_and(|tallied| tallied.state != TallyState::Alike)
     }
 
-    /// Returns the names of users and groups at the sender; `None` if there are too many to look through.
+    /// Returns the names of users and groups at the sender; `None` if there are too many to search.
     fn sender_owners(&mut self) -> Option<Arc<[Vec<NameLine>; 2]>> {
         if self.owners.len() > TALLIED_NAMES {
             return None;
@@ -115,7 +115,8 @@ impl ListedDirs {
         }
     }
 
-    /// Counts the entries of a directory that is up to date; the directories below it are still to be told.
+    /// Counts the entries of a directory that is up to date. The tallies or listings of its subdirectories still
+    /// follow.
     fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: EqualDir) {
         self.list.know(alike.entries());
         cx.totals.files += alike.files;

@@ -1,23 +1,23 @@
-//! Files here that get other attributes, by inode. Without `-H`, another name of such a file may have been looked at
-//! before the attributes were set, and lacks nothing afterwards.
+//! Files at this end whose attributes were changed, by inode. Without `-H`, another hard link of such a file may have
+//! been looked up before the change; it needs no change of its own.
 
 use std::collections::HashMap;
 
 use deltic_tree::Meta;
 use deltic_tree::meta::{HardLink, Inode};
 
-/// The latest files of several names that got other attributes, with these attributes.
+/// The latest files with several hard links whose attributes were changed, with the new attributes.
 #[derive(Debug, Default)]
 pub(super) struct TouchedFiles(HashMap<Inode, Meta>);
 
 impl TouchedFiles {
-    /// True if the entry that was here as `old` got other attributes.
+    /// True if the attributes of the file that was looked up as `old` were changed since.
     pub(super) fn knows(&self, old: &Meta) -> bool {
         old.linked().and_then(HardLink::inode).is_some_and(|inode| self.0.contains_key(&inode))
     }
 
-    /// Notes that the entry that is here as `old` gets `meta`. Returns true if it got the same attributes by another
-    /// name already.
+    /// Notes that the file that was looked up as `old` gets the attributes in `meta`. Returns true if it got the same
+    /// attributes under another name already.
     pub(super) fn is_again(&mut self, old: &Meta, meta: &Meta) -> bool {
         let Some(inode) = old.linked().and_then(HardLink::inode) else { return false };
         let mut meta = meta.clone();
@@ -38,7 +38,7 @@ impl TouchedFiles {
     }
 }
 
-/// Most files to keep: the names of one directory that are looked at together.
+/// Most files to remember: as many as the names of one directory that are looked up together.
 const MOST: usize = 8 << 10;
 
 #[cfg(test)]

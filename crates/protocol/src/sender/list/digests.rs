@@ -49,7 +49,7 @@ impl Lister {
         true
     }
 
-    /// The destination did not exist: no directory below matches a tally.
+    /// Notes that the destination did not exist, so that no directory in it will match its tally.
     pub(crate) const fn made_root(&mut self) {
         self.tallies.expect_unlike();
     }

@@ -19,11 +19,11 @@ pub(super) struct LinkedNames {
     firsts: StringSlab,
     /// Bytes of the first names, symlink targets and attributes of all these files.
     bytes: usize,
-    /// True if there were more files than either end may remember.
+    /// True once there were more files with hard links than either end may remember.
     crowded: bool,
 }
 
-/// The first name of a file.
+/// The name of a file that was sent first.
 #[derive(Debug)]
 struct FirstName {
     /// Number of the first name's entry.
@@ -40,7 +40,8 @@ struct FirstName {
 pub(super) enum NameRelation {
     /// A name without hard links.
     Alone,
-    /// Sent as a name without hard links, because there are too many linked files; returned once.
+    /// The first name that is sent as if it had no hard links, because there are too many linked files. Later such
+    /// names are `Alone`.
     Crowded,
     /// A hard-linked name; the entry's metadata now says so.
     Linked,

@@ -41,7 +41,7 @@ struct UnlistedDir {
     parent: RelPath,
     /// Name in `parent`; `None` for the root.
     name: Option<Name>,
-    /// Number of the parent directory's tally, if that tally was sent.
+    /// Number of the tally of the parent directory, if a tally was sent for it.
     above: Option<u32>,
 }
 

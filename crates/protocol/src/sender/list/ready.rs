@@ -48,12 +48,12 @@ impl ReadyDir {
         self.entries.iter().map(|entry| entry.meta.more_bytes()).sum()
     }
 
-    /// True if nothing can be sent before more is listed.
+    /// True if no entry can be sent before the next part of the directory is listed.
     pub(super) fn waits(&self) -> bool {
         self.entries.is_empty() && matches!(self.rest, UnlistedPart::Asked)
     }
 
-    /// Returns the extent for a frame with the entries popped last.
+    /// Returns the extent for a frame with the entries that were removed last.
     pub(super) fn extent(&self) -> Extent {
         let is_sent = self.entries.is_empty() && matches!(self.rest, UnlistedPart::Nothing);
         match (is_sent, self.is_empty_source, self.partial) {
@@ -64,7 +64,7 @@ impl ReadyDir {
         }
     }
 
-    /// True if a tally may replace the entries: no entry needs a message of its own.
+    /// True if a tally may replace the entries: no entry needs a report of its own.
     pub(super) fn is_plain(&self, options: &Options) -> bool {
         let is_whole = !self.partial && !self.is_empty_source;
         let is_quiet = |entry: &Entry| {

@@ -85,7 +85,8 @@ impl Lister {
         true
     }
 
-    /// True if an entry may be sent: before the receiver is heard, only the first [`UNHEARD_ENTRIES`].
+    /// True if an entry may be sent. Before the receiver's hello arrives, only the first [`UNHEARD_ENTRIES`] entries
+    /// may be sent.
     pub(super) const fn may_list(&self, cx: &Context) -> bool {
         cx.is_greeted || self.next < UNHEARD_ENTRIES
     }
@@ -117,7 +118,8 @@ impl Lister {
         entries
     }
 
-    /// Registers an entry that is sent, or reports why it is not. Returns true if it is sent.
+    /// Decides whether an entry is sent. Registers the entry if so; otherwise reports the reason. Returns true if the
+    /// entry is sent.
     fn takes(
         &mut self,
         cx: &mut Context,
@@ -236,14 +238,15 @@ fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
     Trouble::at(TroubleKind::Failed, path, words)
 }
 
-/// True if the next entry is too long for a frame that every end accepts, and the receiver is not heard yet.
+/// True if the next entry must wait for the receiver's hello, because it is longer than the frames that every end
+/// accepts.
 fn is_held(cx: &Context, ready: &ReadyDir) -> bool {
     let own = ready.own.as_ref().map_or(0, weight);
     let first = ready.entries.front().map_or(0, entry_weight);
     !cx.is_greeted && own.max(first) > cx.limits.entry_bytes()
 }
 
-/// Drops the attributes of an entry that would not fit a frame. Returns true if it did.
+/// Drops the attributes of an entry that would not fit a frame. Returns true if attributes were dropped.
 fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
     let is_long = weight > cx.limits.entry_bytes();
     if is_long {

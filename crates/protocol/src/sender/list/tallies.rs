@@ -1,4 +1,4 @@
-//! Directories sent as tallies, and listed only if the receiver finds a difference to its own (docs/decisions/0021).
+//! Directories sent as tallies (digests), and listed only if the receiver's directory differs (docs/decisions/0021).
 //!
 //! ```text
 //! listed ──► Tally sent, entries kept ──► alike: dropped
@@ -7,7 +7,7 @@
 //!
 //! While a tally waits for its answer, the walk continues below the directory, with tallies alone. A directory to be
 //! listed below waits until the receiver knows of it: by the answer *alike*, or by the listing of its parent. Kept
-//! entries count as sent, so that an owed listing never waits for room.
+//! entries count as sent, so that the listing of a differing directory never waits for room.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,9 +22,9 @@ use super::ready::ReadyDir;
 /// Entries of a session that are always listed: a small tree is sent without a question, and so is the beginning of a
 /// first copy. Tallies follow without waiting, also before the receiver is heard.
 const LISTED_FIRST: u64 = UNHEARD_ENTRIES;
-/// Fewest entries for which a tally pays.
+/// Fewest entries for which a tally saves bytes.
 const LEAST_ENTRIES: usize = 1;
-/// Maximum of `luck`, in entries.
+/// Maximum of `DirTallies::luck`, in entries.
 const MOST_LUCK: u64 = 16 << 10;
 /// While tallies count as useless, one directory in this number still gets a tally.
 const PROBE_EVERY: u64 = 32;
@@ -42,7 +42,7 @@ pub(super) struct DirTallies {
     compared: Option<ComparedAttributes>,
     thrift: TallyConditions,
     next: u32,
-    /// Tallies without an answer, and tallies with an owed listing.
+    /// Tallies without an answer, and tallies of differing directories whose listing has not begun.
     open: BTreeMap<u32, SentTally>,
     /// Number of entries of all open tallies.
     kept: u64,
@@ -105,7 +105,7 @@ impl DirTallies {
         self.thrift = TallyConditions { listed_first: 0, least_entries: 0 };
     }
 
-    /// Tallies count as useless from now on, until a directory matches.
+    /// Expects tallies to be useless from now on, until a directory matches.
     pub(super) const fn expect_unlike(&mut self) {
         self.luck = 0;
     }
@@ -137,7 +137,7 @@ impl DirTallies {
         self.kept
     }
 
-    /// True if no answer is awaited and no listing is owed.
+    /// True if no tally waits for an answer, and no differing directory waits for its listing.
     pub(super) fn is_idle(&self) -> bool {
         self.open.is_empty()
     }
@@ -157,14 +157,14 @@ impl DirTallies {
         self.parked += 1;
     }
 
-    /// Returns the next owed listing.
+    /// Returns the next directory that must be listed because its tally differed.
     pub(super) fn take_owed(&mut self) -> Option<ReadyDir> {
         let (no, mut ready) = self.owed.pop_front()?;
         ready.tallied = Some(no);
         Some(ready)
     }
 
-    /// Counts sent entries of an owed listing.
+    /// Counts sent entries of a listing that follows a differing tally.
     pub(super) const fn pass(&mut self, entries: u64) {
         self.kept -= entries;
     }

@@ -26,7 +26,8 @@ impl PresetSender {
         }
     }
 
-    /// True while matches wait until every chunk is named: the barrier of strategies that do not pipeline.
+    /// True while matches are not checked because some chunks are not named yet: strategies that do not pipeline
+    /// check matches only when all chunks are named.
     fn waits(&self) -> bool {
         let MatchMethod::Confirm(named) = &self.side else { return false };
         !self.is_pipelined() && (!self.sent_last || named.unnamed() > 0)
@@ -39,7 +40,9 @@ impl PresetSender {
             return Err(PeerError::Unexpected("a strong sum of another length"));
         }
         if token.over == Over::Run && !is_single && self.ways.strategy.merge != MatchMerging::Runs {
-            return Err(PeerError::Unexpected("a run of a strategy that merges none"));
+            return Err(PeerError::Unexpected(
+                "a token for a run of chunks, in a strategy without runs",
+            ));
         }
         if !is_single && self.table.bytes_of(&token.chunks) > MAX_TOKEN_BYTES {
             return Err(PeerError::Limit("bytes of a token"));
@@ -66,8 +69,8 @@ impl PresetSender {
         chunks.map(|chunk| sum(chunk.fingerprint.as_bytes())).collect()
     }
 
-    /// Judges the next token of the first match by sums of the new version. Returns how many of `sums` the token
-    /// used.
+    /// Compares the next token of the first match with `sums`, the strong sums of the new version. Returns how many
+    /// of `sums` the token used.
     fn judge(&mut self, attempt: &mut SendAttempt, sums: &[StrongSum]) -> usize {
         let bytes = self.ways.strong_bytes();
         let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
@@ -83,7 +86,7 @@ impl PresetSender {
         own
     }
 
-    /// Takes back a run or a chunk that differs from the receiver's bytes.
+    /// Marks a run or a chunk as different from the receiver's bytes.
     fn refute(&mut self, attempt: &mut SendAttempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
         attempt.settled -= bytes;
@@ -94,7 +97,7 @@ impl PresetSender {
         }
     }
 
-    /// Takes named chunks from the receiver: chunks that the receiver needs, and chunks that it may have.
+    /// Takes a `Match` frame: chunks that the receiver needs, and chunks that the receiver may have.
     pub(crate) fn matched(
         &mut self,
         attempt: &mut SendAttempt,
@@ -119,7 +122,7 @@ impl PresetSender {
         Ok(())
     }
 
-    /// Judges tokens as far as sums are known; requests the next sums.
+    /// Checks tokens as far as strong sums are known, and requests the next strong sums.
     fn judge_more(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
         let proof = self.ways.strategy.proof();
         while !self.waits() {
@@ -163,7 +166,7 @@ impl PresetSender {
         cx.jobs.ask(work, SenderPending::Hash(handle));
     }
 
-    /// Judges tokens by the computed strong sums of the new version.
+    /// Checks tokens with the computed strong sums of the new version.
     pub(crate) fn hashed(
         &mut self,
         attempt: &mut SendAttempt,

@@ -28,8 +28,8 @@ use super::transfer::{CHANGED, ChunkTable, NeededChunks, SendAttempt};
 use named::NamedChunks;
 use search::Signature;
 
-/// Trouble of a file with more than [`MAX_SUMS`] sums. The receiver retries the file, and finally requests the whole
-/// file.
+/// Trouble message for a file with more than [`MAX_SUMS`] sums. The receiver retries the file, and finally requests
+/// the whole file.
 const TOO_MANY_SUMS: &str = "the file has too many chunks for this strategy";
 /// Bytes hashed in one piece of work, where hashing is separate work.
 const HASHED_BYTES: u64 = 2 * SEGMENT_BYTES;
@@ -111,7 +111,7 @@ impl PresetSender {
         self.ways.strategy.delivery == Delivery::Pipelined
     }
 
-    /// True if the receiver rolls over the old version, and requests blocks afterwards.
+    /// True if the receiver searches the old version by rolling sums, and requests blocks afterwards.
     const fn is_rolled(&self) -> bool {
         matches!(self.side, MatchMethod::Rolled(_))
     }

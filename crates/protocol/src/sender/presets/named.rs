@@ -1,4 +1,5 @@
-//! Chunks that were sent, and the receiver's answers for each chunk.
+//! Chunks whose sums were sent, and the receiver's answers for each chunk. The receiver *names* a chunk by listing
+//! the chunk in a `Match` frame, as needed or as matched.
 //!
 //! A chunk is named once, and a second time if its run was refuted and split. So at most two strong sums are computed
 //! for a chunk, whatever the receiver sends.
@@ -9,7 +10,7 @@ use std::ops::Range;
 use crate::error::PeerError;
 use crate::sums::Token;
 
-/// State of each chunk, and the matches to be judged.
+/// State of each chunk, and the matches to be checked.
 #[derive(Debug, Default)]
 pub(super) struct NamedChunks {
     chunks: Vec<ChunkNaming>,
@@ -17,7 +18,7 @@ pub(super) struct NamedChunks {
     unnamed: u32,
     /// Number of chunks of refuted runs that the receiver has not named again.
     split: u32,
-    /// Matches that the sender has not answered, in order of arrival.
+    /// Matches that this end has not answered, in order of arrival.
     pub(super) matches: VecDeque<JudgedMatch>,
     /// Number of tokens of the first match that are being hashed.
     pub(super) hashing: usize,
@@ -31,7 +32,7 @@ enum ChunkNaming {
     Again,
 }
 
-/// A match that is being judged.
+/// A match that is being checked.
 #[derive(Debug)]
 pub(super) struct JudgedMatch {
     pub(super) tokens: VecDeque<Token>,

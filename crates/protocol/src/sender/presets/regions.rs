@@ -24,7 +24,7 @@ pub(super) struct SearchRegions {
     joined: u64,
     /// Regions that were searched before an earlier region.
     early: BTreeMap<u64, SearchedRegion>,
-    /// The joining search; `None` while it is at work.
+    /// The search that joins the regions; `None` while a worker runs it.
     search: Option<Box<Searcher>>,
 }
 
@@ -62,7 +62,7 @@ impl SearchRegions {
         self.early.insert(no, region);
     }
 
-    /// Takes the joining search back.
+    /// Takes the search that joins the regions back from a worker.
     pub(super) fn wait(&mut self, search: Box<Searcher>) {
         self.search = Some(search);
     }

@@ -1,4 +1,4 @@
-//! An attempt at a file: the state that all ways of sending share.
+//! An attempt at a file: the state that all transfer methods share.
 
 use deltic_tree::RelPath;
 
@@ -80,7 +80,7 @@ impl SendAttempt {
     }
 }
 
-/// Returns the trouble for a resumed transfer that this program would cut differently.
+/// Returns the trouble for a transfer that cannot be resumed, because this program would cut the file differently.
 pub(crate) fn cut_otherwise(path: &RelPath) -> Trouble {
     unsent(path, "it would not be cut as it was when it was interrupted")
 }

@@ -31,7 +31,8 @@ pub(super) struct BlockSender {
     start: u64,
     next: u32,
     count: u32,
-    /// True if the receiver requested the blocks: then `Start` has arrived, and the blocks may overtake later frames.
+    /// True if the receiver requested the blocks. Then `Start` has arrived there, and the blocks may overtake other
+    /// frames.
     pub(super) asked: bool,
     reading: usize,
     /// Requested blocks. No memory is reserved by the length of the file, which may be all holes.

@@ -1,4 +1,4 @@
-//! A file that is sent as differences from a base: the receiver has the rest.
+//! A file that is sent as differences from a base: the receiver has all other bytes.
 
 use std::collections::VecDeque;
 use std::ops::Range;

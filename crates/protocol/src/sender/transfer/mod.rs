@@ -137,7 +137,7 @@ impl OutgoingTransfer {
         }
     }
 
-    /// True if the handle holds nothing open.
+    /// True if the driver holds no open file under the handle.
     pub(super) const fn holds_nothing(&self) -> bool {
         matches!(&self.way, SendMethod::Blocks(blocks) if blocks.at_once)
     }

@@ -1,5 +1,5 @@
-//! A file sent by recipe: scan the file, send the groups, expand the groups that the receiver lacks, send the chunks
-//! that it needs.
+//! A file sent by recipe: cut the file into chunks, send the groups of chunks, list the chunks of groups that the
+//! receiver lacks, and send the chunks that the receiver needs.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,11 +23,11 @@ use crate::work::WorkTurn;
 use super::attempt::SendAttempt;
 use super::table::{ChunkTable, NeededChunks};
 
-/// Least number of groups sent together while more are to come: enough to fill a packet. A new connection sends only
-/// a few packets at first, however little they hold, and starts no slower for full ones.
+/// Least number of groups sent together while more are to come: enough to fill a packet. A new TCP connection sends
+/// only a few packets at first, whether the packets are full or not.
 const SENT_TOGETHER: usize = 128;
 
-/// The receiver retries the file, whole.
+/// Trouble message; the receiver then requests the whole file.
 const TOO_MANY_GROUPS: &str = "its recipe has too many groups";
 
 /// A recipe while it is sent.
@@ -115,7 +115,7 @@ impl RecipeSender {
         self.sent.iter().map(|range| u64::from(range.end - range.start)).sum()
     }
 
-    /// Returns the number of bytes sent of each fingerprint. Blocks of fixed length get the maximum.
+    /// Returns the number of fingerprint bytes that are sent for each chunk. Chunks of fixed length get the maximum.
     fn brief(&self, len: u64) -> PrefixLen {
         match self.spec {
             ChunkerSpec::Fixed(_) => PrefixLen::MAX,

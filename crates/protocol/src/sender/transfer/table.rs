@@ -15,7 +15,7 @@ use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::attempt::SendAttempt;
 
-/// Chunks in order, and the positions of some of them.
+/// Chunks in order, and the positions of some chunks, which are called *marked*.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkTable {
     /// Shared with the sealing work at the end.

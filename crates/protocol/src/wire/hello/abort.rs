@@ -62,8 +62,8 @@ impl Abort {
     }
 }
 
-/// Sign of life: the end is at work, or has read the input, but had nothing to send. May come before any frame and is
-/// not answered.
+/// Keep-alive: the end is at work, or has read the input, but had no frame to send. May be sent before any frame, and
+/// is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alive;
 
@@ -77,7 +77,7 @@ impl Alive {
         framed(ALIVE, |_| {})
     }
 
-    /// Decodes a sign of life; other frames give `None`.
+    /// Decodes an `Alive` frame; other frames give `None`.
     ///
     /// # Errors
     /// [`PeerError`] where the payload is not empty.

@@ -158,7 +158,7 @@ impl Hello {
         self.capabilities.contains(&in_place(place))
     }
 
-    /// Returns this end's name for the entry `inode` on the machine with boot id `boot`. The name tells nothing to a
+    /// Returns a name for the entry `inode` on the machine with boot id `boot`: a hash that reveals nothing to a
     /// reader on another machine.
     #[must_use]
     pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
@@ -167,7 +167,8 @@ impl Hello {
         Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
     }
 
-    /// Returns the fingerprinter of a sender that has not heard the receiver yet and assumes a receiver like itself.
+    /// Returns the fingerprinter that a sender uses before the receiver's hello arrives. The sender assumes a
+    /// receiver with the same capabilities.
     #[must_use]
     pub fn names(&self) -> Fingerprinter {
         fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())

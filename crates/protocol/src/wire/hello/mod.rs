@@ -1,7 +1,7 @@
 //! The greeting: capabilities of both ends, the resulting terms, and the request of the session.
 //!
-//! Both ends send [`MAGIC`] and a [`Hello`] at once. [`negotiate`] computes the [`Terms`] from the two hellos;
-//! nothing else can make terms. Then the dialling end sends one [`Request`], and the other end answers with one
+//! Both ends send [`MAGIC`] and a [`Hello`] at once. [`negotiate`] computes the [`Terms`] from the two hellos; there
+//! is no other way to create terms. Then the dialling end sends one [`Request`], and the other end answers with one
 //! [`Reply`].
 
 mod abort;

@@ -111,7 +111,7 @@ pub struct Reports {
 }
 
 impl Terms {
-    /// True if literals may be sent without the long runs of zeros. Strategies of the papers send all bytes.
+    /// True if literals may be sent without the long runs of zeros. Strategies of the papers always send all bytes.
     #[must_use]
     pub fn zeros(self, strategy: &Strategy) -> bool {
         self.without_zeros.literals && strategy.conversation == Conversation::Recipe
@@ -134,7 +134,7 @@ impl Terms {
     pub fn admits(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
         let AdmittedOptions { delete_share, strategies } = self.admitted;
         if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !delete_share {
-            return Err(PeerError::NothingInCommon("--max-delete in percent"));
+            return Err(PeerError::NothingInCommon("support for --max-delete in percent"));
         }
         let place = Strategy::ALL.iter().position(|known| known == strategy);
         let admitted = *strategy == Strategy::DELTIC

@@ -57,8 +57,8 @@ pub struct ChunkLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChunkLines(pub Vec<ChunkLine>);
 
-/// A gap in the new version that faces a gap of the old version between the same neighbours, with the sums of the old
-/// gap (docs/decisions/0018).
+/// A gap in the new version, with the sums of the corresponding gap in the old version: the bytes between the same
+/// matched neighbours (docs/decisions/0018).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapLine {
     /// Chunks of the new version without a match.
@@ -132,8 +132,8 @@ pub struct ShortDigestLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortDigestLines(pub Vec<ShortDigestLine>);
 
-/// First bytes of a digest. Two contents are compared under the key of a session, so nobody can prepare contents that
-/// look alike. Two different contents look alike once in 2⁸⁰ comparisons.
+/// First bytes of a digest. Two contents are compared under the key of a session, so nobody can prepare different
+/// contents with equal first bytes. The first bytes of two different contents are equal once in 2⁸⁰ comparisons.
 pub type ShortDigest = [u8; 10];
 
 /// Returns the first bytes of `digest`.

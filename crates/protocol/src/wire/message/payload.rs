@@ -28,7 +28,7 @@ pub struct Sparse {
 }
 
 impl Payload {
-    /// Returns the number of bytes sent; at least 1, so that even runs of zeros cost credit.
+    /// Returns the number of literal bytes that are sent; at least 1, so that even runs of zeros use credit.
     #[must_use]
     pub fn travelling(&self) -> u64 {
         let (Self::Plain(bytes) | Self::Zstd(bytes) | Self::Sparse(Sparse { rest: bytes, .. })) =

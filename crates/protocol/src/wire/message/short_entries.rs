@@ -32,7 +32,7 @@ const NO_NANOS: u8 = 1 << 5;
 /// Length of a prefix or a rest that needs further bytes in its half byte.
 const LONG: usize = 15;
 
-/// The entry before, as far as the next entry may refer to it. At the start of a frame everything is 0 or empty.
+/// Fields of the entry before that the next entry may leave out. At the start of a frame all fields are 0 or empty.
 #[derive(Default)]
 struct EntryBefore {
     name: Vec<u8>,
@@ -89,7 +89,7 @@ impl EntryBefore {
         to.put_bytes(rest);
     }
 
-    /// Reads an entry. An entry that could be shorter is read too.
+    /// Reads an entry. Accepts an entry that is not encoded in its shortest form.
     fn take(&self, from: &mut Reader<'_>) -> Result<Entry, BadPayload> {
         let flags = from.u8()?;
         let name = self.take_name(from)?;
@@ -129,7 +129,8 @@ impl EntryBefore {
         Ok(Name::new(&[shared, from.bytes(rest as usize)?].concat())?)
     }
 
-    /// Makes `entry` the entry before. Fields of a full form are no reference for others.
+    /// Stores the fields of an entry for the next entry. A later entry cannot leave out fields because of an entry in
+    /// the full form.
     fn follow(&mut self, Entry { name, meta }: &Entry) {
         self.name.clear();
         self.name.extend_from_slice(name.as_bytes());

@@ -44,8 +44,8 @@ pub enum ToReceiver {
     Holes { file: FileNo, runs: Vec<DataLine> },
     /// The new version of a file is open; the following frames describe this version.
     Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
-    /// `Start` of a file that the receiver has not requested: begins an attempt by recipe, if the receiver comes to
-    /// want one.
+    /// `Start` of a file that the receiver has not requested: begins a transfer by recipe, in case the receiver
+    /// requests one.
     Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
     /// Next groups of the recipe.
     Groups { file: FileNo, groups: Vec<GroupLine> },
@@ -118,8 +118,7 @@ impl ToReceiver {
         }
     }
 
-    /// Returns the file of a frame that may overtake others: such an answer belongs to a request that the receiver
-    /// counts.
+    /// Returns the file of a frame that may overtake other frames: an answer to a request that the receiver counts.
     pub(crate) const fn may_overtake(&self) -> Option<FileNo> {
         match self {
             Self::Fill { file, .. } | Self::Mended { file, .. } => Some(*file),

@@ -1,4 +1,4 @@
-//! A question about a match, as the receiver stores it.
+//! The receiver's record of a token: a match that the sender is asked to confirm.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use deltic_core::{ChunkMatch, ChunkNo, MatchRun, StrongSum};
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::sums::Over;
 
-/// A token, as the receiver stores it.
+/// A token that the receiver sent, with the matching chunks of the old versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AskedToken {
     pub(super) chunks: Range<u32>,
@@ -34,7 +34,7 @@ impl AskedToken {
         }
     }
 
-    /// Adds another chunk, if the chunk repeats the chunks before in all known facts. Returns true if the chunk was
+    /// Adds another chunk, if all that is known of the chunk equals the chunks before. Returns true if the chunk was
     /// added.
     pub(super) fn repeat(&mut self, next: &ChunkMatch) -> bool {
         let len = self.len + u64::from(next.len);

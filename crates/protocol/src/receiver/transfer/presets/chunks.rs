@@ -35,7 +35,7 @@ impl PeerChunks {
         Self { spec, len, end: 0, chunks: Vec::new(), complete: false, needed: 0 }
     }
 
-    /// True while the sender owes chunks.
+    /// True while chunks are requested and not received.
     pub(super) const fn is_owed(&self) -> bool {
         self.needed > 0
     }
@@ -109,7 +109,7 @@ impl PeerChunks {
     }
 }
 
-/// Returns the sum of a chunk of which only the weak sum is sent.
+/// Returns the sum of a chunk without a strong sum.
 pub(super) const fn weak_sum(len: u32, weak: u32) -> Sum {
     Sum { len, weak, strong: StrongSum::NONE }
 }

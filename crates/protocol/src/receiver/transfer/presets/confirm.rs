@@ -1,7 +1,7 @@
 //! Chunks of the new version, found by weak sums and confirmed by strong sums (dsync, NetSync §4.3, ParaSync §3.2).
 //!
-//! Each chunk is looked for once, with at most one candidate. Refuted chunks are sent as literals. The chunks of a
-//! long refuted run are asked about once more, each by itself.
+//! Each chunk is looked up once, with at most one candidate. Refuted chunks are sent as literals. For the chunks of a
+//! long refuted run the sender is asked once more, chunk by chunk.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::asked::AskedToken;
 use super::chunks::{PeerChunks, weak_sum};
 use super::known::{NewChunk, OldChunks};
 
-/// The matches found, asked about and judged.
+/// The matches, from the look-up to the sender's answer.
 #[derive(Debug)]
 pub(super) struct MatchConfirmation {
     old: OldChunks,
@@ -31,16 +31,16 @@ pub(super) struct MatchConfirmation {
     names: Option<Vec<Fingerprint>>,
     /// Number of chunks looked up in the old versions.
     looked: u32,
-    /// Number of chunks named to the sender.
+    /// Number of chunks that the receiver has named to the sender, as needed or as matched.
     named: u32,
     after: Option<ChunkNo>,
     hashing: usize,
-    /// Tokens that the sender has not judged, a list for each match.
+    /// Tokens without an answer of the sender; one list for each `Match` frame.
     asked: VecDeque<Vec<AskedToken>>,
 }
 
-/// Bytes of chunks to ask about at a time while the sender judges concurrently: the smaller, the sooner the sender
-/// begins.
+/// Bytes of chunks in one `Match` frame while the sender checks matches concurrently: with smaller batches the sender
+/// begins sooner.
 const BATCH_BYTES: u64 = 1 << 20;
 
 /// Chunks that were looked for in the old versions.
@@ -72,8 +72,8 @@ impl MatchConfirmation {
         looked && self.hashing == 0 && self.asked.is_empty()
     }
 
-    /// Takes the next chunks of the old versions. If `end` is given, one old version ends at that offset of all
-    /// versions laid end to end; if `complete`, that is the last version.
+    /// Takes the next chunks of the old versions. If `end` is given, one old version ends at that offset in the
+    /// concatenation of all old versions; if `complete`, this is the last version.
     pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
         if let Some(end) = end {
@@ -184,8 +184,8 @@ impl MatchConfirmation {
         Some((ConfirmBatch { needs, tokens }, compared))
     }
 
-    /// Takes the sender's judgement of the oldest match: adds copies to `found`, and returns the runs to be asked
-    /// about again.
+    /// Takes the sender's answer to the oldest `Match` frame. Adds confirmed copies to `found`, and returns the
+    /// chunks of refuted runs, which must be confirmed one by one.
     pub(super) fn judged(
         &mut self,
         chunks: &mut PeerChunks,
@@ -276,13 +276,13 @@ impl MatchConfirmation {
     }
 }
 
-/// The result of a judgement.
+/// The result of the sender's answer to a match.
 #[derive(Debug, Default)]
 pub(super) struct MatchVerdict {
     /// Number of confirmed bytes.
     pub(super) bytes: u64,
-    /// True if a chunk is to be sent as it is.
+    /// True if a chunk must be sent as literal.
     pub(super) needs: bool,
-    /// Chunks of refuted runs, to be asked about by themselves.
+    /// Chunks of refuted runs, each to be confirmed by itself.
     pub(super) again: Vec<AskedToken>,
 }

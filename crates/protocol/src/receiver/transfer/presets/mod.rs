@@ -1,4 +1,5 @@
-//! Transfers by strategies from papers (presets): the chunks told by the sender, and the chunks still to arrive.
+//! Transfers by strategies from papers (presets): the chunks that the sender has listed, and the chunks still to
+//! arrive.
 //!
 //! [`PresetState`] is the single interface: the default strategy's steps know no more of a preset than its methods.
 
@@ -45,7 +46,7 @@ pub(super) struct PresetState {
     spec: ChunkerSpec,
     chunks: PeerChunks,
     side: SumUse,
-    /// True while the sender must still tell the sums kept by its storage.
+    /// True until the sender has reported the sums that its storage keeps.
     awaits_keeps: bool,
     /// The old version that is being summed.
     reading: Option<VersionSumming>,
@@ -278,8 +279,8 @@ impl PresetState {
         }
     }
 
-    /// Takes the sums of a portion of an old version. A part that is unreadable or beyond the budget is only not
-    /// matched against.
+    /// Takes the sums of a portion of an old version. A part that is unreadable or beyond the budget is not matched
+    /// against.
     fn summed_old(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -373,7 +374,7 @@ impl PresetState {
         }
     }
 
-    /// Looks for all chunks that can be looked for by now.
+    /// Looks up all chunks that can be looked up by now.
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.batch());
         while !fx.is_over()
@@ -385,7 +386,7 @@ impl PresetState {
         }
     }
 
-    /// Asks for strong sums of the chunks that the old versions may have, to tell the sender.
+    /// Requests strong sums of the chunks that the old versions may have, to be sent to the sender.
     fn ask_about(
         &mut self,
         fx: &mut FileContext<'_>,
@@ -418,7 +419,7 @@ impl PresetState {
         fx.cx.frames.push_back(ToSender::Match { file: fx.file, needs, tokens });
     }
 
-    /// Takes the sender's judgement of the oldest match.
+    /// Takes the sender's answer to the oldest match.
     pub(super) fn deny(
         &mut self,
         fx: &mut FileContext<'_>,

@@ -13,7 +13,7 @@ use super::super::assembly::MatchedBytes;
 use super::super::copies::{FoundCopies, runs};
 use super::chunks::PeerChunks;
 
-/// The blocks of the new version, and the old places of these blocks.
+/// The blocks of the new version, and their offsets in the old version.
 #[derive(Debug)]
 pub(super) struct RolledBlocks {
     /// Sums of the blocks, until the search begins.
