@@ -65,17 +65,17 @@ pub struct ComparedAttributes {
     pub users: bool,
     /// True if groups are compared.
     pub groups: bool,
-    /// ACLs.
+    /// True if ACLs are compared.
     pub acls: bool,
-    /// Extended attributes.
+    /// True if extended attributes are compared.
     pub xattrs: bool,
-    /// Names of one file. A digest covers no file with several names.
+    /// True if hard links are preserved. A digest then covers no file with several hard links.
     pub hard_links: bool,
 }
 
 impl ComparedAttributes {
-    /// True if a digest can cover this entry. A digest cannot tell which names a file has, which users and groups of
-    /// another machine an ACL names, and attributes that could not be read.
+    /// True if a digest can cover this entry. A digest does not cover the names of a file with several hard links, ACLs
+    /// with named users or groups (their ids differ between machines), and attributes that could not be read.
     #[must_use]
     pub fn cover(&self, meta: &Meta) -> bool {
         let acls = meta.access_acl().into_iter().chain(meta.default_acl());
@@ -91,7 +91,7 @@ impl ComparedAttributes {
 pub struct DirDigest {
     /// Number of entries.
     pub entries: u64,
-    /// Sum over all compared attributes but owners and groups.
+    /// Sum over all compared attributes except owners and groups.
     pub sum: u128,
     /// Sum over owners, if owners are compared.
     pub users: Option<u128>,
@@ -171,8 +171,8 @@ fn id_hash(key: &DirDigestKey, last: &mut HashedId, id: u32) -> u128 {
     last.hash
 }
 
-/// Writes the compared attributes of an entry. The record is longer than an id, so that the two never have the same
-/// hash.
+/// Writes the compared attributes of an entry. The record is longer than an id, so the hash input of an entry never
+/// equals the hash input of an id.
 fn write(to: &mut Vec<u8>, name: &[u8], meta: &Meta, compared: ComparedAttributes) {
     let (kind, has_time) = match &meta.kind {
         Kind::File => (0, compared.file_times),

@@ -1,8 +1,8 @@
 //! Folds names as case-insensitive and Unicode-normalizing file systems do.
 //!
 //! A directory of exFAT, NTFS, FAT, SMB, HFS+, or of ext4 with `casefold`, finds `Report.txt` by the name `report.txt`.
-//! The rules differ between file systems. [`folded`] merges more names than any single file system. The file system
-//! itself decides in the end.
+//! The rules differ between file systems. [`folded`] merges more names than any single file system, so names with equal
+//! folded forms are only candidates for one name: the file system decides.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -131,7 +131,7 @@ impl SampleNames {
     }
 }
 
-/// Finds names of one directory that some file systems take for the same name.
+/// Finds names of one directory that some file systems treat as the same name.
 ///
 /// Callers add names in byte order. Three rules keep the number of stored names small:
 ///
@@ -148,7 +148,7 @@ pub struct FoldedNames {
 }
 
 impl FoldedNames {
-    /// Adds a name. Returns earlier names that some file systems take for `name`.
+    /// Adds a name. Returns earlier names that some file systems treat as the same name.
     pub fn add(&mut self, name: &Name) -> Vec<Name> {
         let bytes = name.as_bytes();
         self.note_beginnings(bytes);

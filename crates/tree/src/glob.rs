@@ -9,7 +9,7 @@ pub fn has_wildcards(text: &[u8]) -> bool {
 /// True if `pattern` matches all of `name`. A leading wildcard does not match a leading dot. A `[` without `]` matches
 /// itself.
 ///
-/// After a mismatch, only the last `*` takes one more byte: it can match whatever an earlier `*` could.
+/// After a mismatch, only the last `*` takes one more byte: the last `*` can match all bytes that an earlier `*` could.
 #[must_use]
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     if name.first() == Some(&b'.') && pattern.first().is_some_and(|byte| b"*?[".contains(byte)) {

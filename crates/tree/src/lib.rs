@@ -1,7 +1,7 @@
 //! Names, relative paths, metadata, filter rules and directory digests (docs/ARCHITECTURE.md).
 //!
-//! This crate only computes, like `deltic-core` below: no IO, no threads, no clock. File content belongs to other
-//! crates.
+//! This crate only computes, like `deltic-core`, on which it depends: no IO, no threads, no clock. File content is
+//! handled by other crates.
 
 pub mod dir_digest;
 pub mod fold;

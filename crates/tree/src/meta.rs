@@ -88,7 +88,7 @@ pub enum DeviceClass {
     Block,
 }
 
-/// Mode bits that an owner needs to work in a directory.
+/// Mode bits that an owner needs to list, enter and change a directory.
 pub const OWNER_BITS: u32 = 0o700;
 /// The set-group-ID bit: new entries of a directory get its group.
 pub const SETGID: u32 = 0o2000;
@@ -100,7 +100,7 @@ pub const EXECUTE_BITS: u32 = 0o111;
 pub const MAX_XATTR_NAME_BYTES: usize = 255;
 /// Longest value of an extended attribute in bytes, as on Linux.
 pub const MAX_XATTR_VALUE_BYTES: usize = 64 << 10;
-/// Largest total of names and values of one entry's extended attributes, in bytes.
+/// Largest total length of names and values of one entry's extended attributes, in bytes.
 pub const MAX_XATTRS_BYTES: usize = 512 << 10;
 /// Largest number of extended attributes of one entry.
 pub const MAX_XATTRS: usize = 4096;
@@ -116,11 +116,11 @@ pub struct Meta {
     pub modified: Timestamp,
     /// Permission bits (`0o7777`).
     pub mode: u32,
-    /// User id of the owner, if asked for.
+    /// User id of the owner, if requested.
     pub user: Option<u32>,
-    /// Group id, if asked for.
+    /// Group id, if requested.
     pub group: Option<u32>,
-    /// Metadata that few entries have or few syncs ask for.
+    /// Metadata that few entries have or few syncs request.
     pub more: Option<Box<ExtraMeta>>,
 }
 
@@ -177,7 +177,7 @@ impl Meta {
         self.kind == other.kind && plain(self) == plain(other)
     }
 
-    /// Returns the access time, if asked for.
+    /// Returns the access time, if requested.
     #[must_use]
     pub fn accessed(&self) -> Option<Timestamp> {
         self.more.as_ref()?.accessed
@@ -201,7 +201,7 @@ impl Meta {
         self.more.as_ref().map_or(&[], |more| &more.xattrs)
     }
 
-    /// Returns the hard link information, if asked for and if the file has several names.
+    /// Returns the hard link information, if requested and if the file has several hard links.
     #[must_use]
     pub fn linked(&self) -> Option<HardLink> {
         self.more.as_ref()?.linked
@@ -260,7 +260,7 @@ impl Meta {
     }
 }
 
-/// Owner and group of an entry as ids, each if asked for.
+/// Owner and group of an entry as ids, each if requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// User id.
@@ -269,12 +269,12 @@ pub struct Owner {
     pub group: Option<u32>,
 }
 
-/// Metadata that few entries have or few syncs ask for. [`Meta::more`] is `None` if all fields are empty.
+/// Metadata that few entries have or few syncs request. [`Meta::more`] is `None` if all fields are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExtraMeta {
     /// Access time.
     pub accessed: Option<Timestamp>,
-    /// Hard link information, if the file has other names.
+    /// Hard link information, if the file has several hard links.
     pub linked: Option<HardLink>,
     /// Access ACL beyond the mode.
     pub access_acl: Option<Acl>,
@@ -282,8 +282,8 @@ pub struct ExtraMeta {
     pub default_acl: Option<Acl>,
     /// Extended attributes sorted by name, without duplicates.
     pub xattrs: Vec<Xattr>,
-    /// Why ACLs or extended attributes are missing here, if they could not be read. A receiver then keeps the
-    /// attributes of its own entry.
+    /// Reason why ACLs or extended attributes are missing in this value although the entry may have some. A receiver
+    /// then keeps the attributes of its own entry.
     pub unread: Option<UnreadReason>,
     /// True for a directory that only has to exist for the entries below, and keeps its own metadata
     /// (`--no-implied-dirs`).
@@ -311,15 +311,15 @@ pub enum UnreadReason {
     Other,
 }
 
-/// Hard link information of a file with several names.
+/// Hard link information of a file with several hard links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HardLink {
     /// Inode and link count, as a store reports them.
     Inode(Inode, u32),
     /// First name of the file in a file list, and the link count.
     First(u32),
-    /// Later name of the file in a file list. The number is the distance back to the entry of the first name, which has
-    /// all other metadata.
+    /// Later name of the file in a file list. The number is the distance back to the entry of the first name; that
+    /// entry has all other metadata.
     Back(u64),
 }
 

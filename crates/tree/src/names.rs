@@ -260,7 +260,7 @@ impl IntoIterator for UnsortedNames {
     }
 }
 
-/// Number of names from one stored whole to the next.
+/// Number of names from one name stored whole to the next.
 const BLOCK_NAMES: usize = 16;
 /// Longest list that stores names plainly.
 const FEW_NAMES: usize = 512;

@@ -13,7 +13,7 @@ pub use parse::{
 pub enum Action {
     /// The entry takes part.
     Include,
-    /// The entry does not take part. Everything below a directory is excluded too.
+    /// The entry does not take part. If the entry is a directory, everything below is excluded too.
     Exclude,
 }
 
@@ -52,7 +52,7 @@ impl RuleSides {
         }
     }
 
-    /// Returns the ends at which the rule applies after sender and receiver have changed roles.
+    /// Returns the ends at which the rule applies after sender and receiver have exchanged roles.
     const fn exchanged(self, delete_excluded: bool) -> Self {
         match self {
             Self::Unsaid if delete_excluded => Self::Receiver,
@@ -164,7 +164,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Returns the rules for a sync in which sender and receiver change roles.
+    /// Returns the rules for a sync in the other direction: sender and receiver exchange roles.
     #[must_use]
     pub fn exchanged(mut self) -> Self {
         for rule in &mut self.list {

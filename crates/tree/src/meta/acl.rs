@@ -68,7 +68,7 @@ impl Acl {
         acl.is_valid().then_some(acl)
     }
 
-    /// Sorts the named entries after their ids changed. Among duplicates the first stays.
+    /// Sorts the named entries after their ids were changed, and removes duplicates except the first.
     pub fn settle(&mut self) {
         self.named.sort_by_key(|named| (named.who, named.id));
         self.named.dedup_by_key(|named| (named.who, named.id));

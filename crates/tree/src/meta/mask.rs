@@ -1,21 +1,21 @@
-//! Masks of the optional attributes that a store reads.
+//! Masks that choose which optional attributes a store reads.
 
 use super::fake_super;
 
 /// Optional attributes to read. The default reads only kind, size, modification time and mode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaMask {
-    /// [`Meta::user`](super::Meta::user).
+    /// Read [`Meta::user`](super::Meta::user).
     pub users: bool,
-    /// [`Meta::group`](super::Meta::group).
+    /// Read [`Meta::group`](super::Meta::group).
     pub groups: bool,
-    /// [`ExtraMeta::accessed`](super::ExtraMeta::accessed).
+    /// Read [`ExtraMeta::accessed`](super::ExtraMeta::accessed).
     pub accessed: bool,
-    /// [`ExtraMeta::linked`](super::ExtraMeta::linked).
+    /// Read [`ExtraMeta::linked`](super::ExtraMeta::linked).
     pub linked: bool,
-    /// Access ACL and default ACL.
+    /// Read the access ACL and the default ACL.
     pub acls: bool,
-    /// [`ExtraMeta::xattrs`](super::ExtraMeta::xattrs).
+    /// Scope of [`ExtraMeta::xattrs`](super::ExtraMeta::xattrs).
     pub xattrs: XattrScope,
     /// Read file content without changing the access time (`O_NOATIME`), where permitted.
     pub untouched: bool,
@@ -39,11 +39,13 @@ pub enum XattrScope {
     Nothing,
     /// Attributes of `user.*`, which an ordinary user may set.
     User,
-    /// Attributes of `user.*` but `user.rsync.%*`. Some stand in for `security.*` and `trusted.*` (`--fake-super`).
+    /// Attributes of `user.*` except `user.rsync.%*`. `user.rsync.security.*` and `user.rsync.trusted.*` stand in for
+    /// `security.*` and `trusted.*` (`--fake-super`).
     Disguised,
-    /// Every attribute but `user.rsync.%*`, for a `--fake-super` sender. Stand-ins get their real names.
+    /// Every attribute except `user.rsync.%*`, for a `--fake-super` sender. Attributes that stand in for others are
+    /// sent under the real names.
     Undisguised,
-    /// Every attribute but `user.rsync.%*`.
+    /// Every attribute except `user.rsync.%*`.
     Foreign,
     /// Every attribute.
     All,

@@ -39,7 +39,7 @@ pub enum BadRule {
     /// The text begins with no known rule name.
     #[error("unknown filter rule: '{0}'")]
     Unknown(String),
-    /// A modifier that is unknown, or invalid for this kind of rule or beside an earlier modifier.
+    /// A modifier that is unknown, invalid for this kind of rule, or in conflict with an earlier modifier.
     #[error("invalid modifier '{modifier}' in filter rule: '{rule}'")]
     Modifier {
         /// The letter.
@@ -56,8 +56,8 @@ pub enum BadRule {
     /// Text follows where the rule must end.
     #[error("nothing may follow in filter rule: '{0}'")]
     Trailing(String),
-    /// The rule names a side, and so does the merge rule of its file.
-    #[error("a rule names a side in a file that has one already: '{0}'")]
+    /// The rule names a side (sender or receiver), and so does the merge rule of its file.
+    #[error("a rule and the merge rule of its file both name a side, sender or receiver: '{0}'")]
     Sided(String),
     /// The pattern or file name is longer than any path.
     #[error("a pattern or file name of more than {MAX_PATH_BYTES} bytes")]
@@ -74,7 +74,9 @@ impl BadRule {
             Self::Unfinished(_) => "unexpected end of filter rule",
             Self::NoFile(_) => "not the name of a file in filter rule",
             Self::Trailing(_) => "nothing may follow in filter rule",
-            Self::Sided(_) => "a rule names a side in a file that has one already",
+            Self::Sided(_) => {
+                "a rule and the merge rule of its file both name a side, sender or receiver"
+            }
             Self::TooLong => "too long a pattern or file name",
         }
     }
@@ -237,7 +239,7 @@ fn parse_line(text: &[u8], reading: &FileSyntax) -> Result<Vec<RuleLine>, BadRul
     prefix.finish(marks, rest).map_err(|why| why(printable(text)))
 }
 
-/// Combines the modifiers of a rule and of its file. Returns `None` if both name a side.
+/// Combines the modifiers of a rule and of its file. Returns `None` if both name a side (sender or receiver).
 fn joined(own: RuleModifiers, file: RuleModifiers) -> Option<RuleModifiers> {
     let ((RuleSides::Unsaid, sides) | (sides, RuleSides::Unsaid)) = (own.sides, file.sides) else {
         return None;
