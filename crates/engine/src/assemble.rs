@@ -161,7 +161,7 @@ impl WriteBuffer {
     }
 
     /// Adds pieces and the chunks of these pieces. Each byte must be added once. Returns the blocks to write now, in
-    /// order; while too much memory is in use, incomplete blocks too.
+    /// order; these include incomplete blocks while too much memory is in use.
     pub fn take<'a>(
         &mut self,
         BlockPieces(parts): BlockPieces<'a>,

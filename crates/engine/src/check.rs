@@ -67,8 +67,8 @@ pub struct SameAgain<'a> {
 }
 
 impl<'a> SameAgain<'a> {
-    /// Creates a task that reads `chunks` again. The chunks end at byte `end` of the file; for an append they are only
-    /// the tail.
+    /// Creates a task that reads `chunks` again. The chunks end at byte `end` of the file; for an append the chunks
+    /// cover only the appended tail.
     #[must_use]
     pub fn new(names: &'a Fingerprinter, chunks: Arc<Vec<Chunk>>, end: u64) -> Self {
         let len: u64 = chunks.iter().map(|chunk| u64::from(chunk.len)).sum();

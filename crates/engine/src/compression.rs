@@ -4,7 +4,7 @@
 //!  frame ─► FrameCompressor ─► CompressedFrame ─► FrameDecompressor ─► frame
 //! ```
 //!
-//! Both ends take the frames in the order of the wire. So the compressor takes a frame when the frame leaves, on the
+//! Both ends process the frames in the order of the wire. So a frame is compressed when it is about to be sent, on the
 //! session's thread.
 
 use deltic_protocol::PeerError;
@@ -95,7 +95,7 @@ mod codec {
             Some(Self(encoder))
         }
 
-        /// Compresses all of `bytes` to the end.
+        /// Compresses all of `bytes` and flushes the stream.
         pub(super) fn flushed(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
             let mut part = Vec::with_capacity(compress_bound(bytes.len()) + OVERHEAD);
             let (mut input, mut output) = (InBuffer::around(bytes), OutBuffer::around(&mut part));

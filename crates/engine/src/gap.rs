@@ -166,9 +166,9 @@ impl Task for GapRebuild<'_> {
     }
 }
 
-/// Returns the bytes that the copies of a delta saved, if both the gap and the delta are compressed. Copies are often
-/// of bytes that compress well. `None` for a delta without copies, for a delta that copies most of the `old_len` old
-/// bytes, and without zstd.
+/// Returns the number of bytes that the copies of a delta saved, measured with both the gap and the delta compressed,
+/// because copied bytes often compress well. `None` for a delta without copies, for a delta that copies most of the
+/// `old_len` old bytes, and without zstd.
 fn packed_copies(delta: &GapDelta<'_>, old_len: usize, new: &[u8]) -> Option<u64> {
     let copied = new.len() - delta.literal_len();
     if copied == 0 || copied > old_len / 2 {

@@ -1,4 +1,5 @@
-//! The dialling end's part of a greeting, as steps: frames in, terms and reply out (docs/protocol.md, "Greeting").
+//! The greeting at the dialling end (the end that opened the connection), as steps: frames in, terms and reply out
+//! (docs/protocol.md, "Greeting").
 //!
 //! The dialling end sends its hello and its request at once, then passes the frames that arrive to
 //! [`Greeting::hear`]. The answering end uses [`agree`] and [`is_greeting`] directly.
@@ -114,7 +115,7 @@ pub fn agree(role: Role, ours: &Hello, theirs: &Hello) -> Result<Terms, Greeting
     })
 }
 
-/// Returns true if a frame is part of the greeting, false for a sign of life.
+/// Returns true if a frame is part of the greeting, false for an `Alive` frame (keep-alive).
 ///
 /// # Errors
 /// [`Abort`] if the other end gives up, [`PeerError`] if the frame is too long or malformed.

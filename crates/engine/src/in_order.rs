@@ -67,7 +67,7 @@ impl DigestInOrder {
         !self.is_given_up && self.len == start
     }
 
-    /// Gives up: not every byte is pushed, or some bytes are pushed twice.
+    /// Stops computing the digest, because not every byte will be pushed, or some bytes were pushed twice.
     pub fn give_up(&mut self) {
         *self = Self { is_given_up: true, ..Self::default() };
     }

@@ -35,7 +35,7 @@ pub(crate) type Tell<'a> = &'a dyn Fn(&mut Trouble);
 pub trait Machine {
     /// The end of the session that this machine runs.
     const SIDE: Side;
-    /// Work that the machine asks for.
+    /// Work that the machine requests.
     type Work: Send + 'static;
     /// Result of a piece of work.
     type Answer: Send + 'static;
@@ -60,10 +60,10 @@ pub trait Machine {
     /// Takes the answer to a piece of work.
     ///
     /// # Errors
-    /// [`UnknownAnswer`] if the machine did not ask for this work.
+    /// [`UnknownAnswer`] if the machine did not request this work.
     fn answer(&mut self, id: WorkId, answer: Self::Answer) -> Result<(), UnknownAnswer>;
-    /// Appends the next frame to `to`. Returns the purpose of the frame and the lane for the case of `several` streams.
-    /// `tell` edits trouble reports before encoding.
+    /// Appends the next frame to `to`. Returns the purpose and the lane of the frame. `several` is true if the session
+    /// has several streams. `tell` edits trouble reports before encoding.
     fn poll_frame(
         &mut self,
         several: bool,
@@ -88,7 +88,8 @@ pub trait Machine {
     }
     /// Applies the terms of the finished greeting.
     fn greeted(&mut self, _: &Terms) {}
-    /// Tells the machine that the other end has not answered in time and so counts as far away.
+    /// Tells the machine that the other end has not answered for some time and so counts as far away. A sender then
+    /// offers its only file without waiting for a request.
     fn unanswered(&mut self) {}
     /// Sets the link to the other end. Later decisions use this link.
     fn set_link(&mut self, _: LinkModel) {}

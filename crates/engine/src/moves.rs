@@ -1,7 +1,7 @@
 //! An index of the destination's files by length, time and name, to find moved files.
 //!
-//! The index is a snapshot. Every file found is opened and checked again below the root, and is then matched like any
-//! old version. The store does not list excluded files, so the index does not contain them.
+//! The index is a snapshot. Every file that is found is opened and checked again, and is then matched like any old
+//! version. The store does not list excluded files, so the index does not contain them.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -17,7 +17,8 @@ pub struct DirQueue {
     is_begun: bool,
     near: VecDeque<RelPath>,
     far: VecDeque<RelPath>,
-    /// Directories given to [`begin`](Self::begin). Each directory is listed only once.
+    /// Directories given to [`begin`](Self::begin): the walk skips these later, so that each directory is listed only
+    /// once.
     starts: HashSet<RelPath>,
 }
 
@@ -51,7 +52,7 @@ impl DirQueue {
         }
     }
 
-    /// Returns which directories are still to be listed: near directories, only far ones, or no directory.
+    /// Returns which directories are still to be listed: directories below `near`, only other directories, or none.
     #[must_use]
     pub fn not_listed(&self) -> NotListed {
         match (self.near.is_empty(), self.far.is_empty()) {

@@ -32,14 +32,14 @@ impl PayloadPacker {
         Self { zeros }
     }
 
-    /// Packs bytes with zstd at the level `asked` for, or uncompressed.
+    /// Packs bytes with zstd at the level `asked`, or uncompressed for `None`.
     #[must_use]
     pub fn pack_as_asked(&self, bytes: Vec<u8>, asked: Option<i32>) -> Payload {
         self.pack_by(bytes, |bytes| compressed(bytes, asked?))
     }
 
-    /// Packs bytes. `compress` gets the bytes outside the removed runs, which may be none, and returns a zstd frame
-    /// that is shorter, or `None`.
+    /// Packs bytes. `compress` gets the bytes outside the removed runs of zeros, possibly no bytes, and returns a
+    /// shorter zstd frame or `None`.
     #[must_use]
     pub fn pack_by(
         &self,

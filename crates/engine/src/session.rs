@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Reading never waits for writing. The protocol's credit bounds the frames that a machine holds. Work starts only
-//! while frames can leave, and frames may be fed only while [`takes_frames`](Session::takes_frames) is true. So every
+//! while frames can be sent, and frames may be fed only while [`takes_frames`](Session::takes_frames) is true. So every
 //! queue has a bound, and the two ends cannot block each other (docs/protocol.md, "Credit").
 
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ use crate::machine::{Lane, Machine};
 
 /// Target size of a batch of frames in bytes.
 const BATCH_BYTES: usize = 256 << 10;
-/// An end that has not answered after this time counts as far away.
+/// If the other end has not answered after this time, it counts as far away, and an offer saves a round trip.
 pub(crate) const FAR_AWAY: Duration = Duration::from_millis(25);
 /// Longest time until the end of the greeting. A user may have to type a password first, for which sshd allows two
 /// minutes, and sources may take long to open.
@@ -46,7 +46,7 @@ pub trait SessionDriver<M: Machine> {
     fn has_several_lanes(&self) -> bool {
         false
     }
-    /// True if a batch of frames can leave on this lane.
+    /// True if a batch of frames can be sent on this lane.
     fn can_send(&self, lane: Lane) -> bool;
     /// True if this work can start.
     fn can_start(&self, work: &M::Work) -> bool;
@@ -58,12 +58,12 @@ pub trait SessionDriver<M: Machine> {
     }
     /// Takes a buffer back for reuse.
     fn recycle_buffer(&self, _buffer: Vec<u8>) {}
-    /// Compresses a frame of literals that is about to leave on the first stream. Returns the compressed frame, or
-    /// `None` if the frame leaves as it is. Frames leave in the order of these calls.
+    /// Compresses a frame of literals that is about to be sent on the first stream. Returns the compressed frame, or
+    /// `None` if the frame is sent uncompressed. Frames are sent in the order of these calls.
     fn compress(&self, _frame: &[u8]) -> Option<Vec<u8>> {
         None
     }
-    /// Observes a frame that is about to leave.
+    /// Observes a frame that is about to be sent.
     fn observe_frame(&self, _frame: &[u8], _purpose: Purpose) {}
 }
 
@@ -89,7 +89,7 @@ pub struct Session<M: Machine, E> {
     machine: M,
     /// Handler of the greeting, if the machine starts before the greeting ends.
     greeting: Option<Greeting<E>>,
-    /// True until the other end answers or counts as far away.
+    /// True until the other end answers, or until the time [`FAR_AWAY`] has passed.
     is_unanswered: bool,
     turn: PollPhase,
     /// True if the last turn could not send all frames.
@@ -109,7 +109,7 @@ pub struct Session<M: Machine, E> {
 enum PollPhase {
     Frames,
     Work,
-    /// Sends frames again: asking the machine for work may have produced more frames.
+    /// Sends frames again: polling the machine for work may have produced more frames.
     MoreFrames,
     Events,
 }
@@ -176,7 +176,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     /// Takes the answer to a piece of work.
     ///
     /// # Panics
-    /// If the machine did not ask for this work, which is a bug of the driver.
+    /// If the machine did not request this work, which is a bug of the driver.
     pub fn answered(&mut self, id: WorkId, answer: M::Answer) {
         let known = self.machine.answer(id, answer);
         known.expect("every answer belongs to work of this machine");

@@ -1,11 +1,11 @@
-//! The bytes of a stream, as steps: the magic, then frames with their checks (docs/protocol.md, "Checks").
+//! The bytes of a stream, as steps: the magic, then frames with checksums (docs/protocol.md, "Checks").
 //!
 //! ```text
 //!  frames ─► OutgoingChecks ─► bytes of the wire ─► IncomingFrames ─► frames that may be processed
 //! ```
 //!
-//! A transport with buffers of its own uses the two directions alone. [`StreamEnd`] is both directions with buffers,
-//! for a caller that passes bytes by hand.
+//! A transport with buffers of its own uses [`OutgoingChecks`] and [`IncomingFrames`]. [`StreamEnd`] combines both with
+//! buffers, for a caller that passes bytes by hand.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ pub enum StreamStart {
     Deltic,
     /// A part of the magic; more bytes are needed.
     Partial,
-    /// The bytes of another program. A short banner may be followed by silence.
+    /// The bytes of another program, for example a short banner after which the program sends nothing.
     Foreign,
 }
 
@@ -219,7 +219,7 @@ impl StreamEnd {
         inspected
     }
 
-    /// Returns the bytes to send for `frames`: the frames with their checks, and at the start of the stream the magic.
+    /// Returns the bytes to send for `frames`: the magic at the start of the stream, then the frames with their checks.
     /// Returns no bytes if there are no frames.
     pub fn send(&mut self, mut frames: Vec<u8>) -> Vec<u8> {
         if frames.is_empty() {

@@ -1,4 +1,4 @@
-//! Sums for the papers' strategies, at either end: sums of portions, of spans, and of whole files.
+//! Sums for the strategies of the papers, at either end: sums of portions, of spans, and of whole files.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -54,8 +54,8 @@ pub struct PortionSummer<'a> {
 }
 
 impl PortionSummer<'_> {
-    /// Sums the `bytes` of [`read_range`] and adds the cut bytes to `digest`. Returns `None` if the file is shorter
-    /// than the portion.
+    /// Cuts and sums `bytes`, the bytes of [`read_range`], and adds the cut bytes to `digest`. Returns `None` if the
+    /// file is shorter than the portion.
     #[must_use]
     pub fn sum(
         &self,
