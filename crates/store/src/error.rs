@@ -7,7 +7,8 @@ use std::{fmt, io};
 use deltic_tree::RelPath;
 use deltic_tree::path::{printable, shortened};
 
-/// Error with one entry. The entry fails, the run goes on. `Display` gives the complete message, the cause included.
+/// Error of one entry. The entry fails, and the run continues. `Display` gives the complete message, including the
+/// cause.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum StoreError {
@@ -38,12 +39,12 @@ pub enum StoreError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The file changed during the read, so the bytes are of no single version. A further attempt may succeed.
+    /// The file changed while it was read, so the bytes do not belong to a single version. Another attempt may succeed.
     Changed {
         /// The file.
         path: RelPath,
     },
-    /// A program may have been writing to the file while it was read. A further attempt may succeed.
+    /// A program may have been writing to the file while it was read. Another attempt may succeed.
     InUse {
         /// The file.
         path: RelPath,
@@ -74,8 +75,7 @@ pub enum StoreError {
         /// Error of the system.
         source: io::Error,
     },
-    /// The file ends before its reported length, although the file did not change. Files in `/proc` are often like
-    /// this.
+    /// The file ends before its reported length, although the file did not change. Many files in `/proc` do.
     Short {
         /// The file.
         path: RelPath,
@@ -130,7 +130,7 @@ pub enum StoreError {
         /// Path of the entry.
         path: RelPath,
     },
-    /// A rules file cannot be parsed or is too large. A run must not ignore its exclude rules.
+    /// A rules file cannot be parsed or is too large. This is an error, because a run must not ignore exclude rules.
     Rules {
         /// The file, safe to print.
         file: String,
@@ -153,7 +153,7 @@ pub enum StoreError {
         /// The directory.
         path: RelPath,
     },
-    /// The path of a directory that an option names leads through a symlink of another user.
+    /// The path of a directory in an option leads through a symlink that belongs to another user.
     Stranger {
         /// The symlink, safe to print.
         link: String,
@@ -274,7 +274,7 @@ impl StoreError {
         }
     }
 
-    /// Returns the path of the entry, `None` if the error is not about an entry below the root.
+    /// Returns the path of the entry; `None` if the error does not concern an entry below the root.
     #[must_use]
     pub fn path(&self) -> Option<&RelPath> {
         match self {
@@ -455,7 +455,7 @@ impl Unset {
         self.0.iter().map(|(_, error)| error)
     }
 
-    /// Adds the attributes of another entry, with `whose` before each name.
+    /// Adds the attributes of another entry, with the prefix `whose` before each name.
     pub fn add(&mut self, whose: &str, others: Self) {
         self.0.extend(
             others.0.into_iter().map(|(name, error)| (format!("{whose} {name}").into(), error)),

@@ -1,4 +1,4 @@
-//! Facts about files that earlier runs found out: digests, recipes and bases. Facts are kept outside of every tree.
+//! Facts about files that earlier runs found: digests, recipes and bases. Facts are stored outside of the synced trees.
 //!
 //! The law: a known fact equals the result of reading the file; otherwise the fact is unknown. A [`Version`] is the
 //! key of a fact. A fact is stored only for a [`SettledVersion`].
@@ -93,7 +93,7 @@ pub trait FactStore: fmt::Debug + Send + Sync + 'static {
         let _ = (version, base);
     }
 
-    /// Returns the bytes that were kept under this kind and name.
+    /// Returns the bytes that [`keep_base_note`](Self::keep_base_note) stored under this kind and name.
     fn base_note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
         let _ = (kind, name);
         None

@@ -1,4 +1,5 @@
-//! Extents: the storage of each part of a version, which a store can tell without reading the version.
+//! Extents: where the bytes of each part of a version are stored. A store can return the extents without reading the
+//! version.
 //!
 //! Parts of two versions that lie in the same storage are equal. A sync needs to read only the other parts.
 
@@ -23,7 +24,7 @@ pub struct Extent {
     pub is: Is,
 }
 
-/// Content of a part, as far as a store can tell without reading.
+/// Content of a part, as far as a store knows without reading the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Is {
     /// Storage with an identity. The bytes of the storage never change while the storage has this identity, so two
@@ -45,16 +46,17 @@ pub enum Is {
 pub struct TooMany;
 
 impl Extents {
-    /// Returns the extents of an empty version. `store` names the history in which identities are unique.
+    /// Returns the extents of an empty version. `store` identifies the history in which identities of storage are
+    /// unique.
     ///
-    /// A store that may have been rolled back must use another name: after the rollback, the store would give the same
+    /// A store that may have been rolled back must use another value: after the rollback, the store would give the same
     /// identities to other bytes.
     #[must_use]
     pub const fn new(store: [u8; 32]) -> Self {
         Self { store, parts: Vec::new(), len: 0 }
     }
 
-    /// Returns the name of the history in which identities are unique.
+    /// Returns the identifier of the history in which identities of storage are unique.
     #[must_use]
     pub const fn store(&self) -> &[u8; 32] {
         &self.store

@@ -1,9 +1,9 @@
 //! Filter rules of rsync, byte for byte, and `.gitignore` files as one more kind of per-directory rules file.
 //!
-//! The first rule that matches a name decides; a name without a matching rule is included. A walk of a tree asks for
-//! each entry on the way down, and does not descend into excluded directories. Patterns match bytes. Globs of other
-//! dialects are no substitute: they take text only, give `{}` a meaning, and do not let `a**b` cross a slash. Tests
-//! compare the results with those of rsync and git.
+//! The first rule that matches a name decides; a name without a matching rule is included. A walk of a tree checks each
+//! entry on the way down, and does not descend into excluded directories. Patterns match bytes. Glob libraries for
+//! other dialects cannot be used: they match text only, treat `{}` specially, and do not let `a**b` match a slash.
+//! Tests compare the results with those of rsync and git.
 //!
 //! A [`Filter`] is compiled once and for one side: the sender's filter selects the files to send, the receiver's
 //! filter the files that may be deleted. Rules that directories add in files of their own form a `Scope`, which is

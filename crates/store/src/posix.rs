@@ -1,4 +1,4 @@
-//! Calls that only a POSIX tree can serve, with defaults for all other stores.
+//! Calls that only a POSIX tree can implement, with default implementations for all other stores.
 
 use deltic_tree::{Meta, RelPath};
 
@@ -47,9 +47,9 @@ pub trait Posix: Tree {
         Err(unsupported("hard links", path))
     }
 
-    /// Treats the symlink at `path` as the directory behind it from now on, and returns the metadata of that directory.
-    /// `None` if the link does not lead to a directory, or the store has no links. Without this call no link is
-    /// followed.
+    /// From now on, treats the symlink at `path` as the directory that it leads to. Returns the metadata of that
+    /// directory; `None` if the link does not lead to a directory, or the store has no links. Without this call no link
+    /// is followed.
     ///
     /// # Errors
     /// If the directory cannot be examined, or the link leads out of the store.
@@ -74,8 +74,8 @@ pub trait Posix: Tree {
     }
 
     /// Carries out all delayed commits, in order. Returns the paths of failed commits, each with the error. A new
-    /// version is dropped if `is_same` is true for the new version and the entry that is now at its path. A store
-    /// without delayed commits does nothing.
+    /// version is discarded without an error if `is_same` is true for the new version and the entry that is now at its
+    /// path. A store without delayed commits does nothing.
     fn land(&self, is_same: &dyn Fn(&Meta, &Meta) -> bool) -> Vec<(RelPath, StoreError)> {
         let _ = is_same;
         Vec::new()

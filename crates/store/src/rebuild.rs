@@ -1,4 +1,4 @@
-//! New versions of files, staged out of sight until they are complete.
+//! New versions of files, which are staged in files that users do not see, until the new versions are complete.
 
 use std::ops::Range;
 
@@ -111,7 +111,7 @@ pub trait Resumable {
         true
     }
 
-    /// Marks `span` as staged in a resumed rebuild, since the store cannot tell staged bytes from holes.
+    /// Marks `span` as staged in a resumed rebuild, since the store cannot distinguish staged bytes from holes.
     fn resume_with(&self, span: Range<u64>) {
         let _ = span;
     }
@@ -129,7 +129,7 @@ pub trait Resumable {
 /// Origin of bytes that were assembled from old versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Old versions only: another attempt can assemble the bytes again, so nothing is lost without them.
+    /// Old versions only: another attempt can assemble the bytes again, so losing them costs no traffic.
     Old,
     /// Old versions, with sent bytes in between.
     OldAndSent,

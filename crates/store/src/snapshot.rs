@@ -47,9 +47,9 @@ pub trait Snapshot: Send + Sync + 'static {
         false
     }
 
-    /// Waits until a write that was under way at the open must show in the version. A write without an end is not
-    /// waited for. Returns true if no program then has the file open for writing: all bytes read from now on are of one
-    /// version.
+    /// Waits until a write that was under way when the file was opened must have changed the version. Does not wait for
+    /// a write that never ends. Returns true if no program has the file open for writing afterwards: all bytes read
+    /// from now on belong to one version.
     fn comes_to_rest(&self) -> bool {
         true
     }
@@ -99,9 +99,9 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Returns the storage of each part of this version. Written bytes are flushed first, so that the extents match the
     /// bytes of a read. `None` if the store has no extents, or no reliable ones.
     ///
-    /// A caller that keeps extents with a digest asks for the extents first, then reads the content. A change between
-    /// the two steps, which the store does not show, then costs a second read. In the other order the change would be
-    /// missed.
+    /// A caller that keeps extents with a digest asks for the extents first, then reads the content. If an undetected
+    /// change happens between the two steps, the changed part is read a second time. In the other order the change
+    /// would be missed.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file is no longer the version that was opened.
@@ -109,7 +109,7 @@ pub trait Snapshot: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// Returns the reason for missing extents, in words that follow `cannot tell where its bytes lie:`.
+    /// Returns the reason for missing extents, as the end of a message that begins `cannot tell where its bytes lie:`.
     fn missing_extents_reason(&self) -> String {
         "this store has no extents".to_owned()
     }
@@ -136,7 +136,8 @@ pub trait Snapshot: Send + Sync + 'static {
     }
 }
 
-/// A version of a file, in a form that any store can fill. Two equal versions have the same content.
+/// Identifies a version of a file, in a form that every store can provide. If two values are equal, the contents are
+/// equal.
 ///
 /// Times are of the store's own clock. They matter only for a store that may reuse a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,4 +1,4 @@
-//! Spellings of names on file systems where several spellings find one entry.
+//! Spellings of names on file systems where several spellings of a name find the same entry.
 
 use deltic_tree::fold::SampleNames;
 use deltic_tree::{Name, Names};

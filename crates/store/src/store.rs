@@ -96,16 +96,16 @@ pub trait Store: Posix {
         Ok(None)
     }
 
-    /// Makes sure that `path` is a directory in which its owner may work until [`Store::set_meta`].
+    /// Ensures that `path` is a directory whose owner may list, enter and change it until [`Store::set_meta`].
     ///
     /// The parent directory must exist. `will` is the metadata that `path` will get, as far as it is known.
     /// Afterwards:
     ///
     /// - Any other entry that was at `path` is replaced.
-    /// - A new directory is closed to all but its owner, or has its mode at once, if no modes are kept. `set_meta`
-    ///   gives it its final mode.
-    /// - An old directory that was closed to its owner is open to its owner; `set_meta` restores the old mode.
-    ///   The directory grants no user a permission that `will` does not grant.
+    /// - A new directory is accessible to its owner only. If no modes are kept, the new directory has its final mode at
+    ///   once. `set_meta` gives it its final mode.
+    /// - An old directory whose mode denied access to its owner is opened to the owner; `set_meta` restores the old
+    ///   mode. The directory grants no user a permission that `will` does not grant.
     /// - Owner and group are those of `will`, if the directory existed or no modes are kept. Entries that are created
     ///   in it get the group that they would get in the finished directory.
     /// - Extended attributes and ACLs are those of `will`: they need not be set again.
@@ -149,7 +149,7 @@ pub trait Store: Posix {
         Ok(Vec::new())
     }
 
-    /// Checks whether two names of `dir` find the same entry on the file system.
+    /// Checks whether the file system treats two names of `dir` as the same name.
     ///
     /// # Errors
     /// If the file system cannot be examined.
@@ -162,8 +162,8 @@ pub trait Store: Posix {
     /// may be millions of names: while a result [goes on](RemoveResult::goes_on), the caller repeats the call for the
     /// next names.
     ///
-    /// Names that are protected by the present rules files of directories stay. Names that were protected when the
-    /// directories were listed may stay as well. Perishable rules count for `path` itself only.
+    /// Names that the present rules files protect stay. Names that were protected when the directories were listed may
+    /// stay as well. Perishable rules apply to `path` itself only.
     ///
     /// # Errors
     /// The reason why `path` itself cannot be removed. Each name below that cannot be removed stays for its own

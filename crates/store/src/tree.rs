@@ -27,8 +27,8 @@ pub trait Tree: Send + Sync + 'static {
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError>;
 
     /// Lists a directory in parts. The first call, without `rest`, returns the first entries of a huge directory and
-    /// the remaining names in [`Listing::rest`]. Further calls take these names as `rest` and return the next
-    /// entries. So memory holds all names, but few entries.
+    /// the remaining names in [`Listing::rest`]. Further calls take these names as `rest` and return the next entries.
+    /// So all names are in memory, but only few entries.
     ///
     /// # Errors
     /// As [`Tree::list`].
@@ -77,8 +77,8 @@ pub trait Tree: Send + Sync + 'static {
     /// [`StoreError::NotAFile`] for anything but a regular file.
     fn open(&self, path: &RelPath) -> Result<Self::Snapshot, StoreError>;
 
-    /// Calls [`Tree::open`] for each of `paths`, when the iterator gets there. A caller that drops each snapshot before
-    /// the next holds one file open. Cheaper if paths of one directory are adjacent.
+    /// Returns an iterator that calls [`Tree::open`] for each of `paths` in turn. A caller that drops each snapshot
+    /// before the next holds one file open. Cheaper if paths of one directory are adjacent.
     fn open_all(
         &self,
         paths: &[RelPath],

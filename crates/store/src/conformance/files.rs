@@ -65,7 +65,7 @@ fn the_order_of_writes_is_irrelevant(store: &impl Store) {
     assert_eq!(bytes(store, "file"), new);
 }
 
-/// Checks that parts with unchanged extents have equal bytes, in any two versions of any two files.
+/// Checks for any two versions of any two files: parts with equal extents have equal bytes.
 fn facts_are_of_the_bytes(store: &impl Store) {
     let mut seen = Vec::new();
     let mut new = pattern(100_000);

@@ -1,4 +1,4 @@
-//! Names, metadata and bytes for the laws, with short helper functions.
+//! Helper functions for the laws: names, metadata and bytes.
 
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 

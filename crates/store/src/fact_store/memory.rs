@@ -11,12 +11,13 @@ use crate::{Moment, SettledVersion, Version, VersionToken, lock};
 
 /// Facts in memory. Clones share the same facts.
 ///
-/// The clock stands still at a moment after the times of all files. So this type suits stores that never reuse a
-/// version token, such as [`MemoryStore`](crate::memory::MemoryStore).
+/// The clock always shows the same moment, which is later than the times of all files. So every version counts as
+/// settled, and this type suits only stores that never reuse a version token, such as
+/// [`MemoryStore`](crate::memory::MemoryStore).
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFacts(Arc<Mutex<Facts>>);
 
-/// The moment at which the clock of [`MemoryFacts`] stands.
+/// The moment that the clock of [`MemoryFacts`] always shows.
 const NOW: Moment = Moment::since_1970(Duration::from_secs(u32::MAX as u64));
 
 /// Facts about files, keyed by version token.

@@ -1,4 +1,4 @@
-//! Access to rules files, through the store that holds the tree and with a limit of size.
+//! Access to rules files through the store that holds the tree, with a limit on their size.
 
 use deltic_tree::RelPath;
 
@@ -32,8 +32,8 @@ pub trait Reads {
         None
     }
 
-    /// Converts `path`, an absolute path in a rule of the tree at `base`, to a path of this process. The two differ if
-    /// the tree is confined to a directory, which is the root for its rules.
+    /// Converts `path`, an absolute path in a rule of the tree at `base`, to a path of this process. The two paths
+    /// differ if the tree is confined to a directory: rules then take that directory for the root of the file system.
     fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let _ = base;
         path.to_vec()

@@ -1,8 +1,8 @@
 //! Rules of per-directory rules files, and their inheritance by the directories below.
 //!
 //! A [`Scope`] never changes. When a directory is listed, its scope is made from the scope of its parent; a directory
-//! without rules files shares the scope of its parent. So walks run in parallel, and judging a name takes no lock. A
-//! lock is taken once for each directory, to find the scope of its parent, and never if the rules name no rules
+//! without rules files shares the scope of its parent. So walks run in parallel, and deciding about a name takes no
+//! lock. A lock is taken once for each directory, to find the scope of its parent, and never if the rules name no rules
 //! files.
 
 use std::collections::{HashMap, HashSet};
@@ -43,7 +43,7 @@ struct Layer {
     above: Option<Arc<Self>>,
 }
 
-/// Fate of the directory that contains a name: kept or deleted.
+/// Whether the directory that contains a name is kept or deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The directory is kept, so all rules apply.
@@ -94,7 +94,7 @@ impl Scopes {
         &self.filter
     }
 
-    /// Returns the judge of the names in `dir`.
+    /// Returns the [`Judge`], which decides whether names in `dir` are included.
     ///
     /// # Errors
     /// If a rules file in `dir` or in a directory above cannot be read or parsed, so its exclude rules are unknown.
@@ -113,7 +113,7 @@ impl Scopes {
         }
     }
 
-    /// Returns a judge of names in `dir` that applies the filter's own rules alone.
+    /// Returns a [`Judge`] of names in `dir` that applies only the filter's own rules, and no rules files.
     pub fn judge_by_global_rules(&self, dir: &RelPath) -> Judge {
         self.judge_in(Arc::default(), dir)
     }
@@ -173,7 +173,7 @@ impl Known {
     }
 }
 
-/// Judges the names of one directory.
+/// Decides which names of one directory are included.
 #[derive(Debug)]
 pub struct Judge(Option<Judging>);
 
@@ -263,7 +263,7 @@ impl Scope {
     }
 }
 
-/// Builder of scopes.
+/// Builds the scope of a directory from the scopes of the directories above.
 #[derive(Clone, Copy)]
 struct Chain<'a> {
     scopes: &'a Scopes,
