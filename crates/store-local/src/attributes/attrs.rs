@@ -33,7 +33,7 @@ pub(crate) struct Attrs<'a> {
     /// Scope of the extended attributes that the run may change.
     scope: XattrScope,
     rules: &'a Filter,
-    /// True if an attribute holds the metadata that only the superuser may set (`--fake-super`).
+    /// True if metadata that only the superuser may set is stored in an extended attribute (`--fake-super`).
     notes: bool,
     mode: Option<u32>,
     /// True if the run does not set modes. An error of a file system without modes is then ignored.
@@ -78,7 +78,7 @@ pub(crate) enum On<'a> {
     Link(&'a Dir, &'a Name),
 }
 
-/// Inputs of the mode of a new entry, besides the mode in the source.
+/// Inputs, besides the mode at the source, from which the mode of a new entry is computed.
 #[derive(Clone, Debug)]
 pub(crate) struct NewMode {
     /// The mode of the old version, if there is one.
@@ -212,7 +212,8 @@ impl<'a> Attrs<'a> {
         Ok(())
     }
 
-    /// True if the entry has or gets an access ACL, so mode bits alone do not say who may access the entry.
+    /// True if the entry has or gets an access ACL, so that the mode bits alone do not determine who may access the
+    /// entry.
     fn meets_acl(&self, on: On<'_>) -> bool {
         let has_one = || access_acl(&on.reach()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
@@ -269,9 +270,9 @@ impl<'a> Attrs<'a> {
         Some(wanted)
     }
 
-    /// Sets attributes and ACLs of a directory in which entries will be created. These are too large to keep in memory
-    /// until the end. Owner, mode and times follow later. Also returns the mode bits to leave out then, because the ACL
-    /// could not be set.
+    /// Sets attributes and ACLs of a directory in which entries will be created: attributes and ACLs are too large to
+    /// keep in memory until the end of the run. Owner, mode and times follow later. Also returns the mode bits to leave
+    /// out then, because the ACL could not be set.
     pub(crate) fn set_early(&self, on: On<'_>) -> (Unset, u32) {
         let mut unset = Unset::default();
         match on.stat() {
@@ -327,7 +328,8 @@ impl<'a> Attrs<'a> {
         unset
     }
 
-    /// Notes metadata that only the superuser may set, and sets the rest while the owner may write to the entry.
+    /// Stores metadata that only the superuser may set in a note, an extended attribute, and sets the rest while the
+    /// owner may write to the entry.
     fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         self.inherit_group(on, unset);
         let at = on.reach();

@@ -18,8 +18,8 @@ use deltic_store::{Filter, Unset};
 pub(crate) enum Reach {
     /// A name in a held directory; symlinks are not followed.
     Name(Vec<u8>),
-    /// A path that is followed: the link in `/proc` of the entry's own handle, which cannot lead elsewhere, or a
-    /// symlink that the run follows.
+    /// A path whose last symlink is followed: the link in `/proc` to the entry's open handle, which cannot lead
+    /// elsewhere, or a symlink that the run follows.
     Followed(Vec<u8>),
 }
 

@@ -1,6 +1,6 @@
-//! Entries under `--fake-super`, as in rsync: extended attributes note the metadata that only the superuser may set.
-//! Devices, FIFOs, sockets and symlinks are then regular files. These files are empty, except that the file for a
-//! symlink holds the target.
+//! Entries under `--fake-super`, as in rsync: an extended attribute, the *note*, stores the metadata that only the
+//! superuser may set. Devices, FIFOs, sockets and symlinks are then regular files. These files are empty, except that
+//! the file for a symlink holds the target.
 
 use deltic_tree::meta::fake_super::{self, FakeKind, FakeStat};
 use deltic_tree::meta::{ExtraMeta, MAX_XATTR_VALUE_BYTES, Meta, MetaMask};

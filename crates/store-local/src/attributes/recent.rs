@@ -23,7 +23,7 @@ impl<T: Clone> Recent<T> {
         lock(&self.0).iter().find(|(known, _)| known == dir).map(|(_, of)| of.clone())
     }
 
-    /// Notes the fact about `dir`. The oldest fact gives way.
+    /// Stores the fact about `dir`, in place of the oldest fact if there are many.
     pub(crate) fn note(&self, dir: &RelPath, of: T) {
         let mut all = lock(&self.0);
         all.retain(|(known, _)| known != dir);

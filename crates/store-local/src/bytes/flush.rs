@@ -21,7 +21,7 @@ use crate::kernel::system::System;
 pub(crate) struct FlushGroups(Mutex<HashMap<u64, Arc<FlushGroup>>>);
 
 impl FlushGroups {
-    /// Flushes a file or directory of a store on `system`, with the metadata that is needed to find its data.
+    /// Flushes a file or directory of a store on `system`, with the file metadata that is needed to find the data.
     ///
     /// # Errors
     /// The error of `fsync`: written data may be lost.
@@ -89,8 +89,8 @@ struct FlushState {
 }
 
 impl FlushGroup {
-    /// Flushes this caller's files by `own`, or the files of all waiting callers by `all`. Returns the result of
-    /// `own`; `None` if `all` was used.
+    /// Flushes the files of this caller with `own`, or the files of all waiting callers with `all`. Returns the result
+    /// of `own`; `None` if `all` was called.
     fn flush<T>(
         &self,
         own: impl FnOnce() -> T,

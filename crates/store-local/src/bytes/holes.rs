@@ -144,7 +144,7 @@ fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
 pub(crate) enum Under {
     /// A hole: the range was never written.
     Hole,
-    /// Other bytes, or allocated blocks without data.
+    /// Bytes that were written before, or allocated blocks without data.
     Blocks,
 }
 

@@ -42,7 +42,8 @@ struct ReservedBlocks {
 }
 
 impl Room {
-    /// Returns the allocation for a file of `len` bytes.
+    /// Returns the allocation policy for `file`, a new version of `len` bytes: whether blocks may be shared, and
+    /// allocated in advance.
     pub(crate) fn of(file: impl AsFd, len: u64, reserve: Reserve) -> Self {
         if reserve == Reserve::Nothing {
             // A shared block of zeros would not be a hole.

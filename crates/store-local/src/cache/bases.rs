@@ -4,7 +4,8 @@
 //! [notes](super::notes) about a base, one note in each file. The file name and key of a note are the digest of the
 //! base. The caller decides what the bytes of a note mean.
 //!
-//! Several parties may keep their bases in one directory. Each party finds only its own bases.
+//! Several parties (for example users of a server) may keep their bases in one directory. Each party finds only its own
+//! bases.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -77,7 +78,7 @@ impl Bases {
         self.kept.held.find(&Version { token: self.sealed_token(version), ..*version })
     }
 
-    /// Notes that a version equals `base`.
+    /// Stores that a version equals `base`.
     pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
         let token = self.sealed_token(version.version());
         self.kept.held.note(&version.with_token(token), base);
@@ -110,11 +111,11 @@ const SUMS_NAME: &str = "sums-1";
 const MAX_TABLE_BYTES: u64 = 32 << 20;
 /// Most bytes of the notes of extents: room for some ten thousand disk images, or for hundreds of fragmented images.
 const MAX_BYTES: u64 = 256 << 20;
-/// New notes of extents between two scans for room. These notes are short, and may be many.
+/// Number of new notes of extents between two scans that remove old notes. These notes are short, and may be many.
 const ROOM_EVERY: u32 = 32;
 /// Most bytes of the notes of sums: room for the sums of at least 64 GiB of files.
 const MAX_SUMS_BYTES: u64 = 256 << 20;
-/// New notes of sums between two scans for room. Some of these notes are long.
+/// Number of new notes of sums between two scans that remove old notes. Some of these notes are long.
 const SUMS_ROOM_EVERY: u32 = 4;
 
 #[cfg(test)]

@@ -99,7 +99,7 @@ impl Cache {
         cache
     }
 
-    /// Reads the length of the table again, since another process may have enlarged the table, which moves slots.
+    /// Reads the length of the table again: another process may have enlarged the table and so moved slots.
     pub fn refresh(&self) {
         self.buckets();
     }

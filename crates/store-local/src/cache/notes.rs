@@ -23,7 +23,7 @@ pub(super) struct Notes<const N: usize> {
     dir: Dir,
     /// Most bytes of all notes together.
     pub(super) most: u64,
-    /// Notes between two scans for room; each scan looks at all notes.
+    /// Number of new notes between two scans that remove old notes. A scan reads the length and age of all notes.
     room_every: u32,
     /// Number of notes that this process has written.
     made: AtomicU32,

@@ -25,7 +25,7 @@ use crate::staging::stage::new_name;
 
 impl StoreState {
     /// Keeps the old version at the place of `turn`, if old versions are kept, then calls `then`. `then` replaces or
-    /// removes the entry there; it is not called if a removed entry was moved to its backup.
+    /// removes the entry there. `then` is not called if the entry was to be removed and was moved to its backup.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if `was` is set and another entry is at the place.

@@ -20,8 +20,8 @@ impl StoreState {
     }
 
     /// Reserves room at `place` for a file that may have holes. On a file system without holes (exFAT), reserves the
-    /// whole length. Also reserves the file's name, unless the file replaces an entry that is not kept: then
-    /// [`Reserved::take_name`] reserves the name at the commit.
+    /// whole length. Also reserves the file's name, unless the file replaces an entry that is not kept as an old
+    /// version: then [`Reserved::take_name`] reserves the name at the commit.
     ///
     /// # Errors
     /// As [`Self::reserve`].

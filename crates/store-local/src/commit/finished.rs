@@ -1,5 +1,5 @@
-//! A new version that is complete, has all metadata, and only lacks a name. The version gets its name at once, or
-//! together with all others of the run (`--delay-updates`).
+//! A new version that is complete, has all metadata, and only lacks its final name. The version gets this name at once,
+//! or together with all other versions of the run (`--delay-updates`).
 
 use std::collections::{HashMap, VecDeque};
 

@@ -313,7 +313,7 @@ impl UnderWay {
         midst.paths.first().cloned()
     }
 
-    /// Notes that the file `path` is being changed, until the returned value is dropped. `None` after
+    /// Records that the file `path` is being changed, until the returned value is dropped. `None` after
     /// [`end`](Self::end).
     pub(crate) fn begin(&self, path: &RelPath) -> Option<BegunChange<'_>> {
         let mut midst = lock(&self.0);
@@ -366,7 +366,7 @@ fn open_to_owner(place: &Place) -> Result<OwnedFd, Errno> {
 }
 
 /// Files with several hard links that a run changes in place. The run may change such a file under several of its
-/// names, and replace other names.
+/// names, and may replace the file under other names.
 #[derive(Debug, Default)]
 pub(crate) struct LeftFiles(Mutex<HashMap<Inode, Turn>>);
 
@@ -382,7 +382,8 @@ pub(crate) struct LeftFile {
 }
 
 impl LeftFiles {
-    /// Returns the state of the file with this inode, for a change. `None` if the limit of files is reached.
+    /// Returns the state of the file with this inode, which is about to be changed. `None` if too many files have a
+    /// state.
     pub(crate) fn of(&self, inode: Inode) -> Option<Turn> {
         let mut known = lock(&self.0);
         if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
@@ -401,7 +402,8 @@ impl LeftFiles {
 /// which leaves their other names alone.
 const MAX_LEFT: usize = 1 << 16;
 
-/// Fraction of a second in the mark, since files without a time have the time 0.
+/// Nanoseconds of the time that [marks](Changing::mark_torn) a file. Not 0, because files without a time have the
+/// time 0.
 const TORN_NANOS: i64 = 1;
 
 /// Mode bits that an owner needs to change a file in place.

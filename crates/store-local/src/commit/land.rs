@@ -25,8 +25,8 @@ use crate::read::snapshot::LocalSnapshot;
 use crate::staging::log::remove_log;
 use crate::staging::stage::{StageOwner, new_name};
 
-/// Lets `path` wait for the commit, as a hard link to the version that waits at `leader`. Returns false if no version
-/// waits there.
+/// Delays the creation of the hard link `path` until the commit of the version that waits at `leader`. Returns false if
+/// no version waits there.
 pub(crate) fn stage_hard_link(
     store: &StoreState,
     path: &RelPath,
@@ -68,7 +68,7 @@ impl Expected {
         }
     }
 
-    /// Fails if the version could not be put in place later, so that the caller does not rely on the commit.
+    /// Fails if it is certain that the version cannot be put in place later, because a directory there is not empty.
     pub(crate) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.has_nonempty_dir().at(COMMIT, &place.path)? {

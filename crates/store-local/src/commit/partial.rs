@@ -20,7 +20,8 @@ use crate::read::snapshot::LocalSnapshot;
 /// Treatment of another file that has the name in the partial directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Other {
-    /// The other file keeps the name. It may be the file to match against, and would look changed without the name.
+    /// The other file keeps the name. The other file may be an open old version, and removing its name would look like
+    /// a change.
     Stays,
     /// The other file loses the name.
     Goes,
@@ -66,8 +67,8 @@ impl PartialDir {
     }
 
     /// Removes the file for `place` from the partial directory. Also removes the directory if it is beside `place` and
-    /// empty. Fails if the link to `staged` stays. Another file may stay, since it does no harm, and can be matched
-    /// against.
+    /// empty. Fails if the link to `staged` stays. Another file may stay: it does no harm, and can serve as an old
+    /// version.
     fn remove(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
         let dir = match self.open(place) {
             // No file was linked if the directory is missing or inaccessible.

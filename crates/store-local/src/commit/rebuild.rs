@@ -48,7 +48,8 @@ pub struct LocalRebuild {
     room: Room,
     /// Content of the staged file before the first write.
     under: Under,
-    /// Lets one thread write at a time. The kernel allows only one writer of a file, and other threads would spin.
+    /// Lock that lets one thread write at a time. The kernel allows only one writer of a file, and other threads would
+    /// spin.
     turn: Mutex<()>,
     /// The existing file, if the file is changed in place (`--inplace`).
     changing: Option<Changing>,
@@ -75,7 +76,7 @@ const FLUSH_EVERY_BYTES: u64 = 16 << 20;
 enum Fate {
     /// Removed: the file holds no sent bytes yet.
     Worthless,
-    /// Kept: the file spares the next attempt some traffic.
+    /// Kept: the file saves the next attempt some traffic.
     Worthwhile,
     /// Removed: a write failed, so the content is unknown, or the disk is full.
     Spoiled,

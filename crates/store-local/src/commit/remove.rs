@@ -374,7 +374,7 @@ impl Removal {
         self.done.gone.len() as u64 >= self.going.most
     }
 
-    /// Notes the reason why an entry stayed. The directory then stays too. A vanished entry is no error.
+    /// Records the reason why an entry stayed. The directory then stays too. A vanished entry is no error.
     fn note(&mut self, step: Result<(), StoreError>) {
         match step {
             Ok(()) | Err(StoreError::NotFound { .. }) => {}
@@ -385,7 +385,7 @@ impl Removal {
         }
     }
 
-    /// Notes that the directory that is being emptied must stay.
+    /// Records that the directory that is being emptied must stay.
     fn stay(&mut self, why: Stays) {
         let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
         *stays = why.max(*stays);

@@ -81,7 +81,7 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
 /// Answer of `FS_IOC_FSGETXATTR`: the flags that `chattr` lacks, and the project id.
 pub(super) struct Told {
     pub(super) flags: u32,
-    /// Project whose quota counts the file.
+    /// Project to whose quota the file belongs.
     pub(super) project: u32,
 }
 

@@ -1,7 +1,7 @@
 //! Device addresses of the bytes of a file, as any file system reports them without a privilege (`FIEMAP`).
 //!
 //! An address has no generation number: a free address may get other bytes. So equal addresses show that two files
-//! share bytes now, and say nothing about an earlier moment (docs/decisions/0062). The map is a hint.
+//! share bytes now, but not that they shared bytes at an earlier moment (docs/decisions/0062). The map is a hint.
 
 use std::os::fd::BorrowedFd;
 

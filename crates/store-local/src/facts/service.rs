@@ -1,4 +1,4 @@
-//! A service that asks a file system on behalf of other processes. The service holds the capability that clients
+//! A service that queries a file system on behalf of other processes. The service holds the capability that clients
 //! lack, and answers for files that a client has open for reading.
 //!
 //! A request is nine bytes, sent with a file descriptor: the kind of fact (one byte) and the length of the file. In a
@@ -142,7 +142,7 @@ enum Connection {
     Open(UnixStream),
     /// No service was there, or the service closed the connection, at this instant.
     Lost(Instant),
-    /// The service at this socket did not answer in time. It is not asked again.
+    /// The service at this socket did not answer in time, and gets no further requests.
     Silent(Option<ListeningSocket>),
 }
 

@@ -24,8 +24,8 @@ pub enum KeepLinks {
     All,
 }
 
-/// Tells which entries of a tree a run leaves alone. These are mount points under `--one-file-system`, and directories
-/// with entries that may belong to another path, through a symlink.
+/// Determines which entries of a tree a run does not change: mount points under `--one-file-system`, and directories
+/// whose entries may also belong to another path, through a symlink that is treated as a directory.
 #[derive(Debug)]
 pub(crate) struct TreeBorders {
     root: Arc<Dir>,
@@ -59,20 +59,21 @@ impl TreeBorders {
         lock(&self.looked_at).insert(inode_of(dir));
     }
 
-    /// True if `name` is a mount point that this run leaves alone.
+    /// True if `name` is a mount point that this run does not change.
     pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
         self.one_file_system && !self.is_home(dir.stat(name))
     }
 
-    /// True if the directory `name` of `dir` is left alone: it is a mount point, or is behind a symlink that is treated
-    /// as a directory. Its entries may then belong to the path of the symlink.
+    /// True if this run does not change the directory `name` of `dir`: the directory is a mount point, or a symlink
+    /// that is treated as a directory leads to it. In the latter case its entries may belong to the path of the
+    /// symlink.
     pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
     /// True if entries of `path` may also have another path, because a symlink is treated as a directory. Such a
-    /// symlink leads to `path` or to a directory above. If `path` itself passes the symlink, another symlink leads
-    /// there too, or the directory was seen under its own name.
+    /// symlink leads to `path` or to a directory above. If `path` itself passes through the symlink, this is true only
+    /// if another symlink leads there too, or if the directory was seen under its own name.
     pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {

@@ -35,7 +35,8 @@ impl Place {
         Ok(Self { path: path.clone(), dir: Arc::new(dir), dir_path, name })
     }
 
-    /// Returns the place of `path` below `root`. An entry in the same directory shares the directory handle.
+    /// Returns the place of `path` below `root`. If `path` is in the directory of `self`, both places share the
+    /// directory handle.
     pub(crate) fn next(
         &self,
         root: &Dir,

@@ -7,7 +7,7 @@ use crate::facts::service::FactsClient;
 use crate::handles::dir::PathBounds;
 
 /// State that the handles of one context share: the directories that paths may lead to, and flushes of a file system
-/// that are done together. All contexts have the same client of the facts service.
+/// that are done together. All contexts share one client of the [facts service](crate::facts::service).
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) bounds: PathBounds,

@@ -43,8 +43,8 @@ pub struct BackupPlace {
     pub drops_unsafe_links: bool,
 }
 
-/// Paths at which old versions could be kept, but which entries of the run use. No backup may replace these entries,
-/// listed or still to be created.
+/// Paths that entries of the run use although the path could be that of a backup. No backup may replace these entries,
+/// whether they exist or are still to be created.
 #[derive(Debug, Default)]
 pub(crate) struct ListedPaths {
     names: RwLock<HashSet<RelPath>>,
@@ -57,14 +57,14 @@ pub(crate) struct TakenPaths<'a> {
     root: &'a Dir,
     /// Listed paths.
     names: RwLockReadGuard<'a, HashSet<RelPath>>,
-    /// Claimed places, each with the path of its old version. Only places that several old versions could claim are
-    /// listed, and directories of the tree, which claim themselves.
+    /// Places for backups that old versions have claimed, each with the path of the old version. Contains only places
+    /// that several old versions could claim, and directories of the backup tree, which claim their own place.
     given: &'a Mutex<HashMap<RelPath, RelPath>>,
 }
 
 impl ListedPaths {
-    /// Notes each of `paths` at which `backup` could keep an old version; called before the paths are looked at. An
-    /// old version that is on its way there was put there first.
+    /// Records each of `paths` at which `backup` could keep an old version. Called before the run looks up these paths.
+    /// Waits for any backup that is being made at this moment.
     pub(crate) fn note(&self, backup: &BackupPlace, paths: &[RelPath]) {
         let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
         if taken.peek().is_some() {
@@ -85,8 +85,8 @@ impl TakenPaths<'_> {
         self.names.contains(path)
     }
 
-    /// True if the place `path` may hold the old version at `of`. `meets` is true if other old versions could claim the
-    /// place too: then `of` claims the place.
+    /// True if the old version at `of` may be kept at `path`: no other old version has claimed this place. If `meets`
+    /// is true, because other old versions could be kept at the same place, claims the place for `of`.
     fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
         let mut given = lock(self.given);
         match given.get(path) {
@@ -118,9 +118,9 @@ pub(crate) enum Goes {
 /// Names of an old version after it was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeptNames {
-    /// Its own path and the name of the backup.
+    /// Its own path, and the name of the backup.
     Too,
-    /// Only the name of the backup.
+    /// Only the name of the backup: the old version was moved there.
     Alone,
 }
 
@@ -270,7 +270,7 @@ impl BackupPlace {
         self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
 
-    /// True if another old version could be kept at the same place as the old version at `path`.
+    /// True if the backups of two different paths, one of them `path`, could have the same place.
     fn may_meet(&self, path: &RelPath) -> bool {
         self.has(path) || self.below.is_none() && self.has_suffix(path)
     }

@@ -60,9 +60,9 @@ impl VersionsPage {
 }
 
 impl OldVersions {
-    /// Passes the files below `dir` that have old versions to `each`, in the order of the components of their paths:
-    /// deleted files and files in deleted directories too. Returns the place where the next page begins; `None` at
-    /// the end of the listing. A page may be empty.
+    /// Calls `each` with the files below `dir` that have old versions, including deleted files and files in deleted
+    /// directories, in the order of the components of their paths. Returns the path after which the next page begins;
+    /// `None` at the end of the listing. A page may be empty.
     ///
     /// # Errors
     /// The versions, or the volume, cannot be read.

@@ -1,5 +1,5 @@
-//! Checks by a read lease that no program has a file open for writing. The kernel refuses the lease as long as there is
-//! such a program, or a mapping that such a program left.
+//! Checks with a read lease that no program has a file open for writing. The kernel refuses the lease as long as a
+//! program has the file open for writing, or has a writable mapping of the file.
 #![allow(unsafe_code, reason = "F_SETLEASE and sigaction: see docs/ARCHITECTURE.md, walls")]
 
 use std::mem::MaybeUninit;
@@ -16,7 +16,7 @@ pub(crate) enum Writers {
     /// No program of this machine.
     Nobody,
     Somebody,
-    /// The kernel does not say: another user owns the file, or its file system has no leases.
+    /// Unknown: another user owns the file, or the file system has no leases.
     Unknown,
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Part {
     First,
     /// The first part, with the versions of files.
     FirstVersions,
-    /// The next part: these remaining names.
+    /// A later part: the remaining names, as the part before returned them.
     Next(Box<SortedNames>),
 }
 

@@ -281,7 +281,7 @@ impl AsFd for LocalSnapshot {
     }
 }
 
-/// Reasons why the version of a file may not tell its bytes.
+/// Reasons why an equal version of a file does not prove equal bytes.
 ///
 /// The kernel sets the time of a write before it copies the bytes. So a write that is under way when the file is opened
 /// changes the bytes that are read, but not the version, however long the write takes.
@@ -289,8 +289,8 @@ impl AsFd for LocalSnapshot {
 enum Doubt {
     /// A program has the file open for writing.
     Writer,
-    /// The file was changed just now. A later change may get the same time, or a writer may be unknown. The doubt ends
-    /// at this instant.
+    /// The file was changed just now. A later change may get the same time, or a program may be writing without the
+    /// kernel's knowledge. The doubt ends at this instant.
     Until(Instant),
 }
 
@@ -338,7 +338,7 @@ fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
 const LONGEST_WRITE: Duration = Duration::from_hours(24);
 /// Longest expected time of a write that the kernel does not report.
 const UNKNOWN_REST: Duration = Duration::from_secs(2);
-/// Most that a file server's clock may be ahead of the local clock.
+/// Most time by which a file server's clock may be ahead of the local clock.
 const CLOCK_AHEAD: Duration = Duration::from_mins(5);
 /// Longest step of the clock that sets ctime.
 const TICK: Duration = Duration::from_millis(10);

@@ -63,7 +63,7 @@ pub struct SourceOptions {
     pub protects: Filter,
     /// Handling of mount points.
     pub mounts: Mounts,
-    /// True if directories on the way to arguments are created without the metadata of the source.
+    /// True if parent directories of arguments are created without the metadata of the source.
     pub plain_implied_dirs: bool,
     /// True if missing arguments are ignored.
     pub ignore_missing: bool,
@@ -379,7 +379,7 @@ impl SourceTree {
         there.is_ok_and(|there| here.is_ok_and(|here| inode_of(&here) == inode_of(&there)))
     }
 
-    /// Returns the place of `path`. Reuses the directory handle of the `last` place if directory and argument are the
+    /// Returns the place of `path`. Reuses the directory handle of the place `last` if directory and argument are the
     /// same.
     fn place_after<'a, 'l>(
         &'a self,

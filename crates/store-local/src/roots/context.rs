@@ -18,8 +18,8 @@ use crate::roots::quota::{SpaceLedger, SpaceQuota};
 /// a file system that are done together. Clones share the state. Two contexts share only the client of the facts
 /// service. Paths of the default context may lead anywhere.
 ///
-/// A [`NamedDir`](crate::NamedDir) carries a context, and passes the context to the store that is opened there. Stores
-/// of different contexts on one directory still exclude each other.
+/// A [`NamedDir`](crate::NamedDir) has a context, which the store that is opened there shares. Stores of different
+/// contexts on one directory still exclude each other.
 #[derive(Clone, Debug, Default)]
 pub struct StoreContext {
     pub(crate) shared: Arc<SharedState>,

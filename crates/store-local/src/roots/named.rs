@@ -1,4 +1,5 @@
-//! Directories and files that options and arguments name (`--backup-dir` and similar options, the destination, lists).
+//! Directories and files whose paths are in options and arguments (`--backup-dir` and similar options, the destination,
+//! lists).
 //!
 //! The path of such a directory or file may lead through directories in which other users may create symlinks, for
 //! example a destination of another user. So a symlink on the way is followed only if it belongs to the superuser or

@@ -82,7 +82,7 @@ pub struct SpaceQuota {
     disk: Arc<Disk>,
 }
 
-/// Holder of a quota, which decides if old versions count.
+/// Owner of a quota: a volume or a token. Only quotas of volumes count old versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QuotaOwner {
     /// A volume. Old versions count.
@@ -214,7 +214,7 @@ struct LeftSpace {
 }
 
 impl LeftSpace {
-    /// Converts this space to a reservation with no bytes left to write.
+    /// Converts this space to a reservation whose bytes are all written.
     fn take(self) -> Reserved {
         let Self { quotas, bytes, names } = self;
         let share = |quota| QuotaShare { quota, bytes, names, unwritten: AtomicU64::new(0) };
@@ -453,7 +453,7 @@ const fn name_usage(bytes: u64) -> SpaceUsage {
     SpaceUsage { bytes, files: 1 }
 }
 
-/// Returns the space that is freed when this entry loses a name.
+/// Returns the space that is freed when a name of this entry is removed.
 fn taken_by(stat: &Stat) -> SpaceUsage {
     let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
     name_usage(if is_last { stat.st_size as u64 } else { 0 })

@@ -65,14 +65,14 @@ pub(crate) struct Stages {
     waits: LockWaits,
     /// Staging directories in use. Each has a lock that other writers can share.
     held: Mutex<HashMap<RelPath, (Name, Arc<Dir>)>>,
-    /// For recently used directories, the home: the directory that contains their staging directory.
+    /// The *home* of recently used directories: the directory that contains the staging directory for files in them.
     last: Recent<RelPath>,
     /// True if nameless files cannot be created here, or cannot be given a name.
     needs_names: AtomicBool,
     /// True if this user cannot create a staging directory in the root.
     is_closed: OnceLock<bool>,
     user: u32,
-    /// Owner and mode that new files of this user get on devices with unexpected owners.
+    /// By device, owner and mode of new files of this user, on file systems that report an unexpected owner.
     made_up: Mutex<HashMap<u64, MadeUp>>,
     /// For each probed device, true if new files have holes there.
     makes_holes: Mutex<HashMap<u64, bool>>,

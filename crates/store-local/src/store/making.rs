@@ -1,4 +1,4 @@
-//! Creates directories that are ready to take entries.
+//! Creates directories and prepares existing ones, so that entries can be created in them.
 
 use std::os::fd::AsFd;
 
@@ -143,7 +143,7 @@ impl LocalStore {
         Ok(())
     }
 
-    /// Prepares a new root to take entries.
+    /// Prepares a new root, so that entries can be created in it.
     fn show_root(&self, will: Option<(&Meta, Keep)>) {
         let Some(meta) = shown(will) else { return self.set_first(&RelPath::root(), will) };
         let umask = self.heritage_of_root().umask(self.0.makes.umask);

@@ -124,7 +124,7 @@ impl LocalStore {
         self.0.growing().discard_staged(staged).at("discard", &staged.home)
     }
 
-    /// True if the root was created in vain: no entry was created, and the root got no mode.
+    /// True if the root was created and not used: no entry was created in it, and the root got no mode.
     #[must_use]
     pub fn was_made_in_vain(&self) -> bool {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&UnfinishedDir::Heir)
@@ -243,7 +243,8 @@ impl LocalStore {
         Place::of(&self.0.root, action, path)
     }
 
-    /// Returns the metadata that entries inherit from the new root, which the root itself inherited.
+    /// Returns the metadata that entries inherit from the new root. The root inherited the same metadata from its
+    /// parent.
     fn heritage_of_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }

@@ -110,7 +110,7 @@ impl LocalStore {
         done
     }
 
-    /// Creates a file of these bytes, with a note of the kind of entry that the file stands for.
+    /// Creates a file with these bytes, and a note (`--fake-super`) of the kind of entry that the file stands for.
     pub(super) fn make_noted(
         &self,
         path: &RelPath,

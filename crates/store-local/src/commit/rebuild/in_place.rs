@@ -29,8 +29,8 @@ struct InPlace<'a> {
 }
 
 impl LocalRebuild {
-    /// Changes a file in place. A file of several names may be updated under more than one of them: one name waits
-    /// for the other, and the last content stays.
+    /// Changes a file in place. A file with several hard links may be updated under more than one name: the updates
+    /// wait for each other, and the last content stays.
     pub(super) fn take_turn(
         &self,
         changing: &Changing,

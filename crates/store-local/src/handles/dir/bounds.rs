@@ -101,7 +101,7 @@ pub(crate) enum PathBounds {
     /// Any directory of the system.
     #[default]
     System,
-    /// One directory.
+    /// One directory: paths may lead into this directory only.
     One(Jail),
     /// Volumes: the first name of a path selects the directory.
     Volumes(Vec<Jail>),
@@ -123,7 +123,7 @@ pub fn part_path(name: &Name, part: &RelPath) -> PathBuf {
     Path::new(ROOT).join(OsStr::from_bytes(&first))
 }
 
-/// The directory in which a path in a volume starts.
+/// Result of looking up the directory in which a path in a volume starts.
 pub(super) struct Top<'a> {
     pub(super) jail: &'a Jail,
     /// The part of the volume; the root if the path starts at the volume itself.

@@ -21,7 +21,7 @@ use deltic_store::{Listing, StoreError};
 /// Most arguments that share a directory that is listed in parts. For each part, each argument is asked for all names.
 const FEW_SHARERS: usize = 4;
 
-/// Entries of one name that arguments name or lead through.
+/// Entries with one name that arguments name, or that are parent directories of arguments.
 #[derive(Default)]
 struct NamedEntries {
     /// The entries, each with its first argument.
@@ -31,8 +31,9 @@ struct NamedEntries {
 }
 
 impl SourceTree {
-    /// Lists a directory that several arguments share, or that some lead through. Of entries with the same name the
-    /// first argument's counts. But directories win over other entries, and are merged into one directory.
+    /// Lists a directory that several arguments share, or that is a parent directory of some arguments. Of several
+    /// entries with the same name, the entry of the first argument is listed. But directories take precedence over
+    /// other entries, and are merged into one directory.
     fn list_shared(
         &self,
         dir: &RelPath,
@@ -257,7 +258,8 @@ impl SourceTree {
         entries
     }
 
-    /// Lists the entry `name` of `dir`, which `args` name or lead through. Adds errors and skipped entries to `all`.
+    /// Lists the entry `name` of `dir`, which `args` name or which is a parent directory of `args`. Adds errors and
+    /// skipped entries to `all`.
     fn list_name(
         &self,
         all: &mut Listing,

@@ -140,8 +140,8 @@ impl<'a> Source<'a> {
         matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
 
-    /// Returns the error for which the argument provides no entry, and for which no directory on the way is created.
-    /// `None` if the argument provides an entry.
+    /// Returns the error because of which the argument provides no entry; then none of its parent directories is
+    /// created either. `None` if the argument provides an entry.
     pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
         match self.look(options.follow)? {
             Err(errno) => Some(errno),

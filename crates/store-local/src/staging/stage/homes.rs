@@ -1,4 +1,4 @@
-//! Homes: chooses the directory that has the staging directory for a place.
+//! Chooses the *home* of a place: the directory that contains the staging directory for the place.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::kernel::errno::At;
 use crate::kernel::lock;
 
 impl Stages {
-    /// True unless a rename from the root's staging directory to `place` is known to fail.
+    /// True unless it is known that a rename from the root's staging directory to `place` fails.
     fn reaches(&self, place: &Place) -> Result<bool, StoreError> {
         let to = Realm::of(&place.dir, self.system).at(COMMIT, &place.path)?;
         Ok(self.realm.reaches(to))

@@ -217,7 +217,7 @@ fn open_writable(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// True if no living process holds the staged file `name`.
+/// True if no process has locked the staged file `name`.
 pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
     match open_writable(dir, name).and_then(|file| try_lock(&file)) {
         Ok(is_locked) => is_locked,
