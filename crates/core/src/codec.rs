@@ -33,7 +33,7 @@ pub trait Put {
     fn put_varint(&mut self, value: u64);
     /// Appends `value` as a zigzag varint, which is short for small absolute values.
     fn put_signed(&mut self, value: i64);
-    /// Appends `bytes` without a length; the reader must know the length.
+    /// Appends `bytes` without a length, which the reader must know from elsewhere.
     fn put_bytes(&mut self, bytes: &[u8]);
     /// Appends the length of `bytes` as a varint, then `bytes`.
     fn put_prefixed(&mut self, bytes: &[u8]);

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-/// Runs of a file, concatenated in any order.
+/// Byte ranges of a file, concatenated in a given order to *packed* data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PackedRuns {
     runs: Vec<Range<u64>>,

@@ -104,7 +104,7 @@ pub struct CopyRuns {
 }
 
 impl CopyRuns {
-    /// A merger without an open run.
+    /// Creates a merger that has not taken any copy yet.
     #[must_use]
     pub const fn new() -> Self {
         Self { open: None }

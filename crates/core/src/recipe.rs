@@ -52,8 +52,8 @@ pub struct Group {
 
 /// Finds the groups in a sequence of chunks.
 ///
-/// A grouper has no memory across groups, like a chunker: started after any group's end, it finds the same
-/// later groups.
+/// Like a chunker, a grouper keeps no state from earlier groups: a grouper that starts after the end of any group
+/// finds the same later groups.
 #[derive(Clone, Debug)]
 pub struct Grouper {
     len: u64,

@@ -218,7 +218,7 @@ impl StoredSums {
         self.states[blocks].fill(BlockState::Zero);
     }
 
-    /// Marks the block with byte `at` as unknown. A block of zeros stays as it is.
+    /// Marks the sum of the block with byte `at` as unknown. A block of zeros stays a block of zeros.
     pub fn forget(&mut self, at: u64) {
         let range = self.range();
         if range.contains(&at) {

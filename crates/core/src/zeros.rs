@@ -5,8 +5,8 @@
 //!                                            rest   a b c d e
 //! ```
 //!
-//! Every run of [`LEAST_RUN`] bytes contains a whole aligned probe. So input without zeros costs one short
-//! check in each stride, not a pass over all bytes.
+//! Every run of [`LEAST_RUN`] bytes contains a whole *probe*: `PROBE` bytes at a multiple of `STRIDE`. So input
+//! without zeros costs one short check for each `STRIDE` bytes, not a pass over all bytes.
 
 /// Minimum length of a run that is removed, in bytes. Shorter runs stay, because removing a run moves all bytes
 /// after the run.

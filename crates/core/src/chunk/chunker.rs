@@ -2,7 +2,7 @@
 
 /// Finds the end of the chunk at the front of a byte slice.
 ///
-/// Chunkers have no memory (law 1): the answer depends on these bytes alone, so a chunker restarted at any
+/// Chunkers are stateless (law 1): the result depends on these bytes only, so a chunker that is restarted at any
 /// boundary finds the same later boundaries.
 pub trait Chunker {
     /// Length of the longest chunk in bytes; part of the format.

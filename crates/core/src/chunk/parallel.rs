@@ -11,8 +11,8 @@
 //!                 else there is a seam:  cut from `at` on, as a segment up to the start of that run's next chunk
 //! ```
 //!
-//! 1. A chunker has no memory (law 1): two passes that share one boundary share all later boundaries. A segment
-//!    is cut as if a chunk began at its first byte, so its chunks are right after its first true boundary. That
+//! 1. A chunker is stateless (law 1): two passes that share one boundary share all later boundaries. A segment is
+//!    cut as if a chunk began at its first byte, so its chunks are right after its first true boundary. That
 //!    holds for every chunker; the merge of ParaSync needs a hash of a window (see
 //!    [`SubChunks`](super::SubChunks)).
 //! 2. The job of one segment also follows the boundaries of the next segment, until both share a boundary.
@@ -77,8 +77,8 @@ impl FileSegments {
         Segment { own, read_end, at_end }
     }
 
-    /// The segment from `start` to `end`, a boundary of the next run. A seam reads far ahead, because
-    /// boundaries that did not realign early may not realign soon.
+    /// The segment from `start` to `end`, where `end` is a chunk boundary of the next segment. A seam reads far
+    /// ahead, because boundaries that did not realign early may not realign soon.
     fn seam(&self, start: u64, end: u64) -> Segment {
         let read_len = self.most_read().max(end - start);
         self.segment(start..end, read_len - (end - start))
@@ -245,7 +245,7 @@ impl<T> SegmentChunks<T> {
         self.ends.last().copied().unwrap_or(self.start)
     }
 
-    /// The number of chunks that end at or before `at`, and whether `at` is a boundary of this run.
+    /// The number of chunks that end at or before `at`, and whether `at` is a chunk boundary.
     fn split(&self, at: u64) -> (usize, bool) {
         let before = self.ends.partition_point(|end| *end <= at);
         let last = before.checked_sub(1).map_or(self.start, |n| self.ends[n]);
@@ -253,11 +253,11 @@ impl<T> SegmentChunks<T> {
     }
 }
 
-/// Joins the runs of segments to the chunks of one pass over the file (law 2).
+/// Joins the chunks of segments to the chunks of one pass over the file (law 2).
 ///
 /// [`SegmentStitcher::push`] and [`SegmentStitcher::fill_seam`] return all chunks that became final, in order.
-/// While [`SegmentStitcher::seam`] returns a segment, only the run of that seam makes more chunks final.
-/// Further runs may be pushed meanwhile.
+/// While [`SegmentStitcher::seam`] returns a segment (a *seam*), more chunks become final only when the chunks of
+/// the seam are passed to `fill_seam`. Further segments may be pushed meanwhile.
 #[derive(Clone, Debug)]
 pub struct SegmentStitcher<T> {
     segments: FileSegments,
@@ -267,13 +267,13 @@ pub struct SegmentStitcher<T> {
 }
 
 impl<T> SegmentStitcher<T> {
-    /// Joins the runs of `segments`.
+    /// Creates a stitcher for `segments`.
     #[must_use]
     pub const fn new(segments: FileSegments) -> Self {
         Self { segments, at: 0, waiting: VecDeque::new() }
     }
 
-    /// Takes the run of the next segment. Every segment must be pushed, in order. Returns the chunks that
+    /// Takes the chunks of the next segment. Every segment must be pushed, in order. Returns the chunks that
     /// became final.
     #[must_use = "these chunks are not returned again"]
     pub fn push(&mut self, run: SegmentChunks<T>) -> Vec<T> {
@@ -281,7 +281,8 @@ impl<T> SegmentStitcher<T> {
         self.release()
     }
 
-    /// Takes the run of [`SegmentStitcher::seam`]. Returns the chunks that became final.
+    /// Takes the chunks of the segment that [`SegmentStitcher::seam`] returned. Returns the chunks that became
+    /// final.
     ///
     /// # Panics
     /// If the run does not begin at the end of the final chunks.
@@ -292,7 +293,7 @@ impl<T> SegmentStitcher<T> {
         self.release()
     }
 
-    /// The bytes to read and cut next, if the next run has no boundary at the end of the final chunks.
+    /// The bytes to read and cut next, if no chunk of the next segment begins at the end of the final chunks.
     #[must_use]
     pub fn seam(&self) -> Option<Segment> {
         let next = self.waiting.front()?;

@@ -20,7 +20,8 @@ pub(super) trait RollingHash<const LANES: usize> {
 
     /// Length of the window in bytes.
     const WINDOW: usize;
-    /// Number of bytes of one lane: many windows, because each lane warms up over one, but little work to drop.
+    /// Number of bytes of one lane: much longer than the window that each lane hashes in advance, but so short
+    /// that little work is dropped.
     const STRETCH: usize;
 
     /// The hash after one more byte.
@@ -74,7 +75,7 @@ pub(super) fn first<R: RollingHash<LANES>, const LANES: usize>(
     search::<R, LANES>(data, ends, hash, limit).end()
 }
 
-/// The hash of the window that ends before the last byte of `data[..end]`.
+/// The hash of the window that ends one byte before `end`.
 pub(super) fn warm_up<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     end: usize,

@@ -45,7 +45,7 @@ pub(super) struct SieveChunker {
     min: usize,
     avg: usize,
     max: usize,
-    /// The bits of `eights` that must be zero to pass.
+    /// The bits of `eights` that must be zero for a position to pass the mesh.
     mesh: u8,
     /// The largest hash of a boundary up to the average.
     strict: u64,
@@ -161,7 +161,7 @@ impl Kernel for SieveCut<'_> {
     }
 }
 
-/// The positions of a block that passed the mesh.
+/// The positions of a block that passed the first stage (the mesh).
 #[derive(Clone, Copy)]
 struct PassedPositions {
     /// Start of the block.

@@ -62,7 +62,8 @@ impl Sizes {
         self.max
     }
 
-    /// Expected number of bytes between the minimum and a boundary, for the right average; at least one.
+    /// Number of bytes to expect between the minimum and a boundary, so that chunks have the requested average;
+    /// at least one.
     pub(super) const fn wait(self) -> u32 {
         if self.min < self.avg { self.avg - self.min } else { 1 }
     }

@@ -44,15 +44,15 @@ struct SubChunk<T> {
     len: u32,
     sum: Crc32c,
     end: SubChunkEnd,
-    /// The sum of the whole chunk, if the sub-chunk is assumed to be a chunk.
+    /// The sum of the sub-chunk, if the sub-chunk is assumed to be a whole chunk.
     whole: Option<T>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SubChunkEnd {
-    /// A candidate of the hash.
+    /// A candidate boundary of the hash.
     Candidate,
-    /// A candidate after which the rest of the segment was judged as if a chunk began here.
+    /// A candidate boundary after which the rest of the segment was tested as if a chunk of the file began here.
     Assumed,
     /// A position without a candidate, possibly a maximum.
     Mark,
@@ -80,7 +80,7 @@ impl<'a, T, F: FnMut(&[u8]) -> Crc32c> SubChunkQueue<'a, T, F> {
         self.set_last_end(SubChunkEnd::Candidate);
     }
 
-    /// Marks the last end as assumed: the rest is judged as if a chunk of the file began there.
+    /// Marks the last end as assumed: the rest is tested as if a chunk of the file began there.
     pub(super) fn assume(&mut self) {
         self.set_last_end(SubChunkEnd::Assumed);
     }

@@ -89,8 +89,8 @@ impl TwoStage {
         segment.start.saturating_sub(WINDOW as u64)..segment.end
     }
 
-    /// First stage of a segment, for any thread. Appends the file offsets of the candidates, ascending. `data`
-    /// holds the bytes of [`TwoStage::read`].
+    /// First stage of a segment; may run on any thread. Appends the file offsets of the candidates, ascending.
+    /// `data` holds the bytes of [`TwoStage::read`].
     pub fn candidates(&self, segment: &Range<u64>, data: &[u8], candidates: &mut Vec<u64>) {
         let start = Self::read(segment).start;
         let mut found = Vec::new();
@@ -108,8 +108,8 @@ impl TwoStage {
         walk.finish(len, &mut each);
     }
 
-    /// First stage of ParaSync, for any thread: the candidates of a segment, and sums of the bytes between
-    /// them.
+    /// First stage of ParaSync, which may run on any thread: the candidates of a segment, and sums of the bytes
+    /// between them.
     ///
     /// - `data` holds the bytes of [`TwoStage::read`].
     /// - `of_part` sums a part; it may be a constant if the caller does not need these sums.
@@ -239,7 +239,7 @@ impl TwoStage {
     }
 }
 
-/// State of the second stage.
+/// State of the second stage, which chooses chunk boundaries among the candidates.
 struct ChunkWalk {
     sizes: Sizes,
     /// Start of the open chunk.
@@ -251,8 +251,8 @@ impl ChunkWalk {
         Self { sizes, start }
     }
 
-    /// Takes the next candidate. Cuts chunks of maximum length before `end`, then cuts at `end` unless the chunk would
-    /// be too short. Passes each chunk to `each`.
+    /// Takes the next candidate boundary, `end`. Cuts chunks of maximum length before `end`, then cuts at `end`
+    /// unless the chunk would be too short. Passes each chunk to `each`.
     fn offer(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         self.fill(end, each);
         if end - self.start >= self.sizes.min().into() {
@@ -291,7 +291,8 @@ fn pieces(ends: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     ends.step_by(PIECE).map(move |at| at..end.min(at + PIECE))
 }
 
-/// Appends each candidate in `ends`. Each hit warms up a window again, which is cheap because hits are rare.
+/// Appends each candidate in `ends`. After each candidate the window is hashed from its start again, which is
+/// cheap because candidates are rare.
 fn every<R: RollingHash<LANES>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,

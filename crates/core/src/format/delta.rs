@@ -96,7 +96,7 @@ impl DeltaRecord {
     }
 }
 
-/// Computes the copies and literals of a delta, in the order of the new version. Adjacent copies are merged.
+/// Computes the copies and literals of a delta, in the order of the new version. Merges adjacent copies.
 #[derive(Debug)]
 pub struct DeltaSteps<I> {
     old: I,

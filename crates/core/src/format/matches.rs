@@ -1,5 +1,5 @@
-//! The matches file (`?as=match` of the server): the parts of a new version, known by its signature, that an
-//! old version has.
+//! The matches file (`?as=match` of the server): which parts of a new version, of which only the signature is
+//! known, an old version has.
 //!
 //! ```text
 //! magic    = "DELTICM" 1

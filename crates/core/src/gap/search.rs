@@ -68,7 +68,7 @@ pub(super) struct GapSearch<'a, 's> {
     polynomial: SumPolynomial,
     /// Start of the known matches at the end of both gaps. The search ends here.
     back: BlockPlace,
-    /// The old blocks to roll for, once `back` is known.
+    /// The old blocks to search for by rolling sums, once `back` is known.
     middle: Option<Range<usize>>,
     table: Option<GapTable>,
     /// Number of comparisons with a block's sum, without windows that the filter ruled out.
@@ -125,7 +125,7 @@ impl<'a, 's> GapSearch<'a, 's> {
         self.compared.set(self.compared.get() + compared as u64);
     }
 
-    /// The place after the consecutive matches that begin at `place`.
+    /// The place after the run of consecutive matching blocks that begins at `place`.
     fn follow(&self, mut place: BlockPlace) -> BlockPlace {
         let len = self.sums.block_len();
         // Most gaps end here: a plain loop over blocks of equal length, and the last block separately.
@@ -143,7 +143,7 @@ impl<'a, 's> GapSearch<'a, 's> {
         self.sums.old_len / self.sums.block_len()
     }
 
-    /// The place after the matching block at `place`.
+    /// The place after the block at `place`, which matches.
     fn behind(&self, place: BlockPlace) -> BlockPlace {
         BlockPlace { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
     }
@@ -178,7 +178,7 @@ impl<'a, 's> GapSearch<'a, 's> {
         found
     }
 
-    /// The blocks to roll for. On the first call this determines `back`, searching no further back than
+    /// The blocks to search for by rolling sums. The first call determines `back`, searching no further back than
     /// `place`.
     fn middle(&mut self, place: BlockPlace) -> Range<usize> {
         if let Some(middle) = &self.middle {
@@ -292,7 +292,7 @@ impl GapTable {
         entry == EMPTY || self.has(entry, sum, sums)
     }
 
-    /// False if the table lacks all of these sums.
+    /// False only if the table has none of these sums; true proves nothing.
     #[inline(always)]
     fn may_have_any(&self, wanted: &[u32; LANES]) -> bool {
         let mut any = 0;

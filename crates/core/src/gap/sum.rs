@@ -160,7 +160,7 @@ const fn shortened(hash: u64) -> u32 {
 const WORD: usize = 8;
 /// Words in a strip, and windows that roll side by side: enough to hide the latency of a multiplication.
 pub(super) const LANES: usize = 8;
-/// Length of a strip in bytes.
+/// Length of a strip in bytes. A strip is [`LANES`] words, the unit in which blocks are hashed.
 pub(super) const STRIP: usize = WORD * LANES;
 /// Number of bytes that words at [`LANES`] consecutive offsets cover.
 pub(super) const REACH: usize = LANES + WORD;

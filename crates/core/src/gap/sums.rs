@@ -1,4 +1,4 @@
-//! The receiver's description of an old gap: short sums of its blocks.
+//! Short sums of the blocks of an old gap, which the receiver sends to describe the gap.
 
 use super::sum::SumPolynomial;
 use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};

@@ -177,8 +177,8 @@ impl<S: SumBits> CuckooIndex<S> {
         }
     }
 
-    /// The chunks with `sum`, in order. Each returned chunk takes one from `budget`; none is returned at 0. A
-    /// caller shares one budget among many sums, which bounds the number of candidates for any content.
+    /// The chunks with `sum`, in order. Each returned chunk decrements `budget`; at 0 no more chunks are
+    /// returned. A caller uses one budget for many sums, which bounds the number of candidates for any content.
     pub fn candidates<'a>(
         &'a self,
         sum: S,
@@ -295,7 +295,8 @@ impl<S: SumBits> CuckooIndex<S> {
         if done { Ok(()) } else { Err(entry) }
     }
 
-    /// A pseudo-random slot to move. A fixed choice would run in circles; predictability is harmless.
+    /// A pseudo-random slot of the entry to move. A fixed choice could move the same entries in circles; an
+    /// attacker gains nothing from predicting the choice.
     const fn random_way(&mut self) -> usize {
         self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
         (self.random >> (u32::BITS - WAYS.trailing_zeros())) as usize
@@ -321,8 +322,8 @@ fn buckets_for(slots: usize) -> usize {
 const WAYS: usize = 4;
 const EMPTY: u32 = u32::MAX;
 const FIRST_BUCKETS: usize = 16;
-/// [`CuckooIndex::with_room`] leaves one spare slot for this many sums. The table could be fuller, but moves stay
-/// few.
+/// [`CuckooIndex::with_room`] adds one spare slot for each group of this many sums. The table could be fuller,
+/// but with spare slots few entries need to be moved.
 const FULL_FOR_A_SPARE: usize = 9;
 /// The table grows if it has fewer than this many slots for each sum.
 const GROW_ABOVE: usize = 2;

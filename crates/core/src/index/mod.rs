@@ -1,6 +1,6 @@
 //! The receiver's index of the old version: chunks and groups, found by the fingerprint prefixes that are sent.
 //!
-//! Others choose the content, so the index resists three attacks (SECURITY.md):
+//! Other people choose the content, so the index resists three attacks (SECURITY.md):
 //!
 //! - Look-ups never walk a chain of equal chunks: only the first of equal chunks is in the table.
 //! - Nobody can aim at one slot of the table: its hash has a random key.
@@ -40,7 +40,7 @@ pub struct Index {
 struct OldGroup {
     first: ChunkNo,
     group: Group,
-    /// True if the group ends by content or size, not at the end of its file.
+    /// True if content or size ended the group, and not the end of its file.
     ends: bool,
 }
 
@@ -108,7 +108,7 @@ impl Index {
         }
     }
 
-    /// Ends an old file. A group never spans two files.
+    /// Marks the end of an old file. A group never spans two files.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
             self.push_group(group, self.end(), false);

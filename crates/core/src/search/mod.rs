@@ -90,7 +90,7 @@ impl AddAssign for SearchCounts {
 pub struct Searcher {
     looker: BlockLookup,
     roller: WindowRoller,
-    /// Number of bytes of the new version that are decided.
+    /// Number of bytes of the new version that are decided: matched or literal.
     settled: u64,
     /// The weak sum of the first undecided window, if this window was looked up already.
     window: Option<u32>,
@@ -180,8 +180,8 @@ impl Searcher {
         self.settle(piece, open..at, at_end, &mut each)
     }
 
-    /// Passes unmatched bytes of a piece to `each`, at the end of the file all remaining bytes. Returns the
-    /// number of decided bytes of the piece.
+    /// Passes unmatched bytes of a piece to `each`; at the end of the file, all remaining bytes. Returns the
+    /// number of bytes of the piece that are decided: matched or literal.
     fn settle(
         &mut self,
         piece: NewPiece<'_>,
@@ -233,7 +233,7 @@ impl Searcher {
         self.roller.next_match(&mut self.looker, piece, at, from)
     }
 
-    /// Passes the rest of the new version, from `open` on, to `each`.
+    /// Ends the search: passes the rest of the new version, from `open` on, to `each`.
     fn end(&mut self, piece: NewPiece<'_>, open: usize, each: &mut impl FnMut(DeltaOp)) {
         self.window = None;
         let short = self.looker.short_at_end(piece, open);
@@ -354,7 +354,7 @@ impl BlockLookup {
         (range.end, roll.sum(state))
     }
 
-    /// The old block that equals the window at `at`, given the window's weak sum.
+    /// The old block whose weak and strong sums equal those of the window at `at`, given the window's weak sum.
     fn look_up(&mut self, piece: NewPiece<'_>, at: usize, sum: u32) -> Option<u32> {
         let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);

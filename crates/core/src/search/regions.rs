@@ -44,7 +44,8 @@ pub struct SearchedRegion {
 }
 
 impl SearchedRegion {
-    /// The byte range of the region. All windows that begin in it were looked up, except inside matches.
+    /// The byte range of the region. All windows that begin in the region were looked up, except windows inside
+    /// matches.
     #[must_use]
     pub const fn range(&self) -> &Range<u64> {
         &self.range

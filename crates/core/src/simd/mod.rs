@@ -5,11 +5,11 @@
 //! chunk/ram.rs …  ── impl Kernel ──►  Isa::run  ── picks ──►  x86.rs | neon.rs | wasm.rs | scalar.rs
 //! ```
 //!
-//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness*:
-//! only detection creates the value, so its holder may use the instructions. Three kinds of lines are unsafe:
-//! intrinsics that compute; intrinsics that read memory through a pointer (loads and gathers); calls of a
-//! function that is compiled for CPU features. All of them are in the files of the instruction sets and in
-//! `gather.rs`, `clmul.rs` and `carryless.rs`.
+//! An algorithm is a `Kernel`, generic over `Simd`. A value of a type that implements `Simd` is a *witness* that
+//! the CPU has the instructions: only CPU detection creates such a value, so code with the value may use the
+//! instructions. Three kinds of lines are unsafe: intrinsics that compute; intrinsics that read memory through a
+//! pointer (loads and gathers); calls of a function that is compiled for CPU features. All of them are in the
+//! files of the instruction sets and in `gather.rs`, `clmul.rs` and `carryless.rs`.
 
 pub(crate) mod carryless;
 pub(crate) mod clmul;

@@ -18,7 +18,7 @@ pub(crate) enum Extreme {
 }
 
 impl Extreme {
-    /// The byte value that no byte exceeds.
+    /// The extreme value: 255 or 0. No byte exceeds this value.
     #[inline(always)]
     pub(crate) const fn utmost(self) -> u8 {
         match self {
@@ -37,7 +37,7 @@ impl Extreme {
     }
 
     /// The extreme byte of `data`, which must not be empty, by a tree of lane-wise extremes (§4.1). The search
-    /// stops after the first block with the utmost byte.
+    /// stops after the first block with the [utmost](Self::utmost) byte value.
     #[inline(always)]
     pub(crate) fn of<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
         let lanes = self.lanes(simd, data);
@@ -47,7 +47,7 @@ impl Extreme {
         }
     }
 
-    /// Lane-wise extremes of `data`, or of a part of `data` with the utmost byte.
+    /// Lane-wise extremes of `data`, or of a first part of `data` that has the utmost byte value.
     #[inline(always)]
     fn lanes<S: Simd>(self, simd: S, data: &[u8]) -> S::Vector {
         if data.len() < S::LANES {

@@ -14,7 +14,7 @@
 
 use super::cost::{CodecModel, LinkModel};
 
-/// Levels to choose from, with the usual figures of source code in frames of 256 KiB.
+/// Levels to choose from, with typical ratios and speeds for source code in frames of 256 KiB.
 const USUAL: [(i32, CodecModel); 4] = [
     (1, usual(0.32, 300e6)),
     (3, usual(0.29, 180e6)),
@@ -33,7 +33,7 @@ const TRIED_EVERY: u32 = 32;
 const TRIED_EVERY_PLAIN: u32 = 256;
 /// Share of the usual length that a frame has with a history (docs/decisions/0077).
 const WITH_HISTORY: f64 = 0.85;
-/// Bytes of a frame whose measurement counts as much as all measurements before.
+/// Length in bytes of a frame whose measurement counts as much as all measurements before.
 const WEIGHTY_BYTES: f64 = (64 << 10) as f64;
 
 const fn usual(ratio: f64, compressed_per_second: f64) -> CodecModel {

@@ -73,9 +73,9 @@ pub enum LookupOrder {
 /// Confirmation of adjacent matches: together or one by one (NetSync §4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchMerging {
-    /// A token for each run ([`RunMerger`](crate::RunMerger)).
+    /// One strong sum confirms each run of adjacent matches ([`RunMerger`](crate::RunMerger)).
     Runs,
-    /// A token for each chunk.
+    /// One strong sum confirms each matching chunk.
     Never,
 }
 
@@ -115,10 +115,10 @@ pub enum Delivery {
 /// When literals are compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CompressionChoice {
-    /// Compression on the user's request.
+    /// Literals are compressed only on the user's request.
     AsAsked,
-    /// Compressor and level of each frame by the measured link, unless the user asked for a level ([`AdaptiveCodec`];
-    /// NetSync §4.4).
+    /// The measured link decides whether and at which level each frame is compressed, unless the user asked for a
+    /// level ([`AdaptiveCodec`]; NetSync §4.4).
     ByCost,
 }
 
@@ -163,7 +163,7 @@ pub struct Strategy {
     /// Strong sum for a second attempt if the proof fails (WebR2sync §5.2). If that proof fails too, the whole file is
     /// sent.
     pub stronger: Option<StrongKind>,
-    /// Maximum chunk length in bytes: [`MAX_CHUNK_BYTES`], or the lower limit that both ends agreed on.
+    /// Maximum chunk length in bytes: [`MAX_CHUNK_BYTES`], or a lower limit that both ends agreed on.
     pub longest: u32,
 }
 
@@ -285,7 +285,7 @@ const RSYNC: Strategy = Strategy {
     longest: MAX_CHUNK_BYTES,
 };
 
-/// He et al. 2020, as described in SkySync (§2.2.2, §4.1).
+/// dsync (He et al. 2020), as described in SkySync (§2.2.2, §4.1).
 const DSYNC: Strategy = Strategy {
     name: "dsync",
     conversation: Conversation::RecipeConfirm,
@@ -311,7 +311,7 @@ const PDSYNC: Strategy = Strategy {
     ..PARASYNC
 };
 
-/// Xia et al. 2022.
+/// NetSync (Xia et al. 2022).
 const NETSYNC: Strategy = Strategy {
     name: "netsync",
     chunking: ChunkerChoice::ByBandwidth,
@@ -320,7 +320,7 @@ const NETSYNC: Strategy = Strategy {
     ..DSYNC
 };
 
-/// Zhang et al. 2026.
+/// ParaSync (Zhang et al. 2026).
 const PARASYNC: Strategy = Strategy {
     name: "parasync",
     conversation: Conversation::RecipeConfirm,
@@ -359,7 +359,7 @@ const SKYSYNC_C: Strategy = Strategy {
     ..DSYNC
 };
 
-/// Xiao et al. 2018, §5.1.
+/// WebR2sync (Xiao et al. 2018, §5.1).
 const WEBR2SYNC: Strategy = Strategy {
     name: "webr2sync",
     conversation: Conversation::RecipeRolled,
@@ -367,7 +367,7 @@ const WEBR2SYNC: Strategy = Strategy {
     ..RSYNC
 };
 
-/// Xiao et al. 2018, §5.2 and §5.3.
+/// WebR2sync+ (Xiao et al. 2018, §5.2 and §5.3).
 const WEBR2SYNC_PLUS: Strategy = Strategy {
     name: "webr2sync+",
     strong: StrongKind::SipHash,

@@ -97,7 +97,8 @@ pub(super) fn inputs(spec: &ChunkerSpec, len: usize) -> Vec<SuiteInput> {
     constant.into_iter().chain(periodic).chain(ends).chain(few).chain(full).chain(others).collect()
 }
 
-/// Data without boundaries, each with bytes that end a chunk depending on their position.
+/// Data without chunk boundaries, each paired with bytes that, written into the data, end a chunk at some
+/// positions.
 pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(SuiteInput, Vec<u8>)> {
     let rise = slope(len);
     let fall = rise.iter().rev().copied().collect();
@@ -110,7 +111,8 @@ pub(super) fn deciders(spec: &ChunkerSpec, len: usize) -> Vec<(SuiteInput, Vec<u
     ]
 }
 
-/// The last bytes of a chunk, on which a hash cuts at any position. Prefers bytes that cut at the minimum too.
+/// The last bytes of a chunk: a hash of a window cuts after these bytes at any position. Prefers bytes that cut
+/// at the minimum too.
 fn own_end(spec: &ChunkerSpec) -> Vec<u8> {
     let chunker = spec.build_for(Isa::SCALAR);
     let (min, max) = (spec.min_len() as usize, chunker.max_len());

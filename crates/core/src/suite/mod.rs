@@ -20,7 +20,7 @@ use crate::reference;
 use crate::simd::Isa;
 use inputs::{CriticalLens, SuiteInput, deciders, inputs};
 
-/// A form of a chunker cuts at a wrong position.
+/// Error: a form of a chunker (for an instruction set, or portable) cuts at a wrong position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{spec:?} on {case}: {form} cuts after {found} bytes, {judge} after {expected}")]
 pub struct FormMismatch {
@@ -105,7 +105,8 @@ fn check_lens(
     Ok(())
 }
 
-/// Moves the deciding bytes over the neutral data. For long chunks, each pair gets a share of the positions.
+/// Tests the pairs of [`deciders`](inputs::deciders): writes the bytes at each position of the data. For long
+/// chunks, each pair gets a share of the positions.
 fn check_positions(
     forms: &mut ChunkerForms<'_>,
     deciders: Vec<(SuiteInput, Vec<u8>)>,

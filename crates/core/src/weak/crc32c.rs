@@ -58,8 +58,8 @@ impl Crc32c {
         self.0
     }
 
-    /// The sum of this byte string followed by the byte string of `next`, which has `next_len` bytes of any
-    /// number.
+    /// The sum of two byte strings in sequence: that of `self`, then that of `next`, which has `next_len` bytes.
+    /// The length may be any number.
     #[inline]
     #[must_use]
     pub fn concat(self, next: Self, next_len: u64) -> Self {

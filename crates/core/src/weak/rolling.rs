@@ -8,7 +8,8 @@ use crate::chunk::CRC_ENTERS;
 pub enum RollingKind {
     /// [`WeakKind::Adler`], the sum of rsync and its successors.
     Adler,
-    /// [`WeakKind::Crc32c`], which a storage layer may keep of the old version (SkySync §3.1).
+    /// [`WeakKind::Crc32c`]. A storage layer may have stored this sum for blocks of the old version (SkySync
+    /// §3.1).
     Crc32c,
 }
 
