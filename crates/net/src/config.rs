@@ -65,7 +65,7 @@ pub(crate) struct SessionConfig {
     pub(crate) between: Option<Figures>,
     /// True if the other end is in this process, behind a byte stream.
     pub(crate) is_near: bool,
-    /// Counts what this end compresses.
+    /// Counts the literals of this end by their compression.
     pub(crate) packing: PackingReport,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
@@ -76,7 +76,7 @@ pub(crate) struct SessionConfig {
     pub(crate) user: User,
     /// Records the files that are changing in place.
     pub(crate) under_way: UnderWay,
-    /// The remote shell, which is ended if the run fails.
+    /// The remote shell, which is terminated if the run fails.
     pub(crate) shell: Shell,
     /// The destination, if it lies in a source directory.
     pub(crate) inside: Option<PathBuf>,

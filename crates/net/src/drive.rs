@@ -38,7 +38,7 @@ const SENT_EVERY: Duration = Duration::from_millis(100);
 /// Longest time for the last frames of an end to arrive, after it stopped reading.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The pool of work for a machine `M`.
+/// The queue of work that a state machine `M` requested, for the threads of the executor.
 type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
 
 /// An answer, and the number of its work.
@@ -295,7 +295,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         }
     }
 
-    /// Returns this runner after the machine and the worker were told the known link.
+    /// Tells the machine and the worker the known link, if there is one. Returns this runner.
     fn told(mut self) -> Self {
         if let Some(figures) = self.link.figures {
             self.set_link(figures);

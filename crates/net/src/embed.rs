@@ -462,8 +462,8 @@ pub(crate) async fn run_until_cancelled(
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link })
 }
 
-/// Returns the error to report. Ctrl-C in a terminal also ends the remote shell, and the end of the shell may be
-/// noticed before the signal.
+/// Replaces the error of a lost connection by `Interrupted` if the run is cancelled within [`SIGNAL_LATENESS`]. Ctrl-C
+/// in a terminal also ends the remote shell, and the end of the shell may be noticed before the signal.
 async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
     if !error.is_lost_connection() {
         return error;

@@ -5,7 +5,7 @@
 //! measurement, a few readings of a clock. Processor time is that of the thread which does the work, so two ends in one
 //! process can be told apart.
 //!
-//! A part of a piece of work finds its ledger through a thread-local value (`worker/stage.rs`).
+//! A part of a piece of work finds the ledger of its end through a thread-local value (`deltic_worker::stage`).
 
 use std::fmt;
 use std::pin::pin;

@@ -1,4 +1,5 @@
-//! The streams on which frames are sent: the first stream for all frames, further streams for frames that may overtake.
+//! The streams on which frames are sent: the first stream for all frames, further streams for frames that may arrive in
+//! any order.
 
 use std::cmp::Reverse;
 use std::future::poll_fn;
@@ -9,7 +10,7 @@ use tokio::sync::mpsc;
 use deltic_engine::machine::Lane;
 use deltic_protocol::streams::over;
 
-/// Error: a stream is closed, the first or a further one.
+/// Error: the first stream, or a further stream, is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed(pub(crate) Lane);
 

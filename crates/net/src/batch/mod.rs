@@ -23,9 +23,9 @@ pub use spool::spool_batch;
 pub(crate) use tap::Tap;
 pub(crate) use writing::write;
 
-/// Most steps of a content; bounds the memory for the steps.
+/// Most steps (copies and literals) that make the content of a file; bounds the memory for the steps.
 const MAX_STEPS: usize = 1 << 24;
-/// Most frames of a list without an entry.
+/// Most frames without an entry that a list may have.
 const MAX_IDLE: usize = 16;
 /// Memory in bytes that the names of a batch may take.
 const MAX_HELD_BYTES: usize = if cfg!(test) { 1 << 20 } else { 2 << 30 };

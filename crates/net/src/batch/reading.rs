@@ -99,7 +99,7 @@ impl Batch {
         self.0.single.as_ref()
     }
 
-    /// Returns the metadata of the root, and the missing sources.
+    /// Returns the metadata of the root, if the root is part of the transfer.
     pub(crate) fn own(&self) -> Option<Meta> {
         self.0.list.own.clone()
     }

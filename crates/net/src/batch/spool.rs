@@ -12,9 +12,9 @@ use rustix::fs::fstatvfs;
 use super::reading::Held;
 use crate::error::SyncError;
 
-/// Most bytes that stay free in the file system of a copied batch.
+/// Largest reserve of free bytes in the file system of a copied batch: copying ends before less is free.
 const MOST_FREE_BYTES: u64 = 1 << 30;
-/// Divisor: the file system keeps this share of its size free, at most `MOST_FREE_BYTES`.
+/// The reserve is the size of the file system divided by this number, at most `MOST_FREE_BYTES`.
 const FREE_PARTS: u64 = 20;
 /// Bytes that are copied between two checks of the free space.
 const LOOK_EVERY_BYTES: usize = 1 << 20;

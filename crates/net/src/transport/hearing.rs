@@ -57,7 +57,7 @@ pub(crate) type Frames = mpsc::Sender<Reading>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
     First,
-    /// A further stream, which carries only frames that may overtake others.
+    /// A further stream, which carries only frames that may arrive before earlier frames of the first stream.
     Further,
 }
 
