@@ -27,7 +27,8 @@ use crate::lock;
 
 /// Most messages queued from a connection to a channel, and from all channels to a connection.
 const WAITING: usize = 4;
-/// Time after which an end counts as heard again, while its messages wait for a channel's reader.
+/// While messages of the other end wait for a channel's reader, the other end counts as alive: `alive` is called after
+/// each such time.
 const ALIVE_EVERY: Duration = Duration::from_millis(200);
 
 /// Returns the limits for the messages of a connection.

@@ -1,4 +1,4 @@
-//! Bodies of requests; the first byte says of which.
+//! Fuzzes the bodies of requests. The first byte of the input chooses the request, the rest is the body.
 #![no_main]
 
 use deltic_serve::server::fuzz::Here;

@@ -1,4 +1,4 @@
-//! Messages of a WebSocket: their channels, and what is said in channel 0.
+//! Fuzzes the messages of a WebSocket: the channels of the messages, and control messages on channel 0.
 #![no_main]
 
 use std::time::Duration;
@@ -22,10 +22,10 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(channels.count() <= 2);
 });
 
-/// A control message that an end takes is taken again as we write it.
+/// Checks that a control message which an end accepts is the same message after encoding and decoding.
 fn hear(message: &[u8]) {
     if let Ok(heard) = ServerEnd::default().hear(message) {
-        // One near the bound may be longer then.
+        // A message near the limit may exceed the limit after encoding.
         if let Ok(again) = ServerEnd::default().hear(&heard.message()[1..]) {
             assert_eq!(again, heard);
         }

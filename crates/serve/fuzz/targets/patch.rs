@@ -1,4 +1,4 @@
-//! Deltas that a client sends.
+//! Fuzzes deltas that a client sends for a file.
 #![no_main]
 
 use deltic_serve::server::fuzz::Here;

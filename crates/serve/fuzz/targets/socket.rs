@@ -1,4 +1,4 @@
-//! Frames of a WebSocket of somebody who is known.
+//! Fuzzes the frames of a WebSocket, after a request with a valid token.
 #![no_main]
 
 use deltic_serve::server::fuzz::Here;

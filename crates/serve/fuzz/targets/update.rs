@@ -1,4 +1,4 @@
-//! Updates of files that a client sends over its WebSocket.
+//! Fuzzes updates of files that a client sends over a WebSocket.
 #![no_main]
 
 use deltic_serve::server::fuzz::Here;

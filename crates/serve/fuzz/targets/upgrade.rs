@@ -1,4 +1,4 @@
-//! All that a connection may bring; TOKEN stands for the server's.
+//! Fuzzes all bytes of a connection. `TOKEN` in the input is replaced by the server's token.
 #![no_main]
 
 use deltic_serve::server::fuzz::Here;

@@ -151,7 +151,8 @@ impl Way {
     }
 }
 
-/// Reads bytes that are available without waiting, up to `most` bytes in total. True if there were any.
+/// Reads bytes that are available without waiting, up to `most` bytes in total. True if at least one byte was
+/// available.
 async fn fill(from: &mut ReadHalf<DuplexStream>, bytes: &mut BytesMut, most: usize) -> bool {
     let begun = bytes.len();
     let mut piece = [0; 16 << 10];

@@ -1,7 +1,9 @@
 //! Access control: tokens by their hashes, from the token file and from the settings.
 //!
-//! The file may change while the server runs. The server looks for changes before checking a token, and twice a
-//! second while clients are connected: a revoked token is refused, and clients with a revoked token are disconnected.
+//! The file may change while the server runs. The server looks for changes before checking a token, and twice a second
+//! while clients are connected: a revoked token is refused, and clients with a revoked token are disconnected. A token
+//! may have made other tokens, which end when the token ends. The *chain of makers* of a token is the token, its maker,
+//! the maker of that maker, and so on up to the first token.
 
 mod sessions;
 
@@ -47,7 +49,7 @@ pub(crate) struct Access {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) grant: Grant,
-    /// The first token of the chain of makers.
+    /// The first token of the chain of makers, which no other token made.
     pub(crate) first: TokenHash,
     /// Quotas of all tokens in the chain of makers.
     pub(crate) quotas: Vec<TokenQuota>,

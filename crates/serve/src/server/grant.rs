@@ -39,12 +39,12 @@ pub(super) struct GrantRecord {
     pub(super) session: Option<String>,
 }
 
-/// Tokens of older servers may make other tokens.
+/// Default of the right to share, for records of older servers without this right: their tokens may make other tokens.
 const fn yes() -> bool {
     true
 }
 
-/// Leaves the right out of the records of tokens that do not have it.
+/// True if a token lacks the right. The field of the right is then left out of the record.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_no(right: &bool) -> bool {
     !*right

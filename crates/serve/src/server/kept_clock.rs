@@ -51,7 +51,7 @@ impl KeptClock {
         self.clock.news().filter(|_| self.has_ages)
     }
 
-    /// Stores the time for the next start, if the clock believes the time.
+    /// Stores the present time for the next start, if the clock does not suspect a jump of the time.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
         keep_at(&self.file, now)

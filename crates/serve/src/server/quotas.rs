@@ -23,7 +23,7 @@ use crate::token::TokenHash;
 const PATIENCE: (u32, Duration) = (50, Duration::from_millis(10));
 /// Age after which a count is repeated, because other programs and tokens may have changed files.
 const RECOUNT_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Number of counts after which unused counts are removed.
+/// Number of stored counts at which unused counts are removed.
 const SWEEP: usize = 128;
 
 /// The quota of a token, in each of the token's volumes.

@@ -40,7 +40,7 @@ pub(crate) struct Server {
     pub(crate) upload_bytes: u64,
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) tracker: TaskTracker,
-    /// Number of connected clients that can be disconnected when their token is revoked.
+    /// Number of connected clients. While this number is above zero, the server looks for revoked tokens regularly.
     pub(super) clients: watch::Sender<usize>,
     /// Key for the hashes in entity tags, so that entity tags do not reveal inode numbers.
     pub(crate) tag_key: [u8; 32],

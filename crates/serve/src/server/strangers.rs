@@ -1,5 +1,6 @@
 //! Strangers: connections that have not shown a token. The number of strangers has a limit of its own. At the limit,
-//! the oldest stranger is closed for a new one. A client with a token shows the token early enough to stay connected.
+//! the oldest stranger is closed for a new one. A client with a token shows the token, or a pass for the token, early
+//! enough to stay connected.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;

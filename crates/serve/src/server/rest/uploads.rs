@@ -343,7 +343,7 @@ pub(super) async fn begin(
     Ok(answer)
 }
 
-/// Tells how much of an upload has arrived.
+/// Answers with the number of bytes of an upload that have arrived.
 pub(super) async fn look(
     Extension(uploads): Extension<Arc<Uploads>>,
     Address((volume, name)): Address<(String, String)>,
@@ -521,7 +521,7 @@ impl StagedUpload {
     }
 }
 
-/// Answers where an unfinished upload is.
+/// Answers with the offset of the next byte of an unfinished upload.
 fn told(at: u64, len: u64) -> Response {
     let headers = [
         (UPLOAD_COMPLETE, "?0".into()),

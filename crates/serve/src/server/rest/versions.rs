@@ -163,7 +163,8 @@ impl Restoring {
         }
     }
 
-    /// Returns the length of the next piece if both versions have the same bytes there; `None` if they differ.
+    /// Returns the length of the next piece, if both versions have the same bytes in that piece; `None` if the bytes
+    /// differ.
     fn next_equal(&self, present: &LocalSnapshot) -> Result<Option<u64>, Problem> {
         let mut pieces = [vec![0; PIECE], vec![0; PIECE]];
         for (piece, snapshot) in pieces.iter_mut().zip([&self.old, present]) {

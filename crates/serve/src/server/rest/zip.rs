@@ -1,7 +1,8 @@
 //! A directory as a ZIP archive, made while it is sent: files as they are, without compression.
 //!
 //! Sums follow the content of each file, so the archive needs no second read and no room on the disk. Files that cannot
-//! be opened are listed in a text at the end of the archive. A file that changes while it is read breaks the archive off.
+//! be opened are listed in a text at the end of the archive. If a file changes while it is read, the answer breaks off,
+//! and the client gets an incomplete archive.
 
 use std::fmt;
 use std::io::{self, Write};

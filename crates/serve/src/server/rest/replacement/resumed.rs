@@ -57,8 +57,8 @@ pub(crate) struct ResumedReplacement {
 }
 
 impl Replacement {
-    /// Notes that the first `at` bytes have arrived, for another process. Without notes, as after an error, no other
-    /// process goes on with the replacement.
+    /// Notes that the first `at` bytes have arrived, for another process. Without a note, no other process goes on with
+    /// the replacement; an error of writing a note is ignored.
     pub(crate) fn note(&self, at: u64) {
         self.new.note([at, now().as_secs()].map(u64::to_le_bytes).as_flattened()).ok();
     }
