@@ -175,7 +175,7 @@ pub(crate) struct SyncArgs {
     /// The settings in effect.
     #[arg(skip)]
     pub(crate) applied: AppliedSettings,
-    /// The program whose way an option takes.
+    /// The program (Deltic or rsync) that options behave like, where the two differ.
     #[arg(skip)]
     pub(crate) ways: Ways,
     /// Options of rsync without effect here.
@@ -189,7 +189,8 @@ impl SyncArgs {
         self.recursive || (self.archive && !self.no_recursive && !self.select.has_names())
     }
 
-    /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
+    /// Applies settings: adds the operands of a profile, and moves filter rules from settings behind the rules of the
+    /// command line.
     pub(super) fn complete(&mut self, mut applied: AppliedSettings) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));

@@ -92,7 +92,8 @@ pub(crate) struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// Applies settings: adds operands of a profile, and moves rules from settings behind the user's rules.
+    /// Applies settings: adds the operands of a profile, and moves filter rules from settings behind the rules of the
+    /// command line.
     pub(super) fn complete(&mut self, mut applied: AppliedSettings) {
         self.filters.put_last(applied.rules);
         self.operands = applied.operands.take().unwrap_or_else(|| mem::take(&mut self.operands));

@@ -45,15 +45,15 @@ pub(crate) struct SyncRequest {
     pub(crate) view: OutputView,
     /// The batch file that this sync writes or reads, if any.
     pub(crate) batch: Option<BatchUse>,
-    /// Step after the answer that the other machine has no deltic.
+    /// Next step if the other machine has no deltic: the run fails, asks the user, or installs deltic.
     pub(crate) if_missing: IfMissing,
-    /// The program whose way an option takes.
+    /// The program (Deltic or rsync) that options behave like, where the two differ.
     pub(crate) ways: Ways,
     /// Limits of further attempts after a lost connection.
     pub(crate) retry: RetryLimits,
 }
 
-/// Step of a run after the answer that the other machine has no deltic.
+/// Reaction of a run to a machine without deltic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum IfMissing {
     /// The run fails.

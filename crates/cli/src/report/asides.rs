@@ -1,12 +1,12 @@
-//! rsync's messages about a name besides its change: the reason for passing over the name, the place of the backup,
-//! and the removal of the source.
+//! rsync's messages about a name, besides the line of its change: the reason for passing over the name, the place of
+//! the backup, and the removal of the source.
 
 use deltic_protocol::options::{Append, Backup, Options, Writing};
 use deltic_protocol::report::{Action, Change, EntryType, PassedOver, Totals};
 
 use crate::report::escape::Escape;
 
-/// Returns rsync's message that the name is passed over.
+/// Returns rsync's message that the name is skipped.
 pub(crate) fn passed_over(change: &Change, why: PassedOver, escape: Escape) -> Vec<u8> {
     let kind = if change.item == EntryType::Dir { "directory" } else { "file" };
     let name = escape.escaped(change.path.as_bytes());

@@ -48,7 +48,8 @@ impl StdoutLines {
         self.counting = Some(Vec::new());
     }
 
-    /// Completes that line, with the number of names if the number is known, and shows the waiting lines.
+    /// Completes the line that [`Self::count`] began, with the number of names if the number is known. Then shows the
+    /// waiting lines.
     pub(super) fn counted(&mut self, names: Option<u64>) {
         let Some(waiting) = self.counting.take() else { return };
         self.output.line(match names {

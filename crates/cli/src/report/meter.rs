@@ -35,7 +35,7 @@ pub(crate) struct RunMeter {
     samples: VecDeque<MeterSample>,
 }
 
-/// The state at a time after the start.
+/// Sample of the progress, at a time after the start.
 #[derive(Clone, Copy, Debug)]
 struct MeterSample {
     at: Duration,
@@ -55,7 +55,7 @@ impl MeterSample {
     }
 }
 
-/// Work that takes the time of a run.
+/// Phase of a run: the kind of work that takes the most time at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunPhase {
     /// Walking the sources; no byte of a file is settled yet.

@@ -15,12 +15,12 @@ pub(crate) struct PathTexts {
     /// Directories, stored whenever the directory changes; some are stored repeatedly.
     dirs: PackedStrings,
     places: Vec<StringSlot>,
-    /// For each path: the number of its directory and its fate, the text, the last name. A directory has no last
-    /// name.
+    /// For each path: the number of its directory, whether the path is gone after the run, the text, and the last name.
+    /// A directory has no last name.
     lines: PackedStrings,
 }
 
-/// State of a path after the run.
+/// State of a path after the run: removed, or still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PathFate {
     Gone,
@@ -49,7 +49,7 @@ impl PathTexts {
         self.push_as(PathFate::Stays, path, item, text)
     }
 
-    /// Adds `text` about a path with this fate.
+    /// Adds `text` about a path that exists, or is gone, after the run.
     ///
     /// # Errors
     /// [`OutOfRoom`] if there is no room for the text.

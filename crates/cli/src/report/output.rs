@@ -171,7 +171,7 @@ pub(crate) fn ending(exit: Exit) -> String {
     format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
 }
 
-/// True if the program [takes rsync's ways](Ways), and so rsync's words.
+/// True if options [behave like rsync's](Ways): messages then have rsync's wording.
 pub(crate) fn stands_in() -> bool {
     static STANDS_IN: OnceLock<bool> = OnceLock::new();
     *STANDS_IN.get_or_init(|| Ways::here() == Ways::Rsync)

@@ -52,7 +52,7 @@ impl RetryNotice {
         format!("trying again in {:.1} s", self.pause.as_secs_f64())
     }
 
-    /// Writes the error and that line to standard error.
+    /// Writes the error, and the line that announces the next attempt, to standard error.
     pub(crate) fn complain(&self) {
         output::complain(&self.why, None);
         output::note(&format!("{}\n", self.line()));

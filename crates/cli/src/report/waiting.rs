@@ -11,7 +11,7 @@ use crate::report::ordered::{PathFate, PathTexts};
 /// Held lines about changes.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLines {
-    /// Deletions, unless shown among the asides.
+    /// Deletions that are shown before or after all other lines ([`DeletionOrder`]).
     deletions: PathTexts,
     asides: PathTexts,
     names: PathTexts,
@@ -22,7 +22,7 @@ pub(crate) struct HeldLines {
 /// A group of lines with its own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineGroup {
-    /// Lines of rsync's generator: deletions, and reasons why names are passed over.
+    /// Lines beside the changes, which rsync's generator writes: deletions, and reasons why names are skipped.
     Asides,
     /// Lines of the changes themselves.
     Names,
@@ -33,7 +33,7 @@ pub(crate) enum LineGroup {
 pub(crate) enum DeletionOrder {
     /// Before all other lines.
     First,
-    /// Among the asides, before the other asides in each directory.
+    /// Among the [asides](LineGroup::Asides), before the other asides in each directory.
     Along,
     /// After all other lines.
     Last,

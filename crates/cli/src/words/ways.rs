@@ -1,7 +1,7 @@
-//! The options for which Deltic and rsync differ, and the two ways of each.
+//! Options that behave differently in Deltic and in rsync, with both behaviours (*ways*) of each.
 //!
-//! Under a name that ends in `rsync`, and with `DELTIC_RSYNC=1`, `deltic sync` takes rsync's ways. The choice is made
-//! once, with the command line. The table in `docs/options.md` lists both ways of each option.
+//! Under a name that ends in `rsync`, and with `DELTIC_RSYNC=1`, the options of `deltic sync` behave like rsync's. The
+//! choice is made once, with the command line. The table in `docs/options.md` lists both behaviours of each option.
 
 use std::ffi::{OsStr, OsString};
 
@@ -11,18 +11,18 @@ use deltic_protocol::options::{Delete, Guard, Window};
 use super::is_rsync;
 use super::size::Size;
 
-/// The program whose way an option takes where Deltic and rsync differ.
+/// The program that options behave like, where Deltic and rsync differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Ways {
-    /// The safer way.
+    /// Deltic's behaviour, which is the safer one.
     #[default]
     Deltic,
-    /// The way that scripts written for rsync rely on.
+    /// rsync's behaviour, for scripts that rely on it.
     Rsync,
 }
 
 impl Ways {
-    /// Returns the ways for a command line, which begins with the name of the program.
+    /// Returns the behaviour for a command line, which begins with the name of the program.
     pub(crate) fn of(words: &[OsString]) -> Self {
         let is_sync = |word: &OsString| word == "sync" || word == "rsync";
         let is_set = || std::env::var_os(VARIABLE).is_some_and(|value| value == "1");
@@ -33,12 +33,13 @@ impl Ways {
         }
     }
 
-    /// Returns the ways for this process.
+    /// Returns the behaviour for this process.
     pub(crate) fn here() -> Self {
         Self::of(&std::env::args_os().take(2).collect::<Vec<_>>())
     }
 
-    /// Returns the difference of times that counts as none, without `--modify-window`. rsync compares whole seconds.
+    /// Returns the largest difference of times that counts as equal, without `--modify-window`. rsync compares whole
+    /// seconds.
     pub(crate) const fn window(self) -> Window {
         match self {
             Self::Deltic => Window::Kept,
@@ -84,7 +85,7 @@ impl Ways {
     /// Checks the size of `--max-alloc`, which has no effect.
     ///
     /// # Errors
-    /// Size 0, in rsync's way.
+    /// Size 0, if options behave like rsync's.
     pub(crate) fn check_max_alloc(self, size: Option<&OsStr>) -> Result<()> {
         let bytes = size.and_then(|size| size.to_str()?.parse::<Size>().ok()).map(Size::bytes);
         match (self, bytes) {
@@ -103,7 +104,7 @@ impl Ways {
 /// Names of rsync's checksums. `--checksum-choice` accepts these names for `auto`.
 pub(crate) const RSYNCS_CHECKSUMS: [&str; 6] = ["xxh128", "xxh3", "xxh64", "md5", "md4", "sha1"];
 
-/// The variable that asks for rsync's ways under any name.
+/// The environment variable that selects rsync's behaviour, whatever the name of the program.
 const VARIABLE: &str = "DELTIC_RSYNC";
 
 #[cfg(test)]

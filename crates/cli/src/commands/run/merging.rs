@@ -30,7 +30,7 @@ pub(super) struct RunNotices {
     current: Totals,
     /// Counts of this attempt for names that an earlier attempt has reported.
     repeated: Totals,
-    /// Bytes settled in this attempt, and the most in an earlier attempt.
+    /// Settled bytes (up to date, matched or sent) in this attempt, and the most of any earlier attempt.
     settled: u64,
     most_settled: u64,
     /// Bytes of earlier attempts.

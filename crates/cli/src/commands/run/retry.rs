@@ -36,7 +36,7 @@ impl RetryObstacle {
         }
     }
 
-    /// Returns the words about an obstacle that the user may not expect.
+    /// Returns the message about an obstacle, if the user may not expect the obstacle.
     pub(super) const fn words(self) -> Option<&'static str> {
         match self {
             Self::Local | Self::Refused => None,
