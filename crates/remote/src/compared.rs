@@ -25,7 +25,7 @@ pub struct ComparedTree {
     listed: Mutex<Option<(RelPath, HashMap<Name, Meta>)>>,
 }
 
-/// A new version of a file, which a tree of a remote system does not have.
+/// Uninhabited type in place of a new version of a file: a tree of a remote system cannot be written.
 #[derive(Debug)]
 pub enum NoRebuild {}
 

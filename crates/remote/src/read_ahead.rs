@@ -20,7 +20,8 @@ use crate::system::{ObjectVersion, StorageSystem};
 const WINDOW_BYTES: u64 = 2 << 20;
 /// Most bytes of a request. A request takes twice the bytes of the previous request, if the previous answer came soon.
 const MOST_WINDOW_BYTES: u64 = 16 << 20;
-/// Longest time of a quick answer. The fixed cost of a request matters if answers are quick.
+/// Longest time of a quick answer. After a quick answer the next request is longer, because each request has a fixed
+/// cost.
 const SOON: Duration = Duration::from_secs(2);
 /// Most bytes that the windows of all objects hold beyond [`WINDOW_BYTES`] each.
 const MOST_EXTRA_BYTES: u64 = 128 << 20;

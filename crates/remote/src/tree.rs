@@ -46,9 +46,9 @@ struct TreeInner {
     top_sources: Mutex<HashMap<Name, usize>>,
     /// Object versions as listed, until the objects are opened.
     listed: Mutex<HashMap<RelPath, ObjectVersion>>,
-    /// Checksums just used on an old version, kept for the next open of the object.
+    /// Checksums of objects that were just compared with an old version, kept until the object is opened.
     recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
-    /// Bytes of long requests, of all objects.
+    /// Budget for long range requests, shared by all objects.
     extra: ExtraBytes,
 }
 

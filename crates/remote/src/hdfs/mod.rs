@@ -26,7 +26,7 @@ use datanode::HdfsBlock;
 const PORT: u16 = 9870;
 /// Usual ports of the namenode's RPC, which is not HTTP.
 const RPC_PORTS: [u16; 2] = [8020, 9000];
-/// Suffix of the token of an encrypted or erasure-coded file: the stored bytes are not the content.
+/// Suffix of the version token of an encrypted or erasure-coded file: the datanodes' bytes are not the content.
 const CODED: &str = ":coded";
 /// Timeout of a datanode, for each step.
 const TIMEOUT: Duration = Duration::from_secs(20);

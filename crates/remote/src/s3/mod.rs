@@ -40,7 +40,7 @@ pub(crate) struct S3Bucket {
     account: S3Account,
     /// Scheme, and host with port.
     base: (String, String),
-    /// Path in front of the key: the bucket, unless the host contains the bucket.
+    /// Path before the key in a URL: the name of the bucket, unless the host name contains the bucket.
     above: String,
 }
 

@@ -60,7 +60,7 @@ calls! {
     rados_read_op_operate(Handle, Handle, Text, c_int) -> c_int;
 }
 
-/// librados' number of XXH64.
+/// librados' number for the algorithm XXH64.
 const XXH64: c_int = 1;
 
 /// The errno of a failed call.
@@ -115,7 +115,7 @@ impl CephCluster {
     /// Loads the library and makes a handle with the usual configuration of Ceph, overridden by `settings`.
     ///
     /// # Errors
-    /// Outer `Err`: the library cannot be loaded. Inner `Err`: the configuration is refused.
+    /// Outer `Err`: the library cannot be loaded. Inner `Err`: librados refuses the configuration.
     pub(super) fn new(
         user: Option<&CStr>,
         settings: &[(&CStr, &CStr)],

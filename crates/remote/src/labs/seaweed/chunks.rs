@@ -68,7 +68,7 @@ impl FileChunk {
     }
 }
 
-/// The units of a file of `len` bytes. `None` if unclear which chunk is visible.
+/// The units of a file of `len` bytes. `None` if the list does not tell which chunk is visible.
 pub(super) fn units(chunks: &[FileChunk], len: u64, filer: &str) -> Option<Vec<SummedUnit>> {
     let mut units = Vec::new();
     for (range, seen) in visible(chunks, len)? {
