@@ -20,7 +20,7 @@ use crate::events::{Event, PutFile};
 use crate::requests::milliseconds;
 use crate::{HostFiles, PageStore, RequestError};
 
-/// Bytes of messages that wait for the socket, above which transfers stand still.
+/// Most bytes of messages that wait for the socket: with more, transfers pause.
 const MAX_QUEUED_BYTES: usize = 1 << 20;
 /// Pieces of work of a transfer in one turn. A piece reads half a megabyte or less, so a turn is short.
 const WORK_AT_ONCE: usize = 4;
@@ -45,7 +45,7 @@ struct Transfer<H> {
     outgoing: Outgoing,
     /// Time since the page's start at the first turn.
     begun: Option<Duration>,
-    /// True once the server ended the stream of this channel.
+    /// True once all bytes of this channel have arrived: the server ended the stream.
     is_heard_out: bool,
     /// The store of a pull.
     store: Option<PageStore<H>>,
@@ -62,7 +62,7 @@ struct TransferCounts {
     totals: Option<Totals>,
 }
 
-/// An end of a session, of either role.
+/// The end of a session that dialled: a sender or a receiver.
 pub(crate) trait Dialled {
     fn receive(&mut self, bytes: &[u8]) -> Result<(), InlineError>;
     fn wake(&mut self, now: Duration) -> Result<(), InlineError>;

@@ -1,4 +1,4 @@
-//! Exports for JavaScript. A connection is a pointer, a text or message is a pointer and a length.
+//! Exports for JavaScript. A connection is passed as a pointer, a text or a message as a pointer and a length.
 //!
 //! `web/engine/src/engine.js` is the only caller. Each buffer that a call takes was made by `deltic_alloc`; the call
 //! frees the buffer. JavaScript calls no function while another one runs.
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn deltic_connect(token: *mut u8, len: usize) -> *mut Hand
 /// Frees a connection.
 ///
 /// # Safety
-/// `handle` is of [`deltic_connect`], and is not used again.
+/// `handle` was returned by [`deltic_connect`], and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn deltic_free(handle: *mut Handle) {
     // SAFETY: `deltic_connect` leaked this box, and the caller passes it once.
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn deltic_free(handle: *mut Handle) {
 /// Takes a binary message of the socket.
 ///
 /// # Safety
-/// `handle` is of [`deltic_connect`]; the buffer is as [`taken`] demands.
+/// `handle` was returned by [`deltic_connect`]; the buffer is as [`taken`] demands.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn deltic_receive(handle: &mut Handle, message: *mut u8, len: usize) {
     // SAFETY: passed on to the caller.

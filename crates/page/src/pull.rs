@@ -1,4 +1,4 @@
-//! Starts of pulls. A module without them is built with the feature `push` alone.
+//! Starts pulls. This module is left out of a WebAssembly module that is built with the feature `push` alone.
 
 use deltic_protocol::receiver::Expect;
 use deltic_worker::dialling::{PullEnd, PullRequest};

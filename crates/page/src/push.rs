@@ -1,4 +1,4 @@
-//! Starts of pushes. A module without them is built with the feature `pull` alone.
+//! Starts pushes. This module is left out of a WebAssembly module that is built with the feature `pull` alone.
 
 use deltic_worker::dialling::{PushEnd, PushRequest};
 

@@ -26,8 +26,9 @@ pub struct Push {
     /// The file to read.
     #[serde(flatten)]
     pub new: OldFile,
-    /// The server requests the content even if length and time are equal, and the file is read only then. At the first
-    /// read, the host can check the version at the server: the push replaces no version that appears after this check.
+    /// True if the file is read only after the server has requested the content, which the server then does even for an
+    /// equal length and time. At the first read, the host can check the version at the server: the push replaces no
+    /// version that appears after this check.
     #[serde(default)]
     pub on_request: bool,
     /// Random bytes for the session, as 64 hexadecimal digits.

@@ -34,14 +34,15 @@ pub struct PageStore<H> {
 /// The present version of the file.
 #[derive(Debug)]
 struct FileState {
-    /// The file of the host with the present version, and the metadata of that version.
+    /// The number of the host's file with the present version, and the metadata of that version.
     present: Option<(u32, Meta)>,
     /// True once a new version is complete.
     is_put: bool,
 }
 
 impl<H: HostFiles> PageStore<H> {
-    /// Returns the store of the file `name`. `present` is the file of the host with the present version, if any. New versions go to the file `staged`.
+    /// Returns a store with the file `name` alone. `present` is the file of the host with the present version, if any.
+    /// New versions go to the file `staged`.
     pub fn new(host: H, name: Name, present: Option<(u32, Meta)>, staged: Option<u32>) -> Self {
         let state = Arc::new(Mutex::new(FileState { present, is_put: false }));
         Self { host, name, staged, state }
@@ -58,7 +59,7 @@ impl<H: HostFiles> PageStore<H> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the file of the host and the metadata of the file at `path`.
+    /// Returns the number of the host's file, and the metadata, of the file at `path`.
     fn find(&self, action: &'static str, path: &RelPath) -> Result<(u32, Meta), StoreError> {
         if path.is_root() {
             return Err(StoreError::NotAFile { action, path: path.clone() });
