@@ -173,7 +173,7 @@ pub(crate) fn id(meta: &Metadata) -> (u64, u64) {
 
 /// Longest list of names in a title.
 const NAMES_IN_TITLE: usize = 3;
-/// "deltic" in ASCII.
+/// Seed of the random input: "deltic" in ASCII.
 const SEED: u64 = 0x6465_6c74_6963;
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
 use crate::exit::shown;
 use crate::inputs::{InputFile, Inputs};
 
-/// A form of a chunker that must find the same chunks as the plain form.
+/// An implementation of a chunker (*form*). Each form must find the same chunks as the plain form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum OtherForm {
     /// The form for an instruction set.

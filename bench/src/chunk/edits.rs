@@ -257,7 +257,7 @@ const CONCATENATED_BYTES: usize = 64 << 20;
 const MADE_BYTES: usize = 8 << 20;
 /// Longest run in generated data.
 const MAX_RUN_BYTES: usize = 64 << 10;
-/// "edits" in ASCII.
+/// Seed of the random edits: "edits" in ASCII.
 const SEED: u64 = 0x65_6469_7473;
 
 #[cfg(test)]
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(costs.of(Some(EditKind::Overwrite), None), EditCost::default());
     }
 
-    /// The oracle: cuts the whole new version.
+    /// Computes the cost in a slow and simple way: cuts the whole new version.
     fn slow_cost(
         chunker: &AnyChunker,
         known: &HashSet<Fingerprint>,

@@ -132,7 +132,8 @@ impl ChunkerFamily {
         }
     }
 
-    /// Returns the forms to time: no form for `fixed`, and `None` for a chunker with a plain form only.
+    /// Returns the instruction sets to time this chunker with. Empty for `fixed`; the only element is `None` for a
+    /// chunker without vector forms.
     fn forms(self, isas: &[Isa]) -> Vec<Option<Isa>> {
         match self {
             Self::Fixed => Vec::new(),
@@ -143,7 +144,7 @@ impl ChunkerFamily {
         }
     }
 
-    /// Returns the forms to compare with the plain form.
+    /// Returns the instruction sets for which the chunks are compared with those of the plain form.
     fn other_forms(self, isas: &[Isa]) -> Vec<Isa> {
         let forms = self.forms(isas).into_iter().flatten();
         forms.filter(|isa| *isa != Isa::SCALAR).collect()

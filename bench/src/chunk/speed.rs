@@ -59,7 +59,7 @@ pub(crate) struct ClockSpeed {
 /// The data to read, and a buffer to evict caches.
 pub(crate) struct TimedData<'a> {
     cold: Vec<&'a [u8]>,
-    /// File to take hot slices from.
+    /// The largest file, in which hot passes read a slice again and again.
     largest: &'a [u8],
     /// Buffer that evicts all caches; empty if the data set is long enough.
     evict: Vec<u8>,

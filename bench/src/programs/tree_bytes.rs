@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::serve::REST;
 use crate::table::TextTable;
 
-/// Keeps literals as they are: compressed literals would hide the bytes beside them.
+/// Option of all runs: without compression, the bytes of lists are the sent bytes less the bytes of the content.
 const PLAIN: &str = "--compress-choice=none";
 /// Options of each row.
 const ROWS: [&[&str]; 11] = [

@@ -14,7 +14,7 @@ use crate::random::Random;
 /// Length of a piece of a change. The last piece may be shorter.
 const PIECE_BYTES: u64 = 256;
 const BUFFER_BYTES: usize = 256 << 10;
-/// "deltic" in ASCII.
+/// Seed of the files and changes: "deltic" in ASCII.
 const SEED: u64 = 0x6465_6c74_6963;
 
 /// Writes `len` bytes of `data` to `path`.
