@@ -1,4 +1,4 @@
-/** `tools/web.sh bench`: what a browser's transfers cost. One row for each figure; medians of several runs. */
+/** `tools/web.sh bench`: the cost of transfers in a browser. One row for each transfer; medians of several runs. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
@@ -14,7 +14,7 @@ if (why) console.log(`SKIPPED: ${why}`);
 
 const MB = 1_000_000;
 const KB = 1000;
-/** Repetitions; BENCH_RUNS sets another number. */
+/** Number of runs of each transfer; BENCH_RUNS sets another number. */
 const RUNS = Number(process.env["BENCH_RUNS"] ?? 3);
 /** Length of the new file in MiB. */
 const NEW_MIB = Number(process.env["BENCH_NEW_MIB"] ?? 1024);
@@ -49,12 +49,12 @@ async function startWire(address: string): Promise<Wire> {
   return wire;
 }
 
-/** What one transfer cost. */
+/** The cost of one transfer. */
 interface Cost {
   seconds: number;
   cpu: number;
   serverCpu: number;
-  /** Longest task of the page's own thread, and longest time that it let others wait, in ms. */
+  /** Longest task of the page's own thread in ms. `gap` is the longest delay of a timer of that thread, in ms. */
   longest: number;
   gap: number;
   up: number;
@@ -124,7 +124,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       return false;
     }
   };
-  /** Nanoseconds on a processor, of all threads, as seconds. */
+  /** Returns the processor time of all threads of a process, in seconds. */
   const runtimeOf = (pid: string) =>
     readdirSync(`/proc/${pid}/task`)
       .map((task) => Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]))
@@ -136,7 +136,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     await sleep(500);
   }
 
-  /** Runs from `begin` until `isOver`, and tells what that cost. */
+  /** Runs `begin`, waits until `isOver` returns true, and returns the cost. */
   async function measure(begin: () => Promise<unknown>, isOver: () => boolean | Promise<boolean>): Promise<Cost> {
     const { tab } = chromium;
     await tab.run("Object.assign(meters, { longest: 0, tasks: 0, gap: 0 })");
@@ -145,7 +145,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     await begin();
     while (!(await isOver())) await sleep(1);
     const seconds = (performance.now() - begun) / 1000;
-    // Afterwards the page lists the folder again.
+    // Count the bytes now: afterwards the page lists the folder again.
     const { up, down } = wire;
     await tab.until('document.querySelector(".line")?.textContent.includes("Nothing moves")');
     const { longest, gap } = await tab.run<{ longest: number; gap: number }>("meters");

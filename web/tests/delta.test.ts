@@ -13,7 +13,7 @@ if (why) console.log(`SKIPPED: ${why}`);
 
 const MB = 1_000_000;
 
-/** Bytes without any pattern, the same for the same seed. */
+/** Returns pseudo-random bytes; equal seeds give equal bytes. */
 function noise(length: number, seed: number): Buffer {
   const words = new Uint32Array(length / 4);
   let x = seed;
@@ -26,7 +26,7 @@ function noise(length: number, seed: number): Buffer {
   return Buffer.from(words.buffer);
 }
 
-/** Inserts, overwrites and removes a few bytes. */
+/** Returns a copy with a few bytes inserted, overwritten and removed. */
 function edited(bytes: Buffer): Buffer {
   const at = (part: number) => Math.floor(bytes.length * part);
   const parts = [bytes.subarray(0, at(0.25)), Buffer.from("inserted"), bytes.subarray(at(0.25), at(0.75)), bytes.subarray(at(0.75) + 3)];
@@ -62,7 +62,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
   const disk = (...path: string[]) => s.server.disk("files", ...path);
   const puts = () => s.origin.seen.filter((seen) => seen.startsWith("PUT"));
 
-  /** Adds a file by the picker, and decides that mine replaces the one at the server. */
+  /** Adds a file by the picker. Answers the question about the conflict: the new file replaces the server's file. */
   async function replace(name: string, content: Buffer, modified?: number): Promise<void> {
     const path = join(local, name);
     writeFileSync(path, content);
@@ -108,7 +108,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
     const old = noise(2 * MB, 3);
     const other = edited(edited(old));
     writeFileSync(disk("c.bin"), old);
-    // After the choice and before the session, when the page opens the WebSocket.
+    // The server's file changes after the user's choice and before the session: when the page opens the WebSocket.
     s.origin.onUpgrade = () => writeFileSync(disk("c.bin"), other);
     await replace("c.bin", edited(old));
     await s.page.getByRole("dialog").getByRole("button", { name: "Choose a version" }).waitFor();
@@ -167,7 +167,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
     writeFileSync(disk("copy.bin"), next);
     await s.page.reload();
     await row(s.page, "copy.bin").waitFor();
-    // No picker answers without a window, so the user's file is one of the origin's own storage.
+    // A picker needs a window, which is missing here. So the user's file is a file in the origin's own storage.
     await s.page.evaluate(async () => {
       const root = await navigator.storage.getDirectory();
       const mine = await root.getFileHandle("mine.bin", { create: true });
@@ -184,7 +184,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
     expect(await staged()).toEqual([]);
   });
 
-  /** Writes the user's file of the test above: in the page, as the bytes do not fit one message. */
+  /** Writes the user's file of the test above to the origin's storage, in pieces: all bytes do not fit one message. */
   async function fill(bytes: Buffer): Promise<void> {
     for (let at = 0; at < bytes.length; at += 2 * MB)
       await s.page.evaluate(

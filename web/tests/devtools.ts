@@ -1,4 +1,4 @@
-/** Chromium by its own protocol (CDP): libraries mirror each message of a transfer, and so measure themselves. */
+/** Drives Chromium by its own protocol (CDP). A library would copy each message of a transfer, at a cost of its own. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -8,7 +8,7 @@ import { browserPath } from "./server";
 
 export interface Tab {
   send: <T = Record<string, unknown>>(method: string, params?: object) => Promise<T>;
-  /** Runs an expression in the page, and waits for its promise. */
+  /** Runs an expression in the page, and waits for the promise that the expression returns. */
   run: <T>(expression: string) => Promise<T>;
   /** Waits until an expression is true. */
   until: (expression: string) => Promise<void>;
@@ -26,13 +26,13 @@ export interface Chromium {
   stop: () => Promise<void>;
 }
 
-/** Measures long tasks, and the longest time in which the page's own thread did nothing else, from the first script on. */
+/** Script that measures long tasks, and the longest delay of a timer in the page's own thread. */
 const METERS = `
   window.meters = { longest: 0, tasks: 0, gap: 0 };
   new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) { meters.longest = Math.max(meters.longest, duration); meters.tasks += duration; }
   }).observe({ entryTypes: ["longtask"] });
-  // Frames would cost processor time themselves.
+  // A timer, and no animation frames: frames would cost processor time themselves.
   let last = performance.now();
   setInterval(() => { const now = performance.now(); meters.gap = Math.max(meters.gap, now - last); last = now; }, 10);`;
 
@@ -105,7 +105,7 @@ async function attach(address: string): Promise<Tab> {
   };
 }
 
-/** A process with all its descendants. */
+/** Returns the ids of a process and of all its descendants. */
 function family({ pid }: ChildProcess): number[] {
   const parents = new Map<number, number[]>();
   for (const name of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
@@ -117,7 +117,7 @@ function family({ pid }: ChildProcess): number[] {
   return all;
 }
 
-/** Returns seconds of processor time of processes that live. */
+/** Returns the processor time of running processes, in seconds. */
 function cpuOf(pids: number[]): number {
   const ticks = pids.map((pid) => read(`/proc/${pid}/stat`).split(") ")[1]?.split(" ") ?? []);
   return ticks.reduce((sum, fields) => sum + Number(fields[11] ?? 0) + Number(fields[12] ?? 0), 0) / 100;

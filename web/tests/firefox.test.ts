@@ -1,4 +1,4 @@
-/** The main ways of a person in Firefox, by WebDriver BiDi. */
+/** The main actions of a user in Firefox, by WebDriver BiDi. */
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -41,7 +41,7 @@ describe.skipIf(why)("in Firefox", () => {
   });
 
   const disk = (...path: string[]) => server.disk("files", ...path);
-  /** Presses a button by a script: selectors of roles take seconds here. */
+  /** Presses a button by a script: selectors by role take seconds here. */
   const press = (name: string) =>
     page.waitForFunction(
       (name) => {
@@ -63,7 +63,7 @@ describe.skipIf(why)("in Firefox", () => {
     await chooser.accept([path]);
   }
 
-  /** Bytes without any pattern. */
+  /** Returns pseudo-random bytes. */
   function noise(length: number): Buffer {
     const words = new Uint32Array(length / 4);
     for (let i = 0, x = 7; i < words.length; i++) words[i] = x = (Math.imul(x, 1664525) + 1013904223) >>> 0;

@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 afterAll(() => browser?.close());
 
-/** Bytes that repeat nowhere near, the same in each run. */
+/** Returns pseudo-random bytes, the same in each run. */
 function bytes(length: number, seed = 1): Buffer {
   const made = Buffer.alloc(length);
   let state = seed;
@@ -459,7 +459,7 @@ describe.skipIf(why)("the page", () => {
     s.origin.slow = 1_000_000;
     await open();
     await addFiles(s.page, [make("slow.bin", bytes(4_000_000))]);
-    // The transfer of the test before is still there to be decided.
+    // The transfer of the previous test still waits for the user's choice.
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
     await s.page.getByRole("button", { name: "Take “\u2068a.txt\u2069” off the list" }).click();
     await s.page.getByRole("button", { name: "Pause “\u2068slow.bin\u2069”" }).click();
@@ -545,7 +545,7 @@ describe.skipIf(why)("the page", () => {
     symlinkSync("/etc/passwd", disk("link"));
     await open();
     await row(s.page, "<img src=x onerror=alert(1)>.txt").waitFor();
-    // The server writes such letters as escapes in its lists, so the page cannot fetch that file yet.
+    // The server's lists have such letters as escapes, so the page cannot fetch that file yet.
     expect((await names(s.page)).join("")).not.toContain("\u202e");
     expect(await s.page.locator("#list img").count()).toBe(0);
     await row(s.page, "<img src=x onerror=alert(1)>.txt").click();
@@ -656,7 +656,7 @@ describe.skipIf(why)("a server with versions", () => {
     await expect.poll(kept).not.toBe(s.server.token);
     await s.server.revoke("page");
     await s.page.reload();
-    // The page may hear of the revocation before it loads again: then it has no sign-in to speak of.
+    // The page may learn of the revocation before the reload. Then the reloaded page has no earlier sign-in to mention.
     await s.page.getByText(/Your sign-in ended|Open the address/).first().waitFor({ timeout: 60_000 });
   });
 

@@ -11,7 +11,7 @@ const why = missing() ?? engineMissing();
 if (why) console.log(`SKIPPED: ${why}`);
 
 const LENGTH = 64 << 20;
-/** Bytes a second on the way to the server, so that there is a middle. */
+/** Bytes a second to the server: slow enough to interrupt a transfer in the middle. */
 const SLOW = 25_000_000;
 const MOST = 1.2 * LENGTH;
 
@@ -24,8 +24,8 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     browser = await launch();
     s = await setUp(browser, { pickers: true });
     local = mkdtempSync(join(tmpdir(), "deltic-local-"));
-    // The browser's picker shows no window here. It answers with a file of the origin's storage, whose handle is one
-    // like any other.
+    // The browser's picker shows no window here. Instead, the picker returns a file of the origin's storage: the handle
+    // of such a file works like the handle of a user's file.
     await s.context.addInitScript(() => {
       const pick = async () => [await (await navigator.storage.getDirectory()).getFileHandle("big.bin")];
       Object.assign(window, { showOpenFilePicker: pick });
@@ -47,7 +47,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
   const disk = (...path: string[]) => s.server.disk("files", ...path);
   const add = () => s.page.getByRole("button", { name: "Add files" }).first().click();
 
-  /** Writes the file that the picker gives: bytes without any pattern. Returns the content. */
+  /** Writes pseudo-random bytes to the file that the picker returns. Returns the content. */
   async function fill(seed: number): Promise<Buffer> {
     await s.page.evaluate(
       async ([length, seed]) => {
@@ -77,7 +77,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     return Buffer.from(words.buffer);
   }
 
-  /** Waits until a third of the file has left, and then some more for what the server must have noted. */
+  /** Starts a slow upload, and waits until a third of the file was sent: the server has then noted some bytes. */
   async function middle(): Promise<void> {
     s.origin.slow = SLOW;
     await add();
@@ -100,7 +100,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     await s.page.reload();
     await s.page.locator(".line", { hasText: "1 move" }).waitFor();
     await arrives(content, "reload");
-    // What has ended is not shown again.
+    // A transfer that has ended is not shown again.
     await s.page.reload();
     await s.page.goto(`${s.origin.url}files/#transfers`);
     await s.page.getByText("Nothing moves").first().waitFor();
@@ -162,7 +162,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     await expect.poll(() => s.origin.wire.up, { timeout: 60_000 }).toBeGreaterThan(1 << 20);
     const [began, first] = [Date.now(), s.origin.wire.up];
     await new Promise((resolve) => setTimeout(resolve, 3_000));
-    // A message may be ahead.
+    // Up to 2 MiB may be sent ahead of the limit.
     expect(s.origin.wire.up - first).toBeLessThan(((Date.now() - began) / 1000) * 2_000_000 + (2 << 20));
     await s.page.goto(`${s.origin.url}files/#settings`);
     await s.page.getByText("no limit").click();
@@ -215,7 +215,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
   }
 
   test("where the browser asks again for a dropped file, one press goes on", async () => {
-    // Without a window nobody can be asked, so the answers of the browser are given here.
+    // Without a window, no user can be asked. So the test gives the answers of the browser.
     await s.page.evaluate(() => sessionStorage.setItem("asks", "prompt"));
     await s.context.addInitScript(() => {
       if (!sessionStorage.getItem("asks")) return;

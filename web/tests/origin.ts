@@ -1,6 +1,7 @@
 /**
- * One origin for the page and the API, as the server is: the files of `dist` with the policy that the server sends
- * (`served.test.ts` compares both), and everything below /v1 passed on to a real `deltic serve`. A test can cut the way to the server.
+ * A server in front of `deltic serve`, as one origin for the page and the API. The files of `dist` have the policy that
+ * the real server sends (`served.test.ts` compares both); requests below /v1 go on to a real `deltic serve`. A test can
+ * cut the connection to that server.
  */
 import { readFileSync } from "node:fs";
 import { createServer, request, type IncomingMessage, type ServerResponse } from "node:http";
@@ -10,7 +11,7 @@ import { fileURLToPath } from "node:url";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 
-/** What the server sends with the page. */
+/** The content security policy that the server sends with the page. */
 export const POLICY = [
   "default-src 'none'",
   "script-src 'self' 'wasm-unsafe-eval'",
@@ -41,7 +42,7 @@ export interface Origin {
   url: string;
   /** While true, no request reaches the server. */
   cut: boolean;
-  /** Bytes a second that bodies of requests pass at; undefined for all at once. */
+  /** Rate at which bodies of requests pass, in bytes a second; undefined for no limit. */
   slow: number | undefined;
   /** Requests that were passed on, as `METHOD /path`. */
   seen: string[];
@@ -51,20 +52,20 @@ export interface Origin {
   more: Map<string, string | Buffer>;
   /** Runs before a WebSocket is passed on. */
   onUpgrade: ((client: Socket) => void) | undefined;
-  /** Longest body that passes, as a proxy has a limit. */
+  /** Longest body of a request that passes, like the limit of a proxy; undefined for no limit. */
   longest: number | undefined;
   /** Lengths of the bodies of uploads. */
   bodies: number[];
   /** Bytes of requests and answers over WebSockets. */
   wire: { up: number; down: number };
-  /** Most requests with a body that were under way at once. */
+  /** Greatest number of requests with a body in progress at the same time. */
   most: number;
   /** Ends all connections. */
   drop: () => void;
   stop: () => Promise<void>;
 }
 
-/** Starts the origin before the server at `server()`, below `prefix`, as behind a proxy that strips it. */
+/** Starts the origin in front of the server at `server()`. The origin strips `prefix` from paths, as a proxy does. */
 export async function startOrigin(server: () => string, prefix = "/"): Promise<Origin> {
   let puts = 0;
   const sockets = new Set<Socket>();

@@ -1,4 +1,4 @@
-/** What tests do in the page: as a person would, by what is shown. */
+/** Actions of tests in the page: as a user acts, by the elements that the page shows. */
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
 import { startOrigin, type Origin } from "./origin";
 import { browserPath, startServer, type Server } from "./server";
@@ -8,7 +8,7 @@ export interface Setup {
   origin: Origin;
   page: Page;
   context: BrowserContext;
-  /** What went wrong in the page: errors, and what its policy refused. */
+  /** Errors in the page, and refusals by the content security policy. */
   wrongs: string[];
   stop: () => Promise<void>;
 }
@@ -23,11 +23,11 @@ export interface SetupOptions {
   options?: readonly string[];
   prefix?: string;
   context?: Parameters<Browser["newContext"]>[0];
-  /** True for the browser's own pickers, which answer nobody without a window; else fields for files take their place. */
+  /** True for the browser's own pickers, which need a window. Otherwise the page uses `<input type=file>`. */
   pickers?: boolean;
 }
 
-/** Runs in the page: fields for files take the place of the browser's own pickers. */
+/** Runs in the page, and removes the browser's own pickers: the page then uses `<input type=file>`. */
 export function withoutPickers(): void {
   Object.assign(window, { showOpenFilePicker: undefined, showDirectoryPicker: undefined });
 }
@@ -42,7 +42,7 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
   const wrongs: string[] = [];
   page.on("pageerror", (error) => wrongs.push(String(error.stack)));
   page.on("console", (message) => {
-    // A refused request is an answer; the policy's refusals and warnings of the browser are not.
+    // A failed request is an answer, and no error of the page. Refusals by the policy are errors.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) wrongs.push(message.text());
   });
   const stop = async () => {
@@ -89,7 +89,7 @@ export async function drop(page: Page, paths: string[], at = { x: 400, y: 500 })
   await devtools.detach();
 }
 
-/** Waits until nothing moves. */
+/** Waits until no transfer is running. */
 export async function idle(page: Page): Promise<void> {
   await page.locator(".line", { hasText: "Nothing moves" }).waitFor({ timeout: 90_000 });
 }

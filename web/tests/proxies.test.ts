@@ -102,7 +102,7 @@ describe.skipIf(why)("behind a proxy without WebSockets", () => {
 
   test("an upload that is cancelled leaves nothing at the server", async () => {
     const { path } = make("gone.bin", 12 * MIB);
-    // The server that was killed above left its part.
+    // The server that was killed above left a part of the file.
     const parts = () => readdirSync(disk(), { recursive: true }).filter((name) => String(name).endsWith(".tmp"));
     const before = parts();
     s.origin.slow = 2_000_000;
@@ -117,7 +117,7 @@ describe.skipIf(why)("behind a proxy without WebSockets", () => {
   });
 });
 
-/** Why nginx cannot be tested here, if it cannot. */
+/** Returns the reason why nginx cannot be tested here; undefined if nginx can be tested. */
 function nginxMissing(): string | undefined {
   try {
     execFileSync("nginx", ["-v"], { stdio: "ignore" });
@@ -127,7 +127,7 @@ function nginxMissing(): string | undefined {
   }
 }
 
-/** Starts nginx before an address. It is given the address and nothing else, so all its settings are the defaults. */
+/** Starts nginx in front of an address. nginx gets no other setting, so all settings are the defaults. */
 async function startNginx(address: string, folder: string): Promise<{ url: string; stop: () => Promise<void> }> {
   const port = await new Promise<number>((resolve) => {
     const free = createServer().listen(0, "127.0.0.1", () => {
@@ -136,7 +136,7 @@ async function startNginx(address: string, folder: string): Promise<{ url: strin
     });
   });
   mkdirSync(folder);
-  // Workers of nginx are another user, so files of long bodies are in a folder that all may enter.
+  // Workers of nginx run as another user, so the folder for long bodies is open to all users.
   const temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((kind) => `${kind}_temp_path ${folder}/${kind};`);
   const server = `server { listen 127.0.0.1:${port}; location / { proxy_pass ${address.replace(/\/$/, "")}; } }`;
   const settings = `pid ${folder}/pid; error_log ${folder}/error.log; events {} http { access_log off; ${temporary.join(" ")} ${server} }`;

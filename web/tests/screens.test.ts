@@ -117,7 +117,7 @@ describe.skipIf(why)("at 360 px", () => {
     await browser?.close();
   });
 
-  /** Nothing is wider than the screen, and everything that is pressed has 44 px or a row of its own. */
+  /** Returns faults: a page wider than the screen, and controls lower than 40 px or narrower than 32 px. */
   async function fits(page: Page): Promise<string[]> {
     return page.evaluate(() => {
       const found: string[] = [];

@@ -1,4 +1,4 @@
-/** The page as the server itself sends it, without the stand-in of the other tests. */
+/** The page as the real server sends it, without the origin of the other tests (`origin.ts`). */
 import { readFileSync } from "node:fs";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";

@@ -8,12 +8,12 @@ import { fileURLToPath } from "node:url";
 const built = ["debug", "release"].map((kind) => fileURLToPath(new URL(`../../target/${kind}/deltic`, import.meta.url)));
 const browsers = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
-/** The program to test against: DELTIC_BIN, or the one that was built in this repository. */
+/** The path of the tested program: DELTIC_BIN, or else the program that was built in this repository. */
 export const binary = (): string | undefined => process.env["DELTIC_BIN"] ?? built.find(existsSync);
-/** The browser: CHROMIUM, or the one of the system. */
+/** The path of the browser: CHROMIUM, or else the browser of the system. */
 export const browserPath = (): string | undefined => process.env["CHROMIUM"] ?? browsers.find(existsSync);
 
-/** Why the tests of the page cannot run here, if they cannot. */
+/** Returns the reason why the tests of the page cannot run here; undefined if the tests can run. */
 export function missing(): string | undefined {
   if (!binary()) return "no deltic binary: set DELTIC_BIN, or run cargo build";
   if (!browserPath()) return "no Chromium: set CHROMIUM, or run apt-get install chromium";
@@ -21,13 +21,13 @@ export function missing(): string | undefined {
   return undefined;
 }
 
-/** Why the engine of deltas cannot be tested here, if it cannot. */
+/** Returns the reason why the delta engine cannot be tested here; undefined if the engine can be tested. */
 export function engineMissing(): string | undefined {
   const module = (end: string) => fileURLToPath(new URL(`../engine/dist/${end}.wasm`, import.meta.url));
   return ["push", "pull"].every((end) => existsSync(module(end))) ? undefined : "no modules of the engine: run npm run build in web/engine";
 }
 
-/** True if the program has the page of this `dist`. */
+/** True if the program contains the page of the present `dist`. */
 export async function hasPage(): Promise<boolean> {
   const server = await startServer();
   try {
@@ -45,14 +45,14 @@ export interface Server {
   /** The address that the server printed, with the token. */
   printed: string;
   token: string;
-  /** A path on the server's disk, of which the first name is a volume. */
+  /** Returns a path on the server's disk. The first name is that of a volume. */
   disk: (...path: string[]) => string;
-  /** Starts the server again, at the address that it had. */
+  /** Starts the server again, at the same address. */
   start: () => Promise<void>;
   end: () => Promise<void>;
   /** Kills the server, as a crash does. */
   kill: () => Promise<void>;
-  /** Makes a token that stays, by `deltic token add`. */
+  /** Makes a token that survives restarts, by `deltic token add`. */
   add: (name: string, ...options: string[]) => Promise<string>;
   /** Revokes all tokens of this name, by `deltic token revoke`. */
   revoke: (name: string) => Promise<unknown>;
@@ -94,7 +94,7 @@ export async function startServer(names: readonly string[] = ["files"], options:
     const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
     end = () => {
       child.kill("SIGTERM");
-      // The second signal ends it at once, whatever is under way.
+      // The second signal ends the server at once, without waiting for clients.
       setTimeout(() => child.kill("SIGTERM"), 300).unref();
       return ended;
     };

@@ -80,7 +80,7 @@ describe.skipIf(why)("beside the list of files", () => {
     await first.getByRole("button", { name: "Restore" }).click();
     await s.page.getByText(/is the version of .* again/).first().waitFor();
     expect(readFileSync(disk("a.txt"), "utf8")).toBe("first");
-    // What was there before is a version now, and comes back too.
+    // The content before the restore is an old version now, and can be restored too.
     const second = s.page.getByRole("group").filter({ hasText: "10 B" }).filter({ hasText: "replaced" });
     await second.getByRole("button", { name: "Restore" }).click();
     await expect.poll(() => readFileSync(disk("a.txt"), "utf8")).toBe("the second");
@@ -126,7 +126,7 @@ describe.skipIf(why)("beside the list of files", () => {
     await dialog.getByText("archive").click();
     await dialog.getByRole("button", { name: /^Move to/ }).click();
     await row(s.page, "travel").waitFor({ state: "detached" });
-    // A folder that has the name already stays as it is.
+    // A folder that has this name already stays as it is.
     mkdirSync(disk("travel"));
     await s.page.reload();
     await row(s.page, "travel").waitFor();
@@ -261,7 +261,7 @@ describe.skipIf(why)("beside the list of files", () => {
     await token.waitFor({ state: "detached" });
     await expect.poll(async () => (await fetch(`http://${s.server.address}/v1/volumes`, own)).status).toBe(401);
     stop.abort();
-    // A token that is no administrator's has no such screen.
+    // The page has no such screen for a token without the rights of an administrator.
     await visit(`${s.origin.url}files/#t=${await s.server.add("reader", "--ro")}`, async (page) => {
       await page.locator("#list, .empty").first().waitFor();
       expect(await page.getByRole("link", { name: "Server" }).count()).toBe(0);

@@ -1,6 +1,6 @@
 /**
- * `npm run shots`: pictures of every screen and state into `shots/`, wide and 360 px, light and dark, so that somebody can
- * look at them. Times and lengths in them are of the run.
+ * `npm run shots`: takes pictures of every screen and state for inspection, wide and 360 px, light and dark. The
+ * pictures are in `shots/`, and show the times and lengths of this run.
  */
 import { mkdirSync, rmSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -47,7 +47,7 @@ test.skipIf(why)("shots", { timeout: 600_000 }, async () => {
         context: { viewport, colorScheme: theme, hasTouch: name === "-360", locale: theme === "dark" ? "de-DE" : "en-GB" },
       });
       const shot = (what: string) => s.page.screenshot({ path: `${folder}${what}${name}-${theme}.png` });
-      // A server that is left behind would keep its port and its directory.
+      // A server that is not stopped would keep its port and its directory.
       await take(s, shot).finally(s.stop);
     }
   await browser.close();

@@ -1,4 +1,4 @@
-/** Whose token the page uses, and whose transfers go on under it. */
+/** Which token the page uses after a change of users, and which transfers continue under that token. */
 import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import type { Browser } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -37,7 +37,7 @@ describe.skipIf(why)("sign-ins", () => {
   const file = (name: string, length: number) => ({ name, mimeType: "", buffer: Buffer.alloc(length, name) });
   const status = async (token: string) => (await fetch(`http://${s.server.address}/v1/volumes`, { headers: { Authorization: `Bearer ${token}` } })).status;
 
-  /** Starts an upload that takes its time. */
+  /** Starts an upload that takes several seconds. */
   async function begin(name: string): Promise<void> {
     s.origin.slow = 200_000;
     await addFiles(s.page, [file(name, 4_000_000)]);
@@ -119,7 +119,7 @@ describe.skipIf(why)("sign-ins", () => {
     s.origin.slow = undefined;
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
     await s.page.getByText("Your sign-in ended before this was sent.").first().waitFor();
-    // Long enough for the request that was under way, at the rate of `begin`.
+    // Long enough for the request in progress, at the rate of `begin`.
     await s.page.waitForTimeout(6_000);
     expect(s.origin.seen.filter((line) => /^(PUT|PATCH)|uploads/.test(line))).toEqual([]);
     expect(existsSync(disk("mine.bin"))).toBe(false);

@@ -1,8 +1,8 @@
-/** Small parts that need no browser. */
+/** Tests of small parts that need no browser. */
 import { describe, expect, test, vi } from "vitest";
 import type { Entry } from "../src/api/volumes";
 
-/** A storage as a browser has it. */
+/** A storage like `localStorage` of a browser. */
 function storage() {
   const all = new Map<string, string>();
   return {
@@ -247,7 +247,7 @@ test.each([
   const found = new GentleRate(idle);
   let [queue, sent, time] = [0, 0, 0];
   const times: number[] = [];
-  // A minute of a network with a long queue: what does not pass waits before the next request.
+  // A minute of a network with a long queue: bytes that do not pass at once delay the next request.
   while (time < 60_000) {
     const took = idle + (queue / capacity) * 1000;
     const rate = found.rate;
