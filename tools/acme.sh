@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Has `deltic serve` get its certificate from a real ACME server: pebble, of the authors of Let's Encrypt's.
+# Tests the certificates of `deltic serve` with a real ACME server: pebble, by the authors of Let's Encrypt.
 #
 #   tools/acme.sh [DELTIC]     the program, by default target/release/deltic
 #
-# Installed, unless they are there: pebble, by `go install` into target/acme, and Go itself by apt. They get a
-# certificate, sync over it, renew it, and meet an authority that refuses, that is gone, and that has forgotten us.
+# Installs what is missing: pebble by `go install` into target/acme, and Go by apt. The server obtains a certificate,
+# syncs with it and renews it. Then the authority refuses a name, is not reachable, and has lost the server's account.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 deltic=$(realpath "${1:-target/release/deltic}")
@@ -37,7 +37,7 @@ until_says() { # FILE WORDS [SECONDS]
 
 directory=$(free_port) manage=$(free_port) port=$(free_port)
 
-# Who vouches for pebble's own server (ca_file), and the certificate of that.
+# The issuer of pebble's own TLS certificate (the setting ca_file), and that certificate.
 new() { openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "$@" 2>/dev/null; }
 new -keyout ca.key -out ca.pem -subj "/CN=test"
 new -CA ca.pem -CAkey ca.key -keyout pebble.key -out pebble.pem -subj "/CN=localhost" \
@@ -114,7 +114,7 @@ test "$(serial)" = "$first" || fail "it is another one"
 stop "$server"
 
 echo "== renewal, by an authority that has forgotten us"
-# Pebble's roots are new at each start.
+# A new pebble has new root certificates, and no accounts.
 start_pebble 30
 rm state/acme.json
 start_server

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings a real package from one release to the next, through a child process that stands for ssh, and shows what moved.
-# Works in a directory of its own below ${TMPDIR:-/tmp}; DELTIC=PATH skips the build, KEEP=1 leaves the files.
+# Syncs a real package from one release to the next, and prints the transferred bytes. A script takes the place of ssh.
+# Files are in a new directory below ${TMPDIR:-/tmp}; DELTIC=PATH skips the build, KEEP=1 keeps the files.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd); root=$(dirname "$here")
 export LC_ALL=C
@@ -12,7 +12,7 @@ if [ -z "${DELTIC:-}" ]; then
   say "Building deltic: about five minutes on two cores from nothing"
   "$here/ensure.sh" cargo
   "$here/ensure.sh" cc gcc libc6-dev
-  # Without link-time optimisation, which takes minutes of one core.
+  # The profile has no link-time optimisation, which would take minutes of one core.
   (cd "$root" && cargo build --profile quick --locked -p deltic-cli)
   DELTIC=$(cd "$root" && realpath "${CARGO_TARGET_DIR:-target}")/quick/deltic
 fi
@@ -20,7 +20,7 @@ fi
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/deltic-demo.XXXXXX")
 if [ -n "${KEEP:-}" ]; then echo "files stay in $work"; else trap 'rm -rf "$work"' EXIT; fi
-# What ssh would do, without the network: drop the host's name, run the rest.
+# A replacement of ssh without a network: drops the host name and runs the rest of the command.
 printf '#!/bin/sh\nshift; exec "$@"\n' >"$work/ssh"; chmod +x "$work/ssh"
 
 say "Fetching two adjacent releases"
@@ -28,11 +28,11 @@ what=$("$here/fetch-pair.sh" "$work")
 size=$(stat -c %s "$work/new.tar")
 echo "$what: $size bytes unpacked to a tar"
 
-# stat NAME: the number that stands after NAME in the statistics of the last run.
-# Digits may hold commas; what follows the number is a unit, or the same number for people.
+# stat_of NAME: prints the number after NAME in the statistics of the last run, without commas. A unit, or the same
+# number for people, may follow the number.
 stat_of() { sed -n "s/^$1: \([0-9,]*\).*/\1/p" "$work/said" | head -n 1 | tr -d ,; }
 
-# run LABEL TOTAL COMMAND...: one row of the table.
+# run LABEL TOTAL COMMAND...: runs a command, and prints a row of the table.
 run() {
   local label=$1 total=$2 start end; shift 2
   start=$EPOCHREALTIME
@@ -56,7 +56,7 @@ restore; ours "deltic -z" -z -t --no-whole-file "${far[@]}" "$work/new.tar" "far
 if command -v rsync >/dev/null; then
   for z in "" "-z --zc=zstd"; do
     restore
-    # shellcheck disable=SC2086 # $z is nothing, or two words
+    # shellcheck disable=SC2086 # $z is empty, or two words
     run "rsync ${z%% *}" "$size" rsync $z -t --no-whole-file -e "$work/ssh" --stats "$work/new.tar" "far:$work/dest.tar"
     same
   done

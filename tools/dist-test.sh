@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the tarball, the .deb and the image of an architecture, each into an empty root of its own, and has the
-# program there sync a file: dist-test.sh DIST ARCH
+# Installs the tarball, the .deb and the image of an architecture, each into a separate empty root directory, and syncs
+# a file with each installed program: dist-test.sh DIST ARCH
 set -euo pipefail
 dist=$(realpath "$1") arch=$2
 work=$(mktemp -d)
@@ -9,7 +9,7 @@ cd "$dist"
 sha256sum --quiet -c SHA256SUMS
 fail() { printf 'FAILED: %s: %s\n' "$arch" "$*" >&2; exit 1; }
 
-# The change of the root needs root, or a user namespace.
+# chroot needs root, or a user namespace.
 into=("$(command -v chroot || echo /usr/sbin/chroot)")
 [ "$(id -u)" = 0 ] || into=("$(command -v unshare)" --map-root-user "${into[@]}")
 runs=yes
@@ -20,7 +20,7 @@ if [ "$arch" != "$(uname -m)" ]; then
   [ -n "$emulator" ] || { runs=no; echo "SKIPPED: nothing here runs programs of $arch (qemu-user-static)"; }
 fi
 
-# try ROOT PROGRAM: runs PROGRAM, a path in ROOT, there.
+# try ROOT PROGRAM: syncs files with PROGRAM, a path in ROOT, with ROOT as root directory.
 try() {
   local root=$1 program=$2 command
   [ -x "$root$program" ] || fail "$program is missing in $root"
@@ -39,7 +39,7 @@ try() {
   seq 10000 >"$root/src/sub/file"
   env -i "${into[@]}" "$root" "${command[@]}" --version
   env -i "${into[@]}" "$root" "${command[@]}" sync -a --no-config /src/ /dst/ >/dev/null
-  # The second run sends the changes of a file that both places have.
+  # The second run sends the changes of a file that source and destination have.
   seq 10001 >"$root/src/sub/file"
   env -i "${into[@]}" "$root" "${command[@]}" sync -a --no-config /src/ /dst/ >/dev/null
   cmp "$root/src/sub/file" "$root/dst/sub/file" || fail "$program copied other bytes"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the files that people install, below target/dist, and tries each: dist.sh [ARCH=PROGRAM...]
-#   Without programs, tools/static-build.sh builds one for x86-64 and one for aarch64, as far as this machine can.
-#   For a dynamic program of this machine, the trial copies the libraries of the program beside it.
+# Makes the packages below target/dist, and tests each package: dist.sh [ARCH=PROGRAM...]
+#   Without programs, tools/static-build.sh builds a program for x86-64 and one for aarch64, if this machine can.
+#   For a dynamic program of this machine, the test copies the libraries of the program too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
@@ -21,7 +21,7 @@ fi
 echo "== packing"
 rm -rf "$out" "$out.again"
 python3 tools/package.py "$out" "${programs[@]}"
-# Another time zone, mask and clock change no byte.
+# Packs again with another time zone, umask and time: each byte must be the same.
 (umask 077; sleep 1.1; TZ=Asia/Tokyo python3 tools/package.py "$out.again" "${programs[@]}")
 diff -r "$out" "$out.again" || { echo "two packings of the same programs differ" >&2; exit 1; }
 rm -r "$out.again"

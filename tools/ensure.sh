@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that a command exists: ensure.sh COMMAND [DEBIAN_PACKAGE...]
-# Installs the packages by apt where that is possible, and says so. Fails where the command stays missing.
+# If the command is missing, installs the packages by apt and prints a message. Fails if the command is still missing.
 set -euo pipefail
 command=$1; shift
 if command -v "$command" >/dev/null; then exit 0; fi
@@ -16,7 +16,7 @@ if ! command -v apt-get >/dev/null || [ $# -eq 0 ]; then
   exit 1
 fi
 echo "$command is missing: installing $* by apt" >&2
-# A root without sudo and a fresh image without package lists are both ordinary.
+# Often there is root without sudo, or a fresh image without package lists.
 { $as_root apt-get update -q && $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@"; } \
   </dev/null >/dev/null || { echo "could not install $*" >&2; exit 1; }
 command -v "$command" >/dev/null

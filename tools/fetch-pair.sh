@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches two adjacent releases of a real package: fetch-pair.sh DIR
-# Leaves DIR/old.tar, DIR/new.tar and the same unpacked in DIR/old and DIR/new; prints what they are.
+# Makes DIR/old.tar and DIR/new.tar, unpacks both to DIR/old and DIR/new, and prints the name and the releases.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1; mkdir -p "$dir/fetched"
@@ -37,6 +37,6 @@ else
   from_pip botocore 1.40.0 1.40.1
 fi
 rm -rf "$dir/fetched"
-# The old version was unpacked some other day. Packages carry one made-up time for all releases: with that, a quick
-# check by size and time would take a changed file of equal length for unchanged.
+# Sets the times of the old version to another day. Packages have one made-up time for all releases: with that time, a
+# quick check by size and time would take a changed file of equal length for unchanged.
 find "$dir/old" "$dir/old.tar" -exec touch -h -d '1 day ago' {} +

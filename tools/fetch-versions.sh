@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches many releases of real packages, as tar files: fetch-versions.sh DIR
-# Leaves DIR/typescript/*.tar (24 releases of source text, 723 MB) and DIR/esbuild/*.tar (13 of a program, 134 MB).
-# What is there already is not fetched again.
+# Makes DIR/typescript/*.tar (24 releases of source text, 723 MB) and DIR/esbuild/*.tar (13 releases of a program,
+# 134 MB). Existing files are not fetched again.
 set -euo pipefail
 dir=$1
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets of crates/serve/fuzz on stable Rust, with libFuzzer, and runs each for some seconds.
 #
-#   tools/fuzz.sh [SECONDS] [TARGET...]     60, and all of them
+#   tools/fuzz.sh [SECONDS] [TARGET...]     by default 60 seconds, and all targets
 #
-# What it found lies in target/fuzz/TARGET: corpus, and an artifact for each failure.
+# The results are in target/fuzz/TARGET/state: the corpus, and an artifact for each failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}; shift || true
@@ -13,13 +13,13 @@ out=$(realpath -m "${CARGO_TARGET_DIR:-target}/fuzz")
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
   -Cllvm-args=-sanitizer-coverage-trace-compares --cfg fuzzing -Cdebug-assertions -Coverflow-checks"
-# A target is named, so that scripts of builds are built without all that.
+# With --target, cargo does not use RUSTFLAGS for build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
 cargo build --release --locked --manifest-path crates/serve/fuzz/Cargo.toml --target "$host" --target-dir "$out/build"
-# Two at a time; each says what came of it once it is done.
+# Runs a fuzz target, and prints the number of inputs, and the log of a failure. Two targets run at a time.
 run() {
   local target=$1 world=$out/$1
-  # The server keeps to its directories, so the fuzzer's own are there.
+  # The server confines the process to its directories, so the fuzzer's corpus and artifacts are in the state directory.
   rm -rf "$world/photos"; mkdir -p "$world/photos" "$world/state/corpus"
   find crates/serve/fuzz/seeds -name "$target-*" -exec cp -t "$world/state/corpus" {} +
   local ended=0

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of core on aarch64, for its vectors: neon-test.sh
-# Other machines emulate it (QEMU). Where what that takes cannot be had this says SKIPPED and succeeds; a failed test always fails.
+# Runs the tests of the crate core on aarch64, for its vector instructions (NEON): neon-test.sh
+# Machines of another architecture use an emulator (QEMU). If the emulator or the compiler cannot be installed, prints
+# SKIPPED and succeeds. A failed test always fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=aarch64-unknown-linux-gnu
@@ -15,6 +16,6 @@ tools/ensure.sh qemu-aarch64 qemu-user || skip "no emulator"
 [ -d "$sysroot/lib" ] || skip "no libraries in $sysroot"
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $sysroot"
-# An emulator pays for every instruction: optimised code is done sooner, its compilation included.
+# Emulated instructions are slow: with optimisation, compilation and tests together take less time.
 export CARGO_PROFILE_DEV_OPT_LEVEL=3
 exec cargo test --locked -p deltic-core --target "$target" --lib --tests

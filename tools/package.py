@@ -200,7 +200,7 @@ def materials(archs, version, commit, created):
     top = next(id for id, package in packages.items() if package["name"] == "deltic-cli")
 
     def linked(id):
-        """Dependencies that are not only for builds or tests."""
+        """Dependencies of the built program: without those for builds and tests alone."""
         return sorted(
             dep["pkg"] for dep in nodes[id]["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])
         )

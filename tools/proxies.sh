@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Syncs, and plain HTTP, through nginx and Caddy in front of `deltic serve`, with their default settings: each is given
-# the server's address and nothing else. A third one is nginx that lets WebSockets through.
+# Tests syncs and plain HTTP through a proxy in front of `deltic serve`: nginx and Caddy with default settings, which
+# get the server's address and no other setting, and nginx with settings that pass WebSockets.
 #
 #   tools/proxies.sh [DELTIC]     the program, by default target/release/deltic
 #
-# What is not installed is skipped, and said so.
+# A proxy that is not installed is skipped, with a message.
 set -euo pipefail
 
 deltic=$(realpath "${1:-target/release/deltic}")
 work=$(mktemp -d)
-# Workers of nginx are another user.
+# Workers of nginx run as another user, and must enter the directory.
 chmod 711 "$work"
 pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -65,7 +65,7 @@ CONF
     pids+=($!)
 }
 
-# Some bytes that do not repeat.
+# noise LENGTH SEED: prints pseudo-random bytes.
 noise() { head -c "$1" /dev/zero | openssl enc -aes-128-ctr -K "$(printf '%032x' "$2")" -iv "$(printf "%032x" 0)"; }
 
 through() { # NAME URL MOST: the longest body that the proxy takes
@@ -84,7 +84,7 @@ through() { # NAME URL MOST: the longest body that the proxy takes
     "$deltic" sync -a --token @token "$url/photos/$name/" "got-$name/"
     diff -r src "got-$name"
     "$deltic" verify --token @token src "$url/photos/$name" >/dev/null
-    # Plain HTTP: put, fetch, a part, a delta, remove.
+    # Plain HTTP: upload a file, fetch the file and a part, send a delta, remove the file.
     head -c "$most" src/big >body
     local as=(-fsS -H "Authorization: Bearer $token")
     curl "${as[@]}" -T body "$api/put"
@@ -102,7 +102,7 @@ through() { # NAME URL MOST: the longest body that the proxy takes
 if command -v nginx >/dev/null; then
     port=$(free_port)
     nginx_conf nginx "$port" ""
-    # Its default is 1 MiB for a body (client_max_body_size).
+    # The default limit of nginx for a body is 1 MiB (client_max_body_size).
     through nginx "http://127.0.0.1:$port" 1000000
     port=$(free_port)
     nginx_conf nginx-ws "$port" 'proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade;

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs a test program for cargo: run-tests.sh PROGRAM [ARGUMENT...]   (cargo's setting `runner`)
-# Runs each end-to-end test (programs suite_*) as a process of its own, three for each core: such tests mostly wait.
-# One process for all tests would be wrong: a program that one test starts holds, for an instant, the files that other
-# tests of the process write, and a sync rightly refuses to send files that are open for writing.
-# A test that fails runs once more, alone, at the end. A test that passes then is shown as FLAKY, which is a fault to mend;
-# more than two of them fail the run.
+# Runs each end-to-end test (programs suite_*) in a separate process, three at a time for each core: such tests mostly
+# wait. Tests cannot share a process: a program that one test starts inherits, for an instant, the open files of other
+# tests in the process, and a sync rightly refuses to send files that are open for writing.
+# A failed test runs once more, alone, at the end. If it passes then, it is shown as FLAKY and should be repaired. More
+# than two flaky tests fail the run.
 set -euo pipefail
 program=$1; shift
 case $(basename "$program") in suite_*) ;; *) exec "$program" "$@" ;; esac

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes sure that the toolchain has the standard library of a target: rust-target.sh TARGET
-# Installs the library by rustup where that is possible, and says so. Fails where the library stays missing.
+# If the library is missing, installs it by rustup and prints a message. Fails if the library is still missing.
 set -euo pipefail
 target=$1
 if [ -n "$(find "$(rustc --print sysroot)/lib/rustlib/$target/lib" -name 'libstd-*.rlib' 2>/dev/null)" ]; then exit 0; fi

@@ -6,7 +6,7 @@
 A file has at most 600 lines, a function 60: one `match` or literal of short entries is a table, and may be longer. A struct
 has 15 fields, but for plain data: it is cloned, parsed or serialised, and no field is private. A function has 5 parameters;
 those of a tuple count one by one. No more than two files of a crate import each other in a circle; a name counts as imported
-from the file that defines it, whoever passes it on. Where `FOLDERS` orders the folders of a crate, no file imports from a
+from the file that defines it, even if another file re-exports it. Where `FOLDERS` orders the folders of a crate, no file imports from a
 folder above its own. The files of a portable directory name no file system, thread or clock. Tests are left out.
 
 No static of the crates in the default binary changes, except those of `STATICS`: state belongs to a value, so that a program
@@ -19,8 +19,8 @@ from pathlib import Path
 
 MAX_LINES, MAX_FUNCTION, MAX_FIELDS, MAX_PARAMETERS, MAX_CIRCLE = 600, 60, 15, 5, 2
 MAX_ENTRY = 12
-# Directories of which each file could be built for a machine without files, threads and clock, and names that such a file
-# does not have.
+# Directories with files that could be built for a machine without files, threads and clock; and the names that such
+# files must not contain.
 PORTABLE = ("crates/worker/src",)
 NATIVE = re.compile(
     r"\b(deltic_store_local|deltic_net|nix|rustix|libc|tokio|getrandom)::"
@@ -68,12 +68,12 @@ BLANK = re.compile(
 
 
 def bare(source):
-    """The source with comments and the insides of literals blanked; lines and columns stay."""
+    """The source with comments and literals replaced by blanks; lines and columns stay."""
     return BLANK.sub(lambda m: re.sub(r"[^\n]", " ", m.group(0)), source)
 
 
 def closing(text, at):
-    """The index behind the bracket that closes the one at `at`."""
+    """The index after the bracket that closes the bracket at `at`."""
     depth = 0
     for i in range(at, len(text)):
         depth += (text[i] in "([{") - (text[i] in ")]}")
@@ -83,7 +83,7 @@ def closing(text, at):
 
 
 def without_tests(text):
-    """The text without what `#[cfg(test)]` and `#[test]` stand before."""
+    """The text without the items that have `#[cfg(test)]` or `#[test]`; lines and columns stay."""
     for m in reversed(list(re.finditer(r"#\[cfg\((?:all\()?test\b[^\n]*\]|#\[test\]", text))):
         end = re.compile(r"[;{]").search(text, m.end())
         if end:
@@ -93,7 +93,7 @@ def without_tests(text):
 
 
 def parts(text):
-    """The comma-separated parts of the insides of a bracket."""
+    """The comma-separated parts of the text within a bracket."""
     found, depth, last = [], 0, 0
     for i, c in enumerate(text):
         angle = (c == "<") - (c == ">" and text[i - 1 : i] not in ("-", "="))
@@ -105,7 +105,7 @@ def parts(text):
 
 
 def parameters(text):
-    """How many values a list of parameters takes, tuples by their parts and without `self`."""
+    """Number of values in a list of parameters, without `self`. Each part of a tuple counts."""
     count = 0
     for part in parts(text):
         if re.match(r"(&\s*)?('\w+\s+)?(mut\s+)?self\b", part):
@@ -117,7 +117,7 @@ def parameters(text):
 
 
 def is_table(body):
-    """Whether a body is at most three statements, none of whose entries is long."""
+    """True if a body is a table: at most three statements, without a long entry."""
     depth, opened, longest, statements, line = 0, {}, 0, 0, 0
     for c in body[1:-1]:
         line += c == "\n"
@@ -180,7 +180,7 @@ def module_of(path, root):
 
 
 def leaves(text, prefix=()):
-    """Every path that the tree of a `use` names, and its last name as it is known here."""
+    """Each path that the tree of a `use` imports, with the name that the importing file uses."""
     for part in parts(text):
         m = re.match(r"^((?:\w+::)*)\{(.*)\}$", part, re.S)
         if m:
@@ -205,7 +205,7 @@ def absolute(names, module):
 
 
 def arrows(files, root):
-    """Which file imports which, inside one crate."""
+    """The imports within one crate: for each file, the files that it imports."""
     modules = {module_of(path, root): path for path in files}
     passed = {}  # (module, name) -> the path that is passed on
     for path, text in files.items():

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds deltic as static programs that run on any Linux of their architecture, and has each sync a file: x86-64 and aarch64, or the
-# architectures named. DELTIC_PROFILE names another profile than release.
+# Builds static programs of deltic, which run on any Linux of their architecture, and syncs a file with each:
+# static-build.sh [ARCH...], by default x86-64 and aarch64. DELTIC_PROFILE names another profile than release.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 profile=${DELTIC_PROFILE:-release}
@@ -8,7 +8,7 @@ out=$profile
 [ "$profile" != dev ] || out=debug
 host=$(uname -m)
 
-# What runs a program of another architecture here.
+# runner ARCH: prints the command that runs programs of the architecture here; nothing if there is none.
 runner() {
   [ "$1" != "$host" ] || { echo env; return; }
   command -v "qemu-$1-static" "qemu-$1" | head -1
@@ -25,7 +25,7 @@ check() {
   seq 100000 >"$dir/from"
   "$run" "$program" sync --no-config -t "$dir/from" "$dir/to"
   seq 100001 >"$dir/from"
-  # Both ends, by way of differences.
+  # The second sync sends differences. Both ends are the tested program.
   "$run" "$program" sync --no-config -e "sh -c 'shift; exec $run \"\$@\"' rsh" --deltic-path "$program" "$dir/from" "h:$dir/to"
   cmp "$dir/from" "$dir/to"
   rm -r "$dir"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Builds crates for the browser's machine: wasm-build.sh PACKAGE... [-- cargo arguments]
-#   1. with the toolchain's own wasm32 target, installed by rustup where it is missing;
+# Builds crates for WebAssembly: wasm-build.sh PACKAGE... [-- cargo arguments]
+#   1. with the toolchain's own wasm32 target, which rustup installs if it is missing;
 #   2. else with the standard library built from Debian's rustc-web packages (137 MB once, about a minute).
-# WASM_STD=debian goes to 2 at once; an empty WASM_RUSTFLAGS builds without vectors.
-# Where neither can be had it says SKIPPED and succeeds; a crate that does not build always fails.
+# WASM_STD=debian chooses way 2; an empty WASM_RUSTFLAGS builds without vector instructions.
+# If both ways are impossible, prints SKIPPED and succeeds. A crate that does not build always fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=wasm32-unknown-unknown
@@ -29,7 +29,7 @@ unpack_std() {
   [ -e "$cache/ready" ] && return 0
   command -v apt-get >/dev/null && command -v dpkg >/dev/null || return 1
   echo "rustup cannot add it: unpacking Debian's rustc-web into $cache" >&2
-  # A process of its own: inside the condition that calls this, bash would ignore every failure.
+  # Runs in a separate process: this function is called in a condition, where bash ignores `set -e`.
   bash -euo pipefail -c "$(declare -f fetch_std); fetch_std" "$cache"
 }
 

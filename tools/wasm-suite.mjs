@@ -1,5 +1,6 @@
-// Runs a suite (crates/core/examples/suite.rs, crates/worker/examples/sync) in this machine: wasm-suite.mjs MODULE WORDS
-// Fails where a case does, where the module wants anything of its host, and where nothing was tried. WORDS follow the count.
+// Runs a suite of tests in WebAssembly (crates/core/examples/suite.rs, crates/worker/examples/sync):
+// wasm-suite.mjs MODULE WORDS. Fails if a case fails, if the module has imports, or if no case ran. Prints the number
+// of cases, followed by WORDS.
 import { readFileSync } from "node:fs";
 
 const module = new WebAssembly.Module(readFileSync(process.argv[2]));

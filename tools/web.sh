@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# The page: web.sh build|dist|test|bench
-#   build  builds the delta engine as WebAssembly and web/dist, and fails where Node 20.19 is missing
-#   dist   does the same, but says SKIPPED and succeeds without Node
-#   test   tests the npm package, and the page in Chromium, against target/debug/deltic; says SKIPPED without Node,
+# Builds and tests the web page: web.sh build|dist|test|bench
+#   build  builds the delta engine as WebAssembly, and web/dist; fails without Node 20.19
+#   dist   does the same, but prints SKIPPED and succeeds without Node
+#   test   tests the npm package, and the page in Chromium, against target/debug/deltic; prints SKIPPED without Node,
 #          Chromium or dist
-#   bench  prints what a browser's transfers cost; DELTIC_BIN is the program (BENCH_RUNS, BENCH_NEW_MIB, BENCH_FILES)
+#   bench  measures transfers in a browser; DELTIC_BIN is the program (BENCH_RUNS, BENCH_NEW_MIB, BENCH_FILES)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Prints why the page cannot be built here, if it cannot.
+# Prints the reason why the page cannot be built here, if there is one.
 obstacle() {
   tools/ensure.sh node nodejs >&2 || { echo "node is missing"; return; }
   node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' \
@@ -20,7 +20,7 @@ build() {
   # Without the modules, the page sends whole files.
   web/engine/build.sh
   cd web
-  # npm writes the second file when all packages of the first are there.
+  # npm writes .package-lock.json after all packages of package-lock.json are installed.
   [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci
   npm run check
   npm run build
@@ -35,7 +35,7 @@ case $1 in
     if [ -n "$why" ]; then
       echo "SKIPPED: the page is not tested: $why"
     else
-      # Tests that need these say so themselves.
+      # Without these programs, the tests that need them print SKIPPED.
       tools/ensure.sh firefox-esr firefox-esr || true
       tools/ensure.sh nginx nginx || true
       npm --prefix web/engine test

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that crates compile for Windows: windows-check.sh PACKAGE...
-# Nothing is linked, so no compiler of C for Windows is needed. Without the target's standard library, prints SKIPPED and succeeds.
+# Nothing is linked, so no C compiler for Windows is needed. Without the target's standard library, prints SKIPPED and
+# succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=x86_64-pc-windows-gnu

@@ -46,7 +46,7 @@ def comments(text):
 
 
 def judged(comment):
-    """Words and pronouns of the first sentence, whether it says who or what, and whether the comment is a riddle."""
+    """Numbers of words and pronouns in the first sentence; true if it says who or what; true if the comment is a riddle."""
     plain = re.sub(r"`[^`]*`|\[[^\]]*\]|\([^)]*\)", " X ", comment)
     sentence = re.split(r"(?<=[.!?])\s", plain)[0]
     words = [word.lower() for word in re.findall(r"[A-Za-z']+", sentence)]

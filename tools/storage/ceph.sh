@@ -1,5 +1,5 @@
-# A monitor and a server of objects of Ceph, in a file, read by remote.sh. Installs ceph-mon and ceph-osd by apt: 55 MB,
-# and librados with them. As root.
+# Starts a Ceph monitor and a Ceph object server (OSD) with its data in a file; remote.sh sources this script. Installs
+# ceph-mon and ceph-osd by apt: 55 MB, with librados. Needs root.
 if [ "$(id -u)" != 0 ]; then
     echo "SKIPPED: $system needs root"
     exit 0
@@ -61,6 +61,6 @@ down() {
 } >"$log" 2>&1
 put() { timeout 120 rados -p pool put dir/img "$1"; }
 get() { timeout 120 rados -p pool get dir/img "$1"; }
-# No object is longer than 128 MiB, unless one says so.
+# The default limit of Ceph for an object is 128 MiB, so the benchmark uses 100 MiB.
 laws=a_pool_passes_the_conformance_suite
 url=rados://pool/dir/ unit=65536 facts=40960 size=100MiB

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Records the fixtures of crates/remote/src/labs/layout/fixtures again, from the real programs: layouts.sh [DIR [SYSTEM...]],
-# where SYSTEM is one of verity hdfs moosefs ceph zfs mega mfdedup; all of them unless some are named.
+# Records the fixtures of crates/remote/src/labs/layout/fixtures again, from the real programs:
+# layouts.sh [DIR [SYSTEM...]], where SYSTEM is one of verity hdfs moosefs ceph zfs mega mfdedup. The default is all.
 #
-# Installs by apt cryptsetup-bin, moosefs-master, moosefs-chunkserver, moosefs-client, ceph-mon, ceph-osd and zfs-fuse.
-# By Maven it installs Hadoop's MiniDFSCluster, ~100 MB, into DIR (default /tmp/deltic-storage). MeGA and MFDedup are in
-# no registry: MEGA and MFDEDUP name the directories where they were built, and without them they are skipped. As root;
-# everything runs in a network and with mounts of its own.
+# Installs by apt: cryptsetup-bin, moosefs-master, moosefs-chunkserver, moosefs-client, ceph-mon, ceph-osd and zfs-fuse.
+# Installs by Maven: Hadoop's MiniDFSCluster, ~100 MB, into DIR (default /tmp/deltic-storage). MeGA and MFDedup are in
+# no registry: the variables MEGA and MFDEDUP name the directories with the built programs; without a variable, the
+# system is skipped. Needs root; everything runs in separate network and mount namespaces.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${1:-/tmp/deltic-storage} && mkdir -p "$dir" && dir=$(realpath "$dir")
@@ -36,7 +36,7 @@ if [ -z "${DELTIC_ALONE:-}" ]; then
         ensure ceph-mon ceph-mon
         ensure ceph-osd ceph-osd
     fi
-    # shellcheck disable=SC2086 # They are several words.
+    # shellcheck disable=SC2086 # The variable has several words.
     exec unshare --net --mount env DELTIC_ALONE=1 bash "$0" "$dir" $systems
 fi
 ip link set lo up
@@ -115,7 +115,7 @@ record_ceph() {
     timeout 120 rados -p pool truncate dir/cut 250001
     timeout 60 ceph osd pool create packed 8 8 >>"$log" 2>&1
     for option in 'size 1 --yes-i-really-mean-it' 'compression_algorithm zlib' 'compression_mode force'; do
-        # shellcheck disable=SC2086 # They are several words.
+        # shellcheck disable=SC2086 # The variable has several words.
         timeout 60 ceph osd pool set packed $option >>"$log" 2>&1
     done
     stream repeat "$work/img" 300000 100000
@@ -132,7 +132,7 @@ dump() { # object, fixture
     $tool "$($tool --op list "$1")" dump >"$fixtures/$2"
 }
 
-# A pool in a file, told by zdb.
+# Records the output of zdb for a pool in a file.
 record_zfs() {
     # shellcheck source=tools/storage/zfs-up.sh
     . "$here/zfs-up.sh"

@@ -1,6 +1,6 @@
-# A master and a chunk server of MooseFS and its mount, read by remote.sh. Installs moosefs-master, moosefs-chunkserver
-# and moosefs-client by apt. A chunk server takes no address of the loopback: all run in a network of their own, as
-# root.
+# Starts a master and a chunk server of MooseFS, and mounts the file system; remote.sh sources this script. Installs
+# moosefs-master, moosefs-chunkserver and moosefs-client by apt. A chunk server accepts no loopback address, so all
+# programs run in a separate network namespace, as root.
 if [ "$(id -u)" != 0 ]; then
     echo "SKIPPED: $system needs root"
     exit 0
@@ -37,8 +37,8 @@ down() {
 }
 mfsmaster -c "$mfs/master.cfg" start >"$log" 2>&1
 mfschunkserver -c "$mfs/chunks.cfg" start >>"$log" 2>&1
-# What was put or read through a mount stays in its cache, and would be read from there. Times that it told count there
-# for a second, whatever the other mount writes.
+# Mounts without caches. Otherwise data written or read through the mount would be read from its cache, and its
+# attributes would be up to a second old, even after writes through the other mount.
 mfsmount -H 10.99.0.1 -o mfscachemode=DIRECT,mfsattrcacheto=0,mfsentrycacheto=0 "$mfs/mount" >>"$log" 2>&1
 mfsmount -H 10.99.0.1 "$mfs/other" >>"$log" 2>&1
 mkdir "$mfs/mount/dir"
@@ -48,8 +48,8 @@ for _ in $(seq 60); do
 done
 put() {
     cp "$1" "$mfs/other/dir/img" && command sync "$mfs/other/dir/img"
-    # A master seems to give a file its time once more up to a second after the last write; a sync that is under way
-    # then begins again. It also waits until the second is over in which a file was written: neither is measured.
+    # A master seems to set a file's time once more, up to a second after the last write; a sync in progress would then
+    # begin again. A sync also waits for the end of the second in which a file was written. Neither is to be measured.
     sleep 1.3
 }
 get() { cp "$mfs/mount/dir/img" "$1"; }

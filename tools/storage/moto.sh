@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Checks S3 as a source against moto, a server that keeps checksums of checksums without their mark: moto.sh DELTIC [DIR].
+# Checks S3 as a source with the server moto: moto.sh DELTIC [DIR]. moto keeps a checksum of the parts' checksums, and
+# does not mark such a checksum.
 #
-# Installs moto into DIR (default /tmp/deltic-storage), once, by pip. Then it puts 73 MB there in parts, and checks that
-# the second run fetches no content, that `verify` finds the trees equal, that the bytes said to have come are those of
-# the loopback, and what `ls`, `size`, `cat` and wildcards give.
+# Installs moto by pip into DIR (default /tmp/deltic-storage), once. Then uploads 73 MB in parts, and checks that the
+# second run fetches no content, that `verify` finds the trees equal, that the reported received bytes are those of the
+# loopback interface, and the results of `ls`, `size`, `cat` and wildcards.
 set -eu
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-storage}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir" && cd "$dir"
 [ -d py ] || python3 -m venv --system-site-packages py
 py/bin/python -c 'import awscrt, moto.server' 2>/dev/null || py/bin/pip -q install 'moto[server]' 'boto3[crt]'
-# Bytes of the loopback are counted, so it has one of its own.
+# All bytes of the loopback interface are counted, so the script runs in a separate network namespace.
 if [ -z "${DELTIC_ALONE:-}" ]; then
     exec unshare --net --mount env DELTIC_ALONE=1 bash "$here/moto.sh" "$deltic" "$dir"
 fi

@@ -1,4 +1,4 @@
-"""Puts a file into a container in blocks of 1 MiB whose ids are their SHA-256: put-azure.py CONTAINER KEY FILE."""
+"""Uploads a file to a container, in blocks of 1 MiB with their SHA-256 as ids: put-azure.py CONTAINER KEY FILE."""
 import hashlib
 import os
 import sys

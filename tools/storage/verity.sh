@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Checks contents that fs-verity tells, on a kernel that has it: verity.sh DELTIC [DIR].
+# Checks comparisons by the digests of fs-verity, on a kernel with fs-verity: verity.sh DELTIC [DIR].
 #
-# Installs by apt, as root: qemu-system-x86, busybox-static, cpio, fsverity, e2fsprogs, f2fs-tools, btrfs-progs and a kernel
-# package of which parts are unpacked into DIR (default /tmp/deltic-verity), ~120 MB. An emulated machine then makes files on
-# an ext4, an F2FS and a btrfs, gives them fs-verity by `fsverity enable`, and compares them by --trust-sums; it fails where
-# more is read than has no digest, or the answer is wrong. Btrfs tells no digest that can be used: it goes by its own sums,
-# and the answers alone count. Where there are hashes of blocks, skysync-f is seen to take them. Takes about two minutes.
+# Installs by apt, as root: qemu-system-x86, busybox-static, cpio, fsverity, e2fsprogs, f2fs-tools and btrfs-progs.
+# Unpacks parts of a kernel package into DIR (default /tmp/deltic-verity), ~120 MB. Then an emulated machine makes files
+# on an ext4, an F2FS and a btrfs, enables fs-verity by `fsverity enable`, and compares the files by --trust-sums. Fails
+# if more is read than the files without a digest, or if a result is wrong. The digests of btrfs cannot be used, so its
+# own checksums are compared, and all bytes may be read. For file systems with hashes of blocks, checks that
+# skysync-f uses the hashes. Takes about two minutes.
 set -eu
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-verity}
 mkdir -p "$dir" && dir=$(realpath "$dir") && cd "$dir"
@@ -16,7 +17,7 @@ for program in "${programs[@]}"; do
     apt-get -q install -y --no-install-recommends qemu-system-x86 busybox-static cpio fsverity e2fsprogs f2fs-tools btrfs-progs
     break
 done
-# The cloud's kernel has no F2FS.
+# The kernel package for clouds has no F2FS.
 if ! ls kernel/boot/vmlinuz-* >/dev/null 2>&1; then
     package=$(apt-cache search --names-only '^linux-image-[0-9.]+-[0-9]+-amd64$' | sort -V | tail -n 1)
     rm -f linux-image-*.deb && apt-get -q download "${package%% *}"
@@ -47,7 +48,7 @@ mount -t proc proc /proc && mount -t sysfs sys /sys && mount -t devtmpfs dev /de
 modprobe -a crc32c_generic crc32_generic xxhash_generic blake2b_generic nvme ext4 f2fs btrfs
 until [ -e /dev/nvme2n1 ]; do sleep 1; done
 
-# code, most bytes to be read, words
+# check CODE MAX_READ COMMAND...: runs a command, and checks its exit code and the number of bytes that it read.
 check() {
     code=$1 most=$2
     shift 2
@@ -61,7 +62,7 @@ check() {
 verify="deltic verify --trust-sums a b"
 big=33554432
 
-# What is compared, of which all is read besides what has a digest: times this.
+# suite ALL: compares files. ALL is the number of large files (32 MiB) that are read although they have a digest.
 suite() {
     all=$1
     mkdir a b
@@ -72,10 +73,10 @@ suite() {
     cp a/* b/
     for file in a/* b/*; do fsverity enable $file || echo "WRONG: $file"; done
     check 0 $((8000000 + big * all)) $verify
-    # What has no digest is read, and has the same one.
+    # Files without a digest are read, and are equal.
     rm b/big b/odd && cp a/big a/odd b/
     check 0 $((big + 9000000 + big * all)) $verify
-    # Another salt is another digest.
+    # With another salt the digest differs, so the file is read.
     fsverity enable --salt=01020304 b/odd
     check 0 $((big + 9000000 + big * all)) $verify
     printf x | dd of=b/big bs=1 seek=1000000 conv=notrunc 2>/dev/null
@@ -85,7 +86,7 @@ suite() {
     check 0 $((big + 9000000 + big * all)) $verify
 }
 
-# bytes, words: what a sync by SkySync's blocks sends for a byte that changed.
+# literal BYTES NEW OLD: checks that a sync by skysync-f sends BYTES of literals for one changed byte.
 literal() {
     bytes=$1
     shift
@@ -97,7 +98,7 @@ literal() {
     fi
 }
 
-# Hashes that fs-verity keeps of blocks of 4 KiB are the strong sums, whichever end has them; else blocks are of 8 KiB.
+# If either end has hashes of fs-verity, of blocks of 4 KiB, they are the strong sums. Otherwise blocks have 8 KiB.
 signatures() {
     mkdir c
     cp a/big c/plain && cp a/big c/old

@@ -1,5 +1,5 @@
-# A pool of ZFS in a file, by zfs-fuse (installed by apt), for layouts.sh and zfs.sh. As root, with mounts of their own:
-# the list of pools of this machine stays as it is.
+# Makes a ZFS pool in a file, by zfs-fuse (installed by apt), for layouts.sh and zfs.sh. Needs root and a separate mount
+# namespace, so that this machine's list of pools does not change.
 if [ "$(id -u)" != 0 ]; then
     echo "SKIPPED: zfs-fuse needs root"
     exit 0
@@ -15,7 +15,7 @@ zfs_up() { # directory, length of the file: makes the datasets pool/plain and po
         [ ! -S /run/zfs/zfs_socket ] || break
         sleep 0.1
     done
-    # The last run's holds a pool.
+    # Remove the file of the last run, which holds a pool.
     rm -f "$1/file" && truncate -s "$2" "$1/file"
     zpool create -m "$1/mount" pool "$1/file"
     zfs create -o compression=off pool/plain

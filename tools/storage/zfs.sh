@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks what snapshots of ZFS tell of two versions of a file: zfs.sh DELTIC [DIR].
+# Checks `deltic storage` for two versions of a file in ZFS snapshots: zfs.sh DELTIC [DIR].
 #
-# Installs zfs-fuse by apt. In DIR (default /tmp/deltic-zfs) it makes a pool in a file of 300 MB with two datasets,
-# uncompressed and compressed, a file of 40 MB in each, and changes ten blocks of 4 KiB between two snapshots. Then
-# `DELTIC storage` must tell ranges that hold every byte that changed, and at most twelve records of 128 KiB. As root,
-# with mounts of its own; it stops and unmounts what it started.
+# Installs zfs-fuse by apt. Makes a pool in a file of 300 MB in DIR (default /tmp/deltic-zfs), with an uncompressed
+# and a compressed dataset and a file of 40 MB in each, and changes ten blocks of 4 KiB between two snapshots. The ranges that
+# `DELTIC storage` prints must contain every changed byte, and at most twelve records of 128 KiB. Needs root; runs in a
+# separate mount namespace, and stops and unmounts everything at the end.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-zfs}
