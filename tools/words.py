@@ -18,7 +18,8 @@ import sys
 from pathlib import Path
 
 AIM = (2.0, 3.0, 3.0)
-# Ceilings of the workspace: functions that take a tuple, one-word types in percent, types that several files define in percent.
+# Limits of the workspace: number of functions that take a tuple; percentage of one-word types; percentage of type names
+# that several files define.
 TUPLES, ONE_WORD, SEVERAL = 7, 32, 6
 
 RIDDLE = set(

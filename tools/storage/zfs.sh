@@ -2,9 +2,9 @@
 # Checks `deltic storage` for two versions of a file in ZFS snapshots: zfs.sh DELTIC [DIR].
 #
 # Installs zfs-fuse by apt. Makes a pool in a file of 300 MB in DIR (default /tmp/deltic-zfs), with an uncompressed
-# and a compressed dataset and a file of 40 MB in each, and changes ten blocks of 4 KiB between two snapshots. The ranges that
-# `DELTIC storage` prints must contain every changed byte, and at most twelve records of 128 KiB. Needs root; runs in a
-# separate mount namespace, and stops and unmounts everything at the end.
+# and a compressed dataset and a file of 40 MB in each, and changes ten blocks of 4 KiB between two snapshots. The
+# ranges that `DELTIC storage` prints must contain every changed byte, and at most twelve records of 128 KiB. Needs
+# root; runs in a separate mount namespace, and stops and unmounts everything at the end.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 deltic=$(realpath "$1") dir=${2:-/tmp/deltic-zfs}

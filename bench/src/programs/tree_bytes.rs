@@ -39,8 +39,8 @@ const HEADER: [&str; 6] = [
     "1 % of files edited, in a row: sent beside content B",
 ];
 
-/// Copies `source` with each of the options, three times: the second time without changes, the third time after a change
-/// of 1 % of `files`, which are the files in order of their paths. Returns a table of the bytes.
+/// Copies `source` with each of the options, three times: the second time without changes, the third time after a
+/// change of 1 % of `files`, which are the files in order of their paths. Returns a table of the bytes.
 ///
 /// # Errors
 /// An error if a program fails.

@@ -17,9 +17,9 @@ use crate::{Cancel, Event, Outcome, SyncError};
 
 /// A sync: makes the destination equal to the source.
 ///
-/// By default only file content is transferred; most programs want [`TreeSync::archive`]. All changes are flushed to disk
-/// before the sync ends, unless [`TreeSync::durable`] turns this off. Files are replaced atomically: at every moment a name
-/// shows the whole old or the whole new file.
+/// By default only file content is transferred; most programs want [`TreeSync::archive`]. All changes are flushed to
+/// disk before the sync ends, unless [`TreeSync::durable`] turns this off. Files are replaced atomically: at every
+/// moment a name shows the whole old or the whole new file.
 #[derive(Clone, Debug)]
 pub struct TreeSync {
     from: SyncPath,

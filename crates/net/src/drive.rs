@@ -336,8 +336,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.takes_frames() && !self.session.is_finished()
     }
 
-    /// Feeds frames to the session as long as the session takes frames, up to [`TURN_BYTES`]. Returns false if a further
-    /// stream is lost.
+    /// Feeds frames to the session as long as the session takes frames, up to [`TURN_BYTES`]. Returns false if a
+    /// further stream is lost.
     fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
         let mut taken = 0;
         while taken < TURN_BYTES
@@ -361,8 +361,8 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.session.feed(kind, &payload)
     }
 
-    /// After the loss of the connection: completes the work that needs no further frame, and reports that work. So files
-    /// whose data had all arrived are written and counted.
+    /// After the loss of the connection: completes the work that needs no further frame, and reports that work. So
+    /// files whose data had all arrived are written and counted.
     async fn settle(
         &mut self,
         results: &mut mpsc::UnboundedReceiver<Done<Answered<M>>>,

@@ -1,5 +1,5 @@
-//! Whole sessions whose stores are in memory: push, pull, facts of an earlier session, and a transfer that goes on after
-//! its connection broke.
+//! Whole sessions whose stores are in memory: push, pull, facts of an earlier session, and a transfer that goes on
+//! after its connection broke.
 #![expect(clippy::disallowed_methods, clippy::unwrap_used, reason = "makes and looks at trees")]
 
 mod common;

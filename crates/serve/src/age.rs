@@ -1,6 +1,7 @@
 //! Parses ages such as `90m`, `12h`, `30d`.
 
-/// Parses a number with a unit (`s`, `m`, `h`, `d`, `w`, `y` of 365 days) into seconds; without a unit, the number is in seconds.
+/// Parses a number with a unit (`s`, `m`, `h`, `d`, `w`, `y` of 365 days) into seconds; without a unit, the number is
+/// in seconds.
 #[must_use]
 pub fn seconds(word: &str) -> Option<u64> {
     let digits = word.trim_end_matches(|last: char| last.is_ascii_alphabetic());

@@ -141,8 +141,8 @@ mod tests {
             Self { meter: RateMeter::default(), now: 0.0, held: 0.0, room, rate: None }
         }
 
-        /// Writes pieces for `seconds`: the link carries `link`, the writer makes `made` bytes a second. Returns the rate in
-        /// Mbit/s.
+        /// Writes pieces for `seconds`: the link carries `link`, the writer makes `made` bytes a second. Returns the
+        /// rate in Mbit/s.
         fn run(&mut self, seconds: f64, link: f64, made: f64) -> Option<u64> {
             let end = self.now + seconds;
             while self.now < end {

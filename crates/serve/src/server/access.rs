@@ -115,8 +115,8 @@ pub(crate) enum Refusal {
 }
 
 impl Access {
-    /// Accepts the tokens of the file, the tokens of the settings, and the starter's token. `served` is the digest of the
-    /// volumes.
+    /// Accepts the tokens of the file, the tokens of the settings, and the starter's token. `served` is the digest of
+    /// the volumes.
     pub(crate) fn new(
         file: TokenFile,
         starter: Option<TokenHash>,

@@ -21,7 +21,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const LEAST_RATE: u64 = 4 << 10;
 /// Bytes of memory reserved at once.
 const UNIT: u64 = 64 << 10;
-/// Memory of this process for request bodies, for the indexes built from them, and for archives, in units of `UNIT` bytes.
+/// Memory of this process for request bodies, for the indexes built from them, and for archives, in units of `UNIT`
+/// bytes.
 static MEMORY: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new((512 << 20) / UNIT as usize)));
 

@@ -185,8 +185,8 @@ impl Replacement {
         Ok(self.new.reserve_only(bytes)?)
     }
 
-    /// Puts the new version in place in one step, and flushes, unless the token was revoked or lost the right meanwhile,
-    /// or another version is there by now. Blocks on the disk.
+    /// Puts the new version in place in one step, and flushes, unless the token was revoked or lost the right
+    /// meanwhile, or another version is there by now. Blocks on the disk.
     pub(crate) fn commit(self, attributes: NewAttributes) -> Result<CommittedFile, ReplaceError> {
         let Self { target, store, mut above, new, replaced } = self;
         target.check_again()?;

@@ -132,8 +132,8 @@ fn refused(why: Refusal, many: &str) -> Problem {
     }
 }
 
-/// Returns the answer if the token file cannot be read or replaced. Texts that are not the system's may have the path of
-/// the file.
+/// Returns the answer if the token file cannot be read or replaced. Texts that are not the system's may have the path
+/// of the file.
 fn unwritten(error: &io::Error) -> Problem {
     let why = match error.raw_os_error() {
         Some(errno) => deltic_store_local::reason(&io::Error::from_raw_os_error(errno)),

@@ -449,8 +449,8 @@ async fn add(
 }
 
 impl StagedUpload {
-    /// Writes the next bytes, and returns the offset behind. Also returns the upload, unless its content is unknown after
-    /// a failed write. Blocks on the disk.
+    /// Writes the next bytes, and returns the offset behind. Also returns the upload, unless its content is unknown
+    /// after a failed write. Blocks on the disk.
     fn add(mut self, bytes: &[u8]) -> (Result<u64, Problem>, Option<Self>) {
         let end = self.at + bytes.len() as u64;
         if let Err(refused) = self.replacement.reserve_only(end) {
@@ -495,8 +495,8 @@ impl StagedUpload {
         wanted.into_iter().try_for_each(|wanted| check_digest(wanted, digest))
     }
 
-    /// Puts the file in place. If that failed by no fault of the client, as on a full disk, also returns the upload, for
-    /// another attempt. Blocks on the disk.
+    /// Puts the file in place. If that failed by no fault of the client, as on a full disk, also returns the upload,
+    /// for another attempt. Blocks on the disk.
     fn commit(self, server: &Arc<Server>, len: u64) -> (Result<Response, Problem>, Option<Self>) {
         let Self { mut replacement, hash, is_recorded, is_left, .. } = self;
         let record = replacement.record(len);

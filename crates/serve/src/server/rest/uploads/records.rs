@@ -1,8 +1,8 @@
 //! Records of unfinished uploads in the state directory, with which the next process of the server goes on.
 //!
 //! A record is JSON in a file that is named after the hash of the upload's name. The bytes are in the staged file, and
-//! the number of arrived bytes is in the log of the staged file (docs/decisions/0016). The files are not flushed: as the
-//! log, they hold as long as the machine runs.
+//! the number of arrived bytes is in the log of the staged file (docs/decisions/0016). The files are not flushed: as
+//! the log, they hold as long as the machine runs.
 
 use std::fs::File;
 use std::io::{self, Write};

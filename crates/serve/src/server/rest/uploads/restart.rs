@@ -16,8 +16,8 @@ use crate::server::shared::Server;
 use crate::token::TokenHash;
 
 impl Uploads {
-    /// Goes on with uploads of an earlier process. After an error of the server, which may pass, an upload waits for the
-    /// next call. Blocks on the disk.
+    /// Goes on with uploads of an earlier process. After an error of the server, which may pass, an upload waits for
+    /// the next call. Blocks on the disk.
     pub(super) fn resume(&self, server: &Arc<Server>) {
         let mut waiting = lock(&self.waiting);
         for (name, record, mut file) in std::mem::take(&mut *waiting) {
@@ -60,8 +60,8 @@ impl Uploads {
         }
     }
 
-    /// Leaves all uploads to the next process. Waits for the disk only after all uploads are marked, so a slow disk ends
-    /// no upload.
+    /// Leaves all uploads to the next process. Waits for the disk only after all uploads are marked, so a slow disk
+    /// ends no upload.
     pub(crate) async fn leave(&self) {
         let left = {
             let mut all = lock(&self.all);
