@@ -194,7 +194,7 @@ pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, Syn
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
-    /// Counts the bytes from outside of this process, if the other end is in this process.
+    /// Returns the bytes received from outside this process, such as from a store, if the other end is in this process.
     pub(crate) received: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
     /// True if the user has stored a login for the other end, so the address is known to be right.
     pub is_kept: bool,

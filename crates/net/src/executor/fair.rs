@@ -90,7 +90,7 @@ impl<J> FairQueue<J> {
         Some((id, job))
     }
 
-    /// True if another session than `id` has jobs that could run. Otherwise the cost of a job does not matter.
+    /// True if a session other than `id` has jobs that could run. Only then is the cost of a job measured.
     pub(super) fn has_others(&self, id: SessionId) -> bool {
         self.turns.iter().any(|turn| *turn != id)
     }

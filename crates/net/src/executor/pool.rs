@@ -67,7 +67,7 @@ pub(crate) struct Done<R> {
 
 impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
     /// Makes a pool that does its work by `work` on the threads of `share`. `work` does the pieces of a bundle, and
-    /// appends the results in order. Also returns the queue of results, which the accepted work bounds.
+    /// appends the results in order. Also returns the queue of results. The queue is no longer than the accepted work.
     pub(crate) fn new(
         share: Share,
         work: impl Fn(&mut dyn Iterator<Item = W>, &mut Vec<R>) + Send + Sync + 'static,

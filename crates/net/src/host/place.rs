@@ -81,7 +81,7 @@ pub(crate) fn resolve(
     Ok(Resolved { root: OsStr::from_bytes(made).into(), rename: None, missing: true })
 }
 
-/// Returns the path that the requesting user knows, safe to print.
+/// Returns `path` as the requesting user knows the path, with unprintable bytes escaped.
 pub(crate) fn shown(path: &Path, context: &StoreContext) -> String {
     printable(context.client_path(path).as_os_str().as_bytes())
 }

@@ -212,7 +212,7 @@ impl Limit {
         Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
     }
 
-    /// Returns the bytes to write in one call: about a tenth of the bytes of a second.
+    /// Returns the bytes to write in one call: about a tenth of the bytes that the limit allows in a second.
     fn piece(&self) -> usize {
         (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
     }
