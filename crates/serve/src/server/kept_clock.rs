@@ -46,7 +46,7 @@ impl KeptClock {
         History { keep, clock: Arc::clone(&self.clock) }
     }
 
-    /// Returns the last jump of the clock once, if a volume keeps versions by age.
+    /// Returns the last jump of the clock, if a volume keeps versions by age. Each jump is returned once.
     pub(super) fn news(&self) -> Option<Jump> {
         self.clock.news().filter(|_| self.has_ages)
     }

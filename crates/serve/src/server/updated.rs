@@ -20,7 +20,7 @@ const MOST_BASES: NonZeroUsize = NonZeroUsize::new(100_000).expect("it is not ze
 /// Time for which a volume is held open after an update opened it.
 const OPEN_FOR: Duration = Duration::from_secs(5);
 
-/// Facts about the files of a volume, shared by all clients.
+/// The known bases of the files of a volume, and the open volume; shared by all clients.
 #[derive(Debug)]
 pub(crate) struct Updated {
     /// Bases of present files, by their versions.

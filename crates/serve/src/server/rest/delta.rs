@@ -186,7 +186,7 @@ struct Patch {
     header: DeltaHeader,
     new_len: u64,
     digest: Digest,
-    /// Holds the memory of `bytes` reserved.
+    /// Keeps the memory for `bytes` reserved until the patch is dropped.
     _incoming: Incoming,
 }
 

@@ -48,7 +48,7 @@ const UPLOAD_OFFSET: &str = "upload-offset";
 const KEPT_FOR: Duration = Duration::from_hours(7 * 24);
 /// Time after the last byte from which an unfinished upload gives way to a new one at the limits.
 const GIVES_WAY_AFTER: Duration = Duration::from_hours(1);
-/// Longest pause between two looks for uploads that have ended.
+/// Longest pause between two checks for uploads that have expired, or whose tokens were revoked.
 const SWEEP_EVERY: Duration = Duration::from_secs(60);
 /// Longest wait for an older request to end.
 const TURN_TIMEOUT: Duration = Duration::from_secs(10);
