@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use clap::{Arg, ArgAction};
 
-/// Adds `--no-OPTION` (and `--no-O`) for the options of `sync`, except declared forms and forms without sense.
+/// Adds `--no-OPTION` (and `--no-O`) for the options of `sync`, except for negated options that are declared, and for
+/// options that cannot be negated.
 pub(super) fn with_opposites(sync: clap::Command) -> clap::Command {
     // The argument behind an option with a value is that value, even with a leading hyphen, as in rsync.
     let sync = sync.mut_args(|arg| match takes_value(&arg) {

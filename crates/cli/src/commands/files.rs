@@ -20,7 +20,7 @@ use super::holes::WithHoles;
 pub(super) struct InputStream {
     name: PathBuf,
     reader: Box<dyn Read>,
-    /// Length in bytes, if known before the end.
+    /// Length in bytes, if known before the end of the stream.
     pub(super) len: Option<u64>,
 }
 

@@ -29,7 +29,7 @@ impl Terminals {
     }
 }
 
-/// Builds the view for `args` on these terminals.
+/// Builds the settings of the output from `args` and the terminals.
 pub(super) fn view(args: &SyncArgs, terminals: Terminals) -> Result<OutputView> {
     let show = &args.show;
     let info = show.levels()?;

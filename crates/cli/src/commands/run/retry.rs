@@ -99,8 +99,8 @@ impl RetryState {
         self.pause_after(attempt.took, starts_again, wait)
     }
 
-    /// True if the attempt lost a connection that worked before. The shell of a host that was never reached, and a
-    /// program that failed by itself, fail again.
+    /// True if the attempt lost a connection that worked before. False if the host was never reached, or if the program
+    /// failed by itself: another attempt would fail too.
     fn is_lost(&self, is_server: bool, attempt: FailedAttempt<'_>) -> bool {
         match attempt.error {
             SyncError::Disconnected(_)
