@@ -101,7 +101,8 @@ impl SumReader<'_> {
         Ok(())
     }
 
-    /// The content and length in bytes of the first block of `range`; of the whole range if no checksums are stored.
+    /// The recorded facts about the first block of `range`, and the length of the block in bytes. If no checksums are
+    /// stored, of the whole range.
     fn block_content(&self, range: Range<u64>) -> (PartContent, u64) {
         let Some((_, told)) = self.told.as_ref().filter(|_| self.is_kept) else {
             return (PartContent::Unknown, range.end - range.start);

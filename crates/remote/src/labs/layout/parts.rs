@@ -14,7 +14,7 @@ pub struct Layout {
     pub about: Vec<String>,
     /// Identifies this version among others of the same name.
     pub token: String,
-    /// Strength of equal storage places as a proof of equal bytes.
+    /// Strength of the evidence that parts with equal places in storage have equal bytes.
     pub identities: SumStrength,
     /// Identity of the storage system. Equal places mean equal bytes only in layouts with the same `history`.
     pub(super) history: [u8; 32],
