@@ -233,7 +233,7 @@ pub async fn pull_into<S: Store>(
 /// request. `open` may block.
 ///
 /// # Errors
-/// [`SyncError`] if the session failed; the other end has been told.
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub async fn receive_into<S: Store>(
     open: impl FnOnce(DestinationRequest) -> Result<OpenDestination<S>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -249,7 +249,7 @@ pub async fn receive_into<S: Store>(
 /// Serves the request of the other end of `transport`, with all rights of this process.
 ///
 /// # Errors
-/// [`SyncError`] if the session failed; the other end has been told.
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub async fn serve_over(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     with: &Embedding,
@@ -381,7 +381,7 @@ pub(crate) async fn serve(ends: Ends, config: SessionConfig) -> Result<(), SyncE
 /// Serves the request of the other end of `transport`, if `limits` allow that.
 ///
 /// # Errors
-/// [`SyncError`] if the session failed; the other end has been told.
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub async fn serve_within(
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
     limits: Restriction,
@@ -405,7 +405,7 @@ pub struct Knowledge {
 /// in this process.
 ///
 /// # Errors
-/// [`SyncError`] if the session failed; the other end has been told.
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub async fn serve_tree<T: Tree>(
     open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,

@@ -105,7 +105,7 @@ pub fn pause(time: Duration) -> bool {
 /// kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
 ///
 /// # Errors
-/// [`SyncError`] if the session failed; the other end has been told.
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub fn agent(
     dirs: Vec<PathBuf>,
     bwlimit: Option<u64>,
