@@ -127,7 +127,7 @@ impl RuleCollector {
             }
             let is_merge = |rule: &&Rule| matches!(rule, Rule::DirMerge(_));
             if self.rules.iter().filter(is_merge).count() > MAX_DIR_MERGES {
-                bail!("more than {MAX_DIR_MERGES} files of rules in directories");
+                bail!("more than {MAX_DIR_MERGES} names of per-directory filter files");
             }
         }
         Ok(())

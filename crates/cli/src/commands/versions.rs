@@ -133,7 +133,7 @@ fn version_at(versions: &[KeptVersion], time: i64) -> Result<Option<&KeptVersion
 const MAX_LISTED_VERSIONS: usize = 1_000;
 
 fn id_of(kept: &KeptVersion) -> Result<u64> {
-    kept.version.parse().context("the server names a version by no number")
+    kept.version.parse().context("the server listed a version whose name is no number")
 }
 
 /// Restores every file below a directory to its version at a time.

@@ -168,7 +168,7 @@ impl<'a> ConfigParser<'a> {
     /// Parses operands. Expands `~/`, because no shell has expanded operands in a file.
     fn paths(&self, value: &Spanned<DeValue<'a>>) -> Result<Vec<OsString>, String> {
         let SettingValue::Texts(paths) = self.value(value)? else {
-            return Err(self.wrong(value.span(), "a path is a string"));
+            return Err(self.wrong(value.span(), "a path must be a string"));
         };
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let below_home = |path: OsString| match (path.to_str(), &home) {

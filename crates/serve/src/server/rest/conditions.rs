@@ -153,7 +153,7 @@ pub(super) fn check_change(
     // `If-Modified-Since` applies to GET and HEAD only.
     match evaluate_conditions(headers, present) {
         Verdict::HasIt if headers.contains_key(header::IF_NONE_MATCH) => {
-            Err(failed("there is such a file (If-None-Match)"))
+            Err(failed("the file exists already (If-None-Match)"))
         }
         Verdict::Fails(why) => Err(failed(why)),
         Verdict::HasIt | Verdict::Holds => Ok(()),
@@ -170,7 +170,7 @@ pub(super) fn failed(why: &str) -> Problem {
 pub(super) fn commit_problem(headers: &HeaderMap, error: StoreError) -> Problem {
     let is_lost = matches!(error, StoreError::Conflict { .. } | StoreError::NotFound { .. });
     match is_lost && has_conditions(headers) {
-        true => failed("the file is another version by now"),
+        true => failed("the file has changed meanwhile"),
         false => error.into(),
     }
 }

@@ -125,7 +125,7 @@ impl Replacement {
         }
         let present = check_conditions(server, &store, &target.file, &target.headers)?;
         if present.as_ref().map(|it| SeenFile::of(it.meta())) != record.replaced {
-            return Err(failed("the file is another version by now"));
+            return Err(failed("the file has changed meanwhile"));
         }
         new.reserve_written(at)?;
         let mut above = Above::new(&store);
