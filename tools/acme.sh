@@ -32,7 +32,7 @@ until_says() { # FILE WORDS [SECONDS]
         grep -qF -- "$2" "$1" 2>/dev/null && return
         sleep 0.1
     done
-    fail "$1 does not say: $2"
+    fail "$1 does not contain: $2"
 }
 
 directory=$(free_port) manage=$(free_port) port=$(free_port)
@@ -96,7 +96,7 @@ start_pebble 3600
 settings localhost
 start_server
 until_says serve.log "a new certificate"
-test "$(stat -c %a state/acme.json)" = 600 || fail "others can read the key"
+test "$(stat -c %a state/acme.json)" = 600 || fail "other users can read the key"
 head -c 3000000 /dev/urandom >src/big
 echo small >src/small
 export SSL_CERT_FILE=$work/root.pem
@@ -104,16 +104,16 @@ export SSL_CERT_FILE=$work/root.pem
 diff -r src photos
 grep -q '"event":"certificate"' audit.jsonl || fail "the audit log has no certificate"
 
-echo "== a start with the certificate that is kept: the authority is not asked"
+echo "== a start with the stored certificate: no request to the authority"
 first=$(serial)
 stop "$server"
 stop "$pebble"
 start_server
-"$deltic" verify --token @token src "https://localhost:$port/photos" >/dev/null || fail "the certificate is not kept"
-test "$(serial)" = "$first" || fail "it is another one"
+"$deltic" verify --token @token src "https://localhost:$port/photos" >/dev/null || fail "the certificate was not stored"
+test "$(serial)" = "$first" || fail "the certificate is another one than before the restart"
 stop "$server"
 
-echo "== renewal, by an authority that has forgotten us"
+echo "== renewal by an authority that has lost the account"
 # A new pebble has new root certificates, and no accounts.
 start_pebble 30
 rm state/acme.json
@@ -127,18 +127,18 @@ for _ in $(seq 400); do
     [ "$(serial)" = "$first" ] || break
     sleep 0.1
 done
-test "$(serial)" != "$first" || fail "it was not renewed"
-"$deltic" sync -a --token @token src/ "https://localhost:$port/photos/" || fail "the new one is not trusted"
+test "$(serial)" != "$first" || fail "the certificate was not renewed"
+"$deltic" sync -a --token @token src/ "https://localhost:$port/photos/" || fail "the new certificate is not trusted"
 stop "$server"
 
-echo "== a name that the authority refuses: it is said, and the old certificate is not shown for it"
+echo "== a name that the authority refuses: the reason is logged, and the old certificate is not used for that name"
 settings refused.example
 start_server
 until_says serve.log "no certificate for refused.example"
-grep -q "rejectedIdentifier" serve.log || fail "not what the authority said"
+grep -q "rejectedIdentifier" serve.log || fail "the log lacks the reason of the authority"
 stop "$server"
 
-echo "== an authority that is gone: the old certificate is shown"
+echo "== an authority that is not reachable: the old certificate stays in use"
 settings localhost
 rm state/acme.json
 stop "$pebble"
@@ -147,7 +147,7 @@ start_server
 until_says serve.log "a new certificate"
 stop "$pebble"
 until_says serve.log "connect to localhost:$directory" 60
-grep -q "the present one" serve.log || fail "it does not say what is shown"
-first=$(serial) && test -n "$first" || fail "nothing is shown"
+grep -q "the present one" serve.log || fail "the log does not name the certificate in use"
+first=$(serial) && test -n "$first" || fail "the server shows no certificate"
 stop "$server"
 echo "acme: all is as it should be"
