@@ -22,6 +22,7 @@ mod serve_page;
 mod serve_quota;
 mod serve_refusals;
 mod serve_replacing;
+mod serve_search;
 mod serve_signals;
 mod serve_socket;
 mod serve_state;

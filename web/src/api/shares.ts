@@ -1,6 +1,6 @@
 /** Requests about tokens made by this page's token, and about the whole server (docs/http.md). */
 import { call } from "./http";
-import type { Place } from "./volumes";
+import { uploadAddress, type Place } from "./volumes";
 
 /** A token without the secret. */
 export interface Share {
@@ -15,6 +15,10 @@ export interface Share {
   share: boolean;
   /** Seconds since 1970; null for no end. */
   expires: number | null;
+  /** Time of the last request, in seconds since 1970; null for a token without requests. */
+  used: number | null;
+  /** Number of visits. A visit ends with half an hour without a request. */
+  visits: number;
 }
 
 /** A token with the fields for administrators. */
@@ -58,4 +62,25 @@ export async function revokeShare(id: string): Promise<void> {
 
 export async function serverTokens(): Promise<{ version: string; tokens: ServerToken[] }> {
   return (await (await call("v1/server")).json()) as { version: string; tokens: ServerToken[] };
+}
+
+/** An upload of which bytes are missing. */
+export interface UnfinishedUpload {
+  /** For `cancelUpload`. */
+  id: string;
+  path: string;
+  bytes: number;
+  arrived: number;
+  /** Time at which the server removes the upload, in seconds since 1970. */
+  expires: number;
+  /** Name of the token. */
+  token: string | null;
+}
+
+export async function unfinishedUploads(volume: string): Promise<UnfinishedUpload[]> {
+  return ((await (await call(`v1/volumes/${encodeURIComponent(volume)}/uploads`)).json()) as { uploads: UnfinishedUpload[] }).uploads;
+}
+
+export async function cancelUpload(volume: string, id: string): Promise<void> {
+  await call(uploadAddress(volume, id), { method: "DELETE" });
 }

@@ -70,6 +70,31 @@ export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[
   }
 }
 
+/** An entry that a search found. */
+export interface FoundEntry extends Entry {
+  /** Names from the volume down to the entry. */
+  path: readonly string[];
+}
+
+/** Finds entries below a folder whose names have a text. `after` is the `next` of the page before. */
+export async function searchBelow(
+  at: Place,
+  text: string,
+  after: string | undefined,
+  stop: AbortSignal,
+): Promise<{ entries: FoundEntry[]; next: string | null }> {
+  const from = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
+  const answer = await call(`${address("tree", at)}?as=search&name=${encodeURIComponent(text)}${from}`, { signal: stop });
+  type Told = Omit<FoundEntry, "path"> & { path: string; exact?: boolean };
+  const page = (await answer.json()) as { entries: Told[]; next: string | null };
+  const entries = page.entries.map(({ exact = true, path, ...entry }) => {
+    const names = path.split("/");
+    if (exact) return { ...entry, path: names };
+    return { ...entry, name: entry.name + NO_TEXT, path: [...names.slice(0, -1), entry.name + NO_TEXT] };
+  });
+  return { entries, next: page.next };
+}
+
 /** Returns the server's version of the file at `at`; undefined if no file is there. */
 export async function look(at: Place, want: { sha256?: boolean } = {}): Promise<Version | undefined> {
   try {

@@ -8,6 +8,8 @@ import { Strip } from "../ui/Strip";
 import { shown } from "../transfer/names";
 import { askDelete, dialog, download, pick, share } from "./actions";
 import { entries, query, reload, rights, rows, selected, selection, status, targets, volume } from "./folder";
+import { Below } from "./Below";
+import { foundBelow, searchStatus } from "./searching";
 import { List } from "./List";
 import { Pane } from "./Pane";
 
@@ -37,8 +39,10 @@ function Body(): JSX.Element {
         </button>
       </Empty>
     );
-  if (now === "ready" && entries.value.length === 0) return <Nothing />;
-  if (searching && rows.value.length === 0 && now === "ready")
+  if (now === "ready" && entries.value.length === 0 && !searching) return <Nothing />;
+  const isBelow = searching && (foundBelow.value.length > 0 || searchStatus.value !== "done");
+  if (searching && rows.value.length === 0 && now === "ready") {
+    if (isBelow) return <Below />;
     return (
       <Empty title={words.noSuchName(searching)}>
         <button class="btn" onClick={() => (query.value = "")}>
@@ -46,11 +50,15 @@ function Body(): JSX.Element {
         </button>
       </Empty>
     );
+  }
   return (
-    <div class="split">
-      <List />
-      <Pane />
-    </div>
+    <>
+      <div class="split">
+        <List />
+        <Pane />
+      </div>
+      {isBelow && <Below />}
+    </>
   );
 }
 

@@ -56,6 +56,12 @@ export const targets = computed<readonly Entry[]>(() => {
   return row ? [row] : [];
 });
 
+let nextActive: string | undefined;
+/** Names the row that the keyboard is on after the next folder was opened. */
+export function activeNext(name: string): void {
+  nextActive = name;
+}
+
 let loading: AbortController | undefined;
 /** The running list request, and the duration of the last list request. */
 let underWay: Promise<void> = Promise.resolve();
@@ -144,7 +150,8 @@ export function startFiles(): void {
     batch(() => {
       query.value = "";
       selection.value = new Set();
-      active.value = at ? childOf(at, left) : undefined;
+      active.value = nextActive ?? (at ? childOf(at, left) : undefined);
+      nextActive = undefined;
     });
     if (at) void load(at, false);
     else void loadVolumes();

@@ -8,6 +8,7 @@ import { t } from "../text";
 import { Icon } from "../ui/Icon";
 import { Name } from "../ui/Name";
 import { loadInto, TokenRow } from "./Shared";
+import { Unfinished } from "./Unfinished";
 
 export function Server(): JSX.Element {
   const words = t();
@@ -69,6 +70,7 @@ export function Server(): JSX.Element {
           </TokenRow>
         ))}
       </section>
+      <Unfinished />
       <p class="help">{words.serverHelp}</p>
     </div>
   );

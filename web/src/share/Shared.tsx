@@ -67,7 +67,12 @@ export function TokenRow({ token, done, revocable = true, children }: RowProps):
           <Name of={token.name} />
         </b>
         <p class="help">
-          {[placeOf(token), rightsOf(token), token.expires === null ? words.neverEnds : words.endsAt(token.expires * 1000)].join(" · ")}
+          {[
+            placeOf(token),
+            rightsOf(token),
+            token.expires === null ? words.neverEnds : words.endsAt(token.expires * 1000),
+            token.used === null ? words.neverUsed : words.lastUsed(token.used * 1000, token.visits),
+          ].join(" · ")}
         </p>
         {children}
       </div>

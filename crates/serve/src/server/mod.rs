@@ -44,6 +44,7 @@ pub mod token_file;
 mod tunnel;
 mod updated;
 mod updates;
+mod uses;
 mod volume;
 mod watching;
 
@@ -86,6 +87,7 @@ use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
 use self::token_file::TokenFile;
+use self::uses::TokenUses;
 use self::volume::{Volume, VolumeFacts};
 use crate::token::Token;
 
@@ -176,6 +178,7 @@ pub fn prepare(
         tls,
         journal: Journal { audit, metrics: Metrics::default() },
         tickets: Tickets::default(),
+        uses: TokenUses::read(&config.state),
         streams: Streams::default(),
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding { budget: budget(&limits), ..Embedding::default() },
@@ -362,6 +365,7 @@ impl Prepared {
             never = server.keep_certificate(operator.report) => match never {},
             never = server.keep_house(&clock, operator.report) => match never {},
             never = rest::keep_uploads(&server, &uploads) => match never {},
+            never = server.keep_uses() => match never {},
             () = signals.until_end_signal(reload) => {}
             () = notify.stay_alive() => {}
         }
@@ -380,6 +384,7 @@ impl Prepared {
         // A disk that does not answer does not block the end.
         tokio::time::timeout(ENDING_TIMEOUT, uploads.leave()).await.ok();
         let _ = clock.keep();
+        let _ = server.save_uses();
         Ok(())
     }
 }

@@ -33,7 +33,7 @@ pub(super) async fn describe(
 }
 
 fn told(server: &Server, known: &Known, hash: &TokenHash, grant: &Grant) -> Value {
-    let mut told = shown(hash, grant);
+    let mut told = shown(server, hash, grant);
     told["made_by"] = grant.parent.as_ref().map(name).into();
     told["connected"] = server.sessions.online.of(hash).into();
     told["admin"] = grant.admin.into();

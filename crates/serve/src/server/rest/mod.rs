@@ -11,6 +11,7 @@ mod pieces;
 mod preview;
 mod replacement;
 mod request;
+mod search;
 mod tokens;
 mod tree;
 mod uploads;
@@ -41,7 +42,7 @@ use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
-pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 13] {
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 14] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     let parts = head(uploads::look).patch(uploads::append).delete(uploads::cancel);
     [
@@ -56,6 +57,7 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 13] {
         ("/v1/volumes/{volume}/tree", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
         ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
+        ("/v1/volumes/{volume}/uploads", get(uploads::list)),
         ("/v1/volumes/{volume}/uploads/{id}", parts),
         ("/v1/volumes/{volume}/files/{*path}", files),
     ]

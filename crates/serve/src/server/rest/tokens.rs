@@ -118,7 +118,7 @@ pub(super) async fn mint(
         again.access.mint(&known.token, made).map_err(|why| refused(why, many))
     })
     .await?;
-    let mut made = shown(&token.hash(), &grant);
+    let mut made = shown(&server, &token.hash(), &grant);
     made["token"] = token.reveal().into();
     Ok(no_store((StatusCode::CREATED, Json(made))))
 }
@@ -182,8 +182,9 @@ pub(super) async fn list(
     State(server): State<Arc<Server>>,
     known: Known,
 ) -> Result<Response, Problem> {
-    let made = on_disk(&server.clone(), move || Ok(server.access.made_by(&known.token))).await?;
-    let tokens: Vec<_> = made.iter().map(|(hash, grant)| shown(hash, grant)).collect();
+    let again = Arc::clone(&server);
+    let made = on_disk(&server, move || Ok(again.access.made_by(&known.token))).await?;
+    let tokens: Vec<_> = made.iter().map(|(hash, grant)| shown(&server, hash, grant)).collect();
     Ok(no_store(Json(json!({ "tokens": tokens }))))
 }
 
@@ -209,7 +210,9 @@ pub(super) async fn revoke(
     .await
 }
 
-pub(super) fn shown(token: &TokenHash, grant: &Grant) -> Value {
+/// Returns a token as lists show it: the rights, the time of the last request, and the number of visits.
+pub(super) fn shown(server: &Server, token: &TokenHash, grant: &Grant) -> Value {
+    let used = server.uses.of(token);
     let path = grant.path_text();
     let Grant { name: label, volumes, read, write, delete, expires, .. } = grant;
     let Grant { quota_bytes, quota_files, .. } = grant;
@@ -217,6 +220,7 @@ pub(super) fn shown(token: &TokenHash, grant: &Grant) -> Value {
         "id": name(token), "name": label, "volumes": volumes, "path": path,
         "read": read, "write": write, "delete": delete, "share": grant.share, "expires": expires,
         "quota_bytes": quota_bytes, "quota_files": quota_files,
+        "used": used.map(|used| used.last), "visits": used.map_or(0, |used| used.visits),
     })
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::conditions::{names_tag, tag_of, tag_of_file};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
+use super::search::{Search, find_below};
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
@@ -24,15 +25,18 @@ use crate::server::volume::Right;
 /// The page of a directory that a request asks for.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Page {
-    /// The last name of the previous page.
+    /// The last name of the previous page, or the `next` of the previous answer.
     after: Option<String>,
     /// Most entries.
     limit: Option<usize>,
-    /// `versions` for the old versions of all files below the directory, instead of its entries.
+    /// `versions` for the old versions of all files below the directory, `search` for the entries below with a part of
+    /// a name, instead of the entries of the directory.
     #[serde(rename = "as")]
     form: Option<String>,
     /// With `as=versions`: true to list files without old versions too.
     all: Option<bool>,
+    /// With `as=search`: the part of a name.
+    name: Option<String>,
 }
 
 impl Page {
@@ -74,8 +78,15 @@ pub(super) async fn list(
         Some("versions") => {
             return versions::list_below(&server, volume, dir, page.of_versions()).await;
         }
+        Some("search") => {
+            let text = page.name.as_deref().unwrap_or_default();
+            let search = Search::parse(text, page.after.as_deref(), page.limit.unwrap_or(PAGE))?;
+            return find_below(&server, volume, dir, search).await;
+        }
         Some(form) => {
-            let why = format!("?as={form}: no such form of a directory; write ?as=versions");
+            let why = format!(
+                "?as={form}: no such form of a directory; write ?as=versions or ?as=search"
+            );
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
     }
@@ -117,7 +128,8 @@ fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, St
     Ok(found.unwrap_or(shown.as_bytes()).to_vec())
 }
 
-fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
+/// Returns an entry as listings show it.
+pub(super) fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
     let meta = &entry.meta;
     let kind = match &meta.kind {
         Kind::File => "file",

@@ -4,13 +4,14 @@
 //! `PUT` with `Upload-Complete: ?0` begins an upload, under the conditions of the request. `PATCH` adds bytes at an
 //! offset, and the last one commits. The next process of the server goes on with the uploads, by their records.
 
+mod listed;
 mod records;
 mod restart;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,10 +23,12 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use deltic_store::Rebuild;
+use deltic_tree::path::printable;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard, watch};
 use tokio::time::{sleep, timeout};
 
+pub(super) use self::listed::list;
 use self::records::{RecordFile, UploadRecord, UploadRecords, WaitingUpload};
 use super::files::{check_digest, wanted_digest};
 use super::incoming::next;
@@ -80,10 +83,14 @@ struct Upload {
     /// The first token in the chain of makers.
     first: TokenHash,
     volume: String,
+    /// Path of the file in the volume, as printed.
+    file: String,
     /// Length of the whole file in bytes.
     len: u64,
     /// SHA-256 of the whole file that the first request announced.
     wanted: Option<[u8; 32]>,
+    /// Number of bytes that have arrived.
+    arrived: AtomicU64,
     /// Time of the last byte.
     touched: Mutex<Instant>,
     /// The record of the upload, if the next process can go on with the upload.
@@ -127,7 +134,7 @@ struct Unnamed {
 impl Drop for Unnamed {
     fn drop(&mut self) {
         if !self.is_told {
-            self.uploads.forget(&self.name);
+            self.uploads.forget(&self.name.hash());
         }
     }
 }
@@ -186,8 +193,8 @@ impl Uploads {
         found.filter(is_its).ok_or_else(unknown)
     }
 
-    fn forget(&self, name: &Token) {
-        let ended = lock(&self.all).remove(&name.hash());
+    fn forget(&self, name: &TokenHash) {
+        let ended = lock(&self.all).remove(name);
         // Dropped without the lock, since this removes the staged file.
         drop(ended);
     }
@@ -297,6 +304,7 @@ pub(super) async fn begin(
 ) -> Result<Response, Problem> {
     let (is_last, wanted) = (is_complete(&at.headers)?, wanted_digest(&at.headers)?);
     let target = ReplaceTarget::for_request(&server, &at, false)?;
+    let file = printable(target.file.as_bytes());
     let len = number(&at.headers, UPLOAD_LENGTH)?;
     target.check_len(len)?;
     let (name, records) = (new_token(), Arc::clone(&uploads));
@@ -319,8 +327,10 @@ pub(super) async fn begin(
         token: at.known.token,
         first: at.known.first,
         volume: at.volume.clone(),
+        file,
         len,
         wanted,
+        arrived: AtomicU64::new(0),
         touched: Mutex::new(Instant::now()),
         record: Mutex::new(record),
         is_left,
@@ -371,23 +381,30 @@ pub(super) async fn append(
     let adding = tokio::spawn(add(server, upload, from, addition));
     let failed = |_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request failed here");
     let added = adding.await.map_err(failed)?;
-    if let (Ok(name), true) = (name.parse(), staged.try_lock().is_ok_and(|staged| staged.is_none()))
+    if let (Ok(name), true) =
+        (name.parse::<Token>(), staged.try_lock().is_ok_and(|staged| staged.is_none()))
     {
-        uploads.forget(&name);
+        uploads.forget(&name.hash());
     }
     added
 }
 
-/// Ends an upload. Nothing is changed.
+/// Ends an upload, by its name or by its id in the list. No file is changed.
 pub(super) async fn cancel(
     State(server): State<Arc<Server>>,
     Extension(uploads): Extension<Arc<Uploads>>,
     Address((volume, name)): Address<(String, String)>,
     known: Known,
 ) -> Result<StatusCode, Problem> {
-    let upload = uploads.find(&known, &volume, &name)?;
+    let (name, upload) = match name.parse::<Token>() {
+        Ok(token) => (token.hash(), uploads.find(&known, &volume, &name)?),
+        Err(_) => {
+            let (again, uploads) = (Arc::clone(&server), Arc::clone(&uploads));
+            on_disk(&server, move || uploads.find_listed(&again, &known, &volume, &name)).await?
+        }
+    };
     let staged = upload.take().await?.staged.take();
-    uploads.forget(&name.parse().map_err(|_| unknown())?);
+    uploads.forget(&name);
     on_disk(&server, move || {
         drop(staged);
         Ok(StatusCode::NO_CONTENT)
@@ -427,6 +444,7 @@ async fn add(
         let (written, staged) = on_disk(&server, move || Ok(staged.add(&bytes))).await?;
         *turn.staged = staged;
         at = written?;
+        upload.arrived.store(at, Ordering::Relaxed);
         *lock(&upload.touched) = Instant::now();
     }
     ended.unwrap_or(Ok(()))?;

@@ -20,7 +20,7 @@ use crate::token::TokenHash;
 pub(crate) struct ReplacementRecord {
     token: String,
     pub(crate) volume: String,
-    file: String,
+    pub(crate) file: String,
     /// Length of the new version in bytes.
     pub(crate) len: u64,
     /// Headers with conditions.

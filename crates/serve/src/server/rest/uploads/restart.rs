@@ -1,9 +1,10 @@
 //! Uploads of an earlier process, and uploads that this process leaves to the next one.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use deltic_tree::path::printable;
 use tokio::sync::{Mutex as Turns, watch};
 use tokio::task::spawn_blocking;
 
@@ -84,10 +85,15 @@ impl Upload {
     }
 
     /// Returns an upload of an earlier process.
-    fn resumed(resumed: ResumedReplacement, record: &UploadRecord, mut file: RecordFile) -> Self {
-        file.keep_when_dropped(false);
+    fn resumed(
+        resumed: ResumedReplacement,
+        record: &UploadRecord,
+        mut record_file: RecordFile,
+    ) -> Self {
+        record_file.keep_when_dropped(false);
         let ResumedReplacement { known, replacement, at, age } = resumed;
-        let UploadRecord { replacement: ReplacementRecord { volume, len, .. }, wanted } = record;
+        let UploadRecord { replacement: ReplacementRecord { volume, file, len, .. }, wanted } =
+            record;
         let now = Instant::now();
         let is_left = Arc::new(AtomicBool::new(false));
         let staged = StagedUpload {
@@ -101,10 +107,12 @@ impl Upload {
             token: known.token,
             first: known.first,
             volume: volume.clone(),
+            file: printable(file.as_bytes()),
             len: *len,
             wanted: *wanted,
+            arrived: AtomicU64::new(at),
             touched: Mutex::new(now.checked_sub(age).unwrap_or(now)),
-            record: Mutex::new(Some(file)),
+            record: Mutex::new(Some(record_file)),
             is_left,
             newest: watch::Sender::new(0),
             staged: Arc::new(Turns::new(Some(staged))),
