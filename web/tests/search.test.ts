@@ -47,7 +47,7 @@ describe.skipIf(why)("the page", () => {
   test("names that only subfolders have are found, and other texts are told as unknown", async () => {
     await signIn(s);
     await s.page.fill("#search", "other");
-    await s.page.getByRole("region", { name: "In subfolders" }).getByRole("link", { name: "other.txt" }).waitFor();
+    await s.page.getByRole("region", { name: "In subfolders" }).getByRole("link", { name: /other/ }).waitFor();
     await s.page.fill("#search", "nowhere");
     await s.page.getByText(/No name has/).waitFor();
   });
@@ -55,8 +55,9 @@ describe.skipIf(why)("the page", () => {
   test("the list of links tells when a link was used, and the server's screen cancels an unfinished upload", async () => {
     const ask = (path: string, init: RequestInit, token = s.server.token) =>
       fetch(`http://${s.server.address}/v1/${path}`, { ...init, headers: { ...init.headers, Authorization: `Bearer ${token}` } });
-    await signIn(s, "files/#shared");
-    await s.page.getByRole("heading", { name: "Shared" }).waitFor();
+    await signIn(s);
+    await s.page.goto(`${s.origin.url}files/#shared`);
+    await s.page.getByRole("heading", { name: "Shared", exact: true }).waitFor();
     // Links belong to the token of the page's session.
     const session = await s.page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }).match(/dlt_[\w-]+/)![0]);
     const made = await ask("tokens", { method: "POST", body: JSON.stringify({ name: "builder" }) }, session);
@@ -66,11 +67,11 @@ describe.skipIf(why)("the page", () => {
     await share.getByText("never used").waitFor();
     await ask("volumes", {}, token);
     await s.page.reload();
-    await share.getByText(/last used today .*1 visit/).waitFor();
+    await share.getByText(/last used .*, 1 visit/).waitFor();
 
     const headers = { "Upload-Complete": "?0", "Upload-Length": "1000" };
     await ask("volumes/files/files/house/scan.tiff", { method: "PUT", headers, body: "x".repeat(400) });
-    await signIn(s, "files/#server");
+    await s.page.goto(`${s.origin.url}files/#server`);
     const upload = s.page.getByRole("region", { name: "Unfinished uploads" });
     await upload.getByText("files/house/scan.tiff").waitFor();
     await upload.getByText(/400 B of 1.0 kB arrived/).waitFor();

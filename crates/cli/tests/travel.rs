@@ -98,6 +98,10 @@ fn options_for_the_far_end_and_versions_of_ip_are_passed_on() {
         ("-4", format!("-4 h {DELTIC} agent\n")),
         ("--ipv6 -M--bwlimit=100000", format!("-6 h {DELTIC} agent --bwlimit=100000\n")),
         (
+            "--bwlimit=Tue-12:30Z,off/mon-0:00Z,100KB",
+            format!("h {DELTIC} agent --bwlimit=Mon-00:00Z,100000B/Tue-12:30Z,off\n"),
+        ),
+        (
             "-M --bwlimit=9M --remote-option=--bwlimit=8M",
             format!("h {DELTIC} agent --bwlimit=9M --bwlimit=8M\n"),
         ),
@@ -120,6 +124,17 @@ fn a_limit_holds_for_the_first_bytes_of_the_far_end_too() {
     world.ok("-a --bwlimit=100KB h:src/ dst/");
     assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
     world.assert_same("src", "dst");
+}
+
+#[test]
+fn a_timetable_limits_both_ends_as_the_present_rate_does() {
+    let world = World::new();
+    world.write("src/a", noise(150_000, 1));
+    let start = std::time::Instant::now();
+    world.ok("-a --bwlimit=00:00,100KB/12:00,100000b h:src/ dst/");
+    assert!(start.elapsed() >= Duration::from_secs(1), "{:?}", start.elapsed());
+    world.assert_same("src", "dst");
+    world.ok("-aI --bwlimit=00:00,off h:src/ dst/");
 }
 
 /// A remote shell that lies far away: the agent hears everything late.

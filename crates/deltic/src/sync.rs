@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use deltic_net::embed::{self, Embedding};
 use deltic_net::plan::{Destination, Dial, Plan, Remote, Sources};
+use deltic_net::rates::RateTable;
 use deltic_protocol::options::{Delete, Guard, Metadata, Options};
 use deltic_protocol::report::{Action as ChangeAction, Trouble, TroubleKind};
 use deltic_remote::{ProcessEnvironment, RemoteSystem};
@@ -26,7 +27,7 @@ pub struct TreeSync {
     to: SyncPath,
     options: Options,
     remote: Remote,
-    bwlimit: Option<u64>,
+    bwlimit: Option<RateTable>,
     cache: Option<PathBuf>,
     pub(crate) with: Embedding,
 }
@@ -118,7 +119,7 @@ impl TreeSync {
     /// Limits the bytes per second in each direction (`--bwlimit`).
     #[must_use]
     pub fn bwlimit(mut self, bytes_per_second: u64) -> Self {
-        self.bwlimit = Some(bytes_per_second);
+        self.bwlimit = Some(RateTable::constant(bytes_per_second));
         self
     }
 

@@ -15,6 +15,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::AnyHost;
 use crate::monitor::Monitor;
 use crate::plan;
+use crate::rates::RateTable;
 use crate::transport::{Counters, Shell};
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
@@ -59,8 +60,8 @@ impl From<PathBuf> for Facts {
 #[derive(Clone, Default)]
 pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
-    /// Most bytes a second, for sending and for receiving each.
-    pub(crate) bwlimit: Option<u64>,
+    /// Limit of the rate, for sending and for receiving each.
+    pub(crate) bwlimit: Option<RateTable>,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
     /// True if the other end is in this process, behind a byte stream.
@@ -109,9 +110,9 @@ impl SessionConfig {
         Some(Figures { bits_per_second, ..between })
     }
 
-    /// Returns the limit of the rate in bits a second, for sending and for receiving each.
+    /// Returns the present limit of the rate in bits a second, for sending and for receiving each.
     pub(crate) fn bits_limit(&self) -> Option<u64> {
-        self.bwlimit.map(|bytes| bytes.saturating_mul(8).max(1))
+        self.bwlimit.as_ref()?.now().map(|bytes| bytes.saturating_mul(8).max(1))
     }
 }
 

@@ -267,7 +267,7 @@ impl Embedding {
 /// Returns this end's configuration for a plan, without settings that depend on the destination.
 fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
-        bwlimit: plan.bwlimit,
+        bwlimit: plan.bwlimit.clone(),
         facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
         reasons: plan.reasons.clone(),
         moved: plan.moved.clone(),

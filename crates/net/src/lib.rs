@@ -21,6 +21,7 @@ pub mod monitor;
 mod outlets;
 mod patience;
 pub mod plan;
+pub mod rates;
 pub mod rehearsal;
 mod run;
 mod session;

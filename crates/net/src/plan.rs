@@ -17,6 +17,7 @@ use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
+use crate::rates::RateTable;
 use deltic_worker::lock::lock;
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
@@ -37,8 +38,8 @@ pub struct Plan {
     pub remote: Remote,
     /// Opens the connection to the other side, in place of a remote shell.
     pub dial: Option<Dial>,
-    /// Most bytes a second, in each direction.
-    pub bwlimit: Option<u64>,
+    /// Limit of the rate, in each direction.
+    pub bwlimit: Option<RateTable>,
     /// Limits of time after which the run gives up.
     pub patience: Patience,
     /// True if chunks are named by BLAKE3, even if both ends support a faster hash.

@@ -58,7 +58,7 @@ pub fn rehearse(
     }
     let either = Either::default();
     let config = || SessionConfig {
-        bwlimit: plan.bwlimit,
+        bwlimit: plan.bwlimit.clone(),
         between: rehearsal.link,
         monitor: Monitor::on(&either),
         ..SessionConfig::default()

@@ -15,6 +15,7 @@ use crate::error::SyncError;
 use crate::host::restrict::Restriction;
 use crate::host::{Agent, AnyHost};
 use crate::plan::Plan;
+use crate::rates::RateTable;
 use crate::task::Task;
 use crate::{bounds, streams, transport};
 use deltic_worker::user::User;
@@ -101,14 +102,14 @@ pub fn pause(time: Duration) -> bool {
 }
 
 /// Serves a session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join through a socket in one of `dirs`, the best first. `bwlimit` is in bytes a second; facts about files are
+/// may join through a socket in one of `dirs`, the best first. `bwlimit` limits the rate in each direction; facts about files are
 /// kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub fn agent(
     dirs: Vec<PathBuf>,
-    bwlimit: Option<u64>,
+    bwlimit: Option<RateTable>,
     cache: Option<PathBuf>,
     restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {

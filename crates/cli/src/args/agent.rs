@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use clap::Parser;
 
-use crate::words::rate::ByteRate;
+use crate::words::rate::Bandwidth;
+use deltic_net::rates::RateTable;
 
 /// Arguments of `deltic agent`.
 #[derive(Clone, Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub(crate) struct AgentSessionArgs {
     pub(crate) join: bool,
     /// Limit bytes a second of this end in each direction, as `deltic sync` does
     #[arg(long, value_name = "RATE")]
-    pub(crate) bwlimit: Option<ByteRate>,
+    pub(crate) bwlimit: Option<Bandwidth>,
     /// Report on this program and on the directory named on standard input, for `deltic doctor`
     #[arg(long, conflicts_with = "join")]
     pub(crate) examine: bool,
@@ -54,9 +55,9 @@ struct AgentCommandLine {
 }
 
 impl AgentSessionArgs {
-    /// Returns the limit in bytes a second, if any.
-    pub(crate) fn limit(&self) -> Option<u64> {
-        self.bwlimit.and_then(ByteRate::limit)
+    /// Returns the limit of the rate, if any.
+    pub(crate) fn limit(&self) -> Option<RateTable> {
+        self.bwlimit.as_ref().and_then(Bandwidth::limit)
     }
 }
 
@@ -88,7 +89,10 @@ mod tests {
         let parsed = |command: &str| parse_agent_command(OsStr::new(command));
         assert!(parsed("deltic agent").is_some());
         assert!(parsed("/opt/'my tools'/deltic agent --examine").unwrap().examine);
-        assert_eq!(parsed("deltic agent --bwlimit=1K").unwrap().limit(), Some(1024));
+        assert_eq!(
+            parsed("deltic agent --bwlimit=1K").unwrap().limit(),
+            Some(RateTable::constant(1024))
+        );
         for refused in [
             "",
             "deltic",

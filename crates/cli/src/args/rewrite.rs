@@ -116,7 +116,6 @@ const EMPTY_IS_ZERO: &[&str] = &[
 mod tests {
     use super::*;
     use crate::args::{Command, parse};
-    use crate::words::rate::ByteRate;
 
     #[test]
     fn the_far_end_is_known_by_its_words() {
@@ -140,7 +139,10 @@ mod tests {
             unreachable!("the words say sync")
         };
         assert_eq!(args.operands, ["--port=", "b"]);
-        assert_eq!((args.travel.bwlimit.and_then(ByteRate::limit), args.travel.timeout), (None, 0));
+        assert_eq!(
+            (args.travel.bwlimit.and_then(|limit| limit.limit()), args.travel.timeout),
+            (None, 0)
+        );
         for words in ["--files-from '' a b", "--stop-after= a b", "--max-alloc 1 '' b"] {
             assert_eq!(
                 without_empty(shlex::split(words).unwrap().into_iter().map(Into::into)).len(),

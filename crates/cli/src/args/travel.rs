@@ -10,7 +10,7 @@ use deltic_net::plan::Patience;
 use deltic_protocol::limits::MAX_LEVEL;
 
 use crate::words::age::Age;
-use crate::words::rate::ByteRate;
+use crate::words::rate::Bandwidth;
 use crate::words::refused::Unsupported;
 use crate::words::ways::RSYNCS_CHECKSUMS;
 use crate::words::zone::Zone;
@@ -50,9 +50,9 @@ pub(crate) struct ConnectionArgs {
     pub(crate) compression: CompressionArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     ///
-    /// A number without a unit is in KiB.
+    /// A number without a unit is in KiB. A timetable changes the rate: '08:00,512K 18:00,10M Sat-00:00,off'.
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
-    pub(crate) bwlimit: Option<ByteRate>,
+    pub(crate) bwlimit: Option<Bandwidth>,
     /// Set the I/O timeout in seconds; 0: no timeout
     #[arg(long, value_name = "SECONDS", default_value_t = 0, help_heading = TRAVEL)]
     #[arg(value_parser = value_parser!(u32).range(..=MAX_SECONDS))]

@@ -11,7 +11,7 @@ use super::links::TrustArgs;
 use super::metadata::MetadataArgs;
 use super::server::LoginArgs;
 use super::settings::{AppliedSettings, SettingArgs};
-use crate::words::rate::ByteRate;
+use crate::words::rate::Bandwidth;
 use crate::words::shell::ShellWords;
 
 /// Compare the contents of two trees, and list the differences
@@ -68,7 +68,7 @@ pub(crate) struct VerifyArgs {
     pub(crate) login: LoginArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB; 0: no limit
     #[arg(long, value_name = "RATE")]
-    pub(crate) bwlimit: Option<ByteRate>,
+    pub(crate) bwlimit: Option<Bandwidth>,
     #[command(flatten)]
     pub(crate) links: TrustArgs,
     /// Compare checksums that file systems store; read files without

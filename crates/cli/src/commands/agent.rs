@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_net::Restriction;
+use deltic_net::rates::RateTable;
 use deltic_net::restrict::Access;
 use deltic_tree::path::printable;
 
@@ -46,8 +47,11 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     match restriction(dir, args) {
         // The holder of the key may ask for less than the owner of the key allows, not for more.
         Ok(restriction) => {
-            let limits = [args.session.limit(), session.limit()];
-            serve(&session, limits.into_iter().flatten().min(), Some(restriction))
+            let limit = match (args.session.limit(), session.limit()) {
+                (Some(owner), Some(holder)) => Some(owner.lower_of(&holder)),
+                (owner, holder) => owner.or(holder),
+            };
+            serve(&session, limit, Some(restriction))
         }
         Err(error) => {
             let (dir, why) = (printable(dir.as_os_str().as_bytes()), deltic_net::reason(&error));
@@ -59,7 +63,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
 
 fn serve(
     session: &AgentSessionArgs,
-    bwlimit: Option<u64>,
+    bwlimit: Option<RateTable>,
     restriction: Option<Restriction>,
 ) -> Exit {
     if session.examine {

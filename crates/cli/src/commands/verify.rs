@@ -33,7 +33,7 @@ use crate::report::progress::ProgressDisplay;
 use crate::report::reporter::{Reporter, RunEnding};
 use crate::report::view::ProgressMode;
 use crate::words::place::{SyncOperands, is_store};
-use crate::words::rate::ByteRate;
+use crate::words::rate::Bandwidth;
 
 /// Compares two trees, and prints the differences.
 pub(crate) fn run(args: &VerifyArgs) -> Exit {
@@ -165,7 +165,7 @@ fn two_urls(
 fn empty_plan(args: &VerifyArgs, options: Options) -> Plan {
     Plan {
         remote: Remote { program: args.deltic_path.clone(), ..Remote::by(args.rsh.0.clone()) },
-        bwlimit: args.bwlimit.and_then(ByteRate::limit),
+        bwlimit: args.bwlimit.as_ref().and_then(Bandwidth::limit),
         cache: crate::plan::cache::dir(),
         ..Plan::new(Sources::Local(Vec::new()), Destination::Local(PathBuf::new()), options)
     }

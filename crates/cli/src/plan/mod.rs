@@ -30,7 +30,7 @@ use crate::args::travel::{BatchUse, RetryLimits};
 use crate::report::hint;
 use crate::report::view::OutputView;
 use crate::words::place::{ParsedOperand, SyncOperands};
-use crate::words::rate::ByteRate;
+use crate::words::rate::{self, Bandwidth};
 use crate::words::size::Size;
 use crate::words::ways::Ways;
 
@@ -119,7 +119,7 @@ impl SyncRequest {
                 program: args.deltic_path.clone(),
                 options: remote_options(args),
             },
-            bwlimit: args.travel.bwlimit.and_then(ByteRate::limit),
+            bwlimit: args.travel.bwlimit.as_ref().and_then(Bandwidth::limit),
             patience: args.travel.patience(matches!(far, RemoteRole::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
@@ -300,8 +300,8 @@ fn show(word: &OsStr) -> String {
 fn remote_options(args: &SyncArgs) -> Vec<OsString> {
     let mut words = remote_words(&args.travel.remote_option);
     let is_told = words.iter().any(|word| word.as_bytes().starts_with(b"--bwlimit"));
-    let rate = args.travel.bwlimit.and_then(ByteRate::limit).filter(|_| !is_told);
-    words.extend(rate.map(|rate| format!("--bwlimit={rate}B").into()));
+    let rate = args.travel.bwlimit.as_ref().and_then(Bandwidth::limit).filter(|_| !is_told);
+    words.extend(rate.map(|rate| format!("--bwlimit={}", rate::word_of(&rate)).into()));
     words
 }
 
@@ -380,6 +380,7 @@ fn block_bytes(size: Option<Size>) -> Result<Option<u32>> {
 mod tests {
     use super::*;
     use crate::args::{self, Command};
+    use deltic_net::rates::RateTable;
     use deltic_protocol::options::Guard;
 
     fn request_on(words: &str, terminals: Terminals) -> Result<SyncRequest> {
@@ -518,6 +519,9 @@ mod tests {
     #[test]
     fn a_rate_of_zero_is_no_limit() {
         assert_eq!(request("--bwlimit 0 a b").unwrap().plan.bwlimit, None);
-        assert_eq!(request("--bwlimit 1 a b").unwrap().plan.bwlimit, Some(1024));
+        assert_eq!(
+            request("--bwlimit 1 a b").unwrap().plan.bwlimit,
+            Some(RateTable::constant(1024))
+        );
     }
 }

@@ -35,6 +35,11 @@ impl Zone {
         }
     }
 
+    /// Returns the present difference of local time to UTC, in minutes.
+    pub(crate) fn offset_minutes(&self) -> i32 {
+        self.zone().to_offset(Timestamp::now()).seconds() / 60
+    }
+
     fn zone(&self) -> &TimeZone {
         self.0.as_ref().unwrap_or_else(|| &HERE)
     }

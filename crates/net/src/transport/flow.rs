@@ -16,6 +16,7 @@ use deltic_worker::lock::lock;
 use crate::config::SessionConfig;
 use crate::monitor::{Monitor, clock};
 use crate::plan::Traffic;
+use crate::rates::RateTable;
 
 use super::Heard;
 use super::rate::RateMeter;
@@ -117,7 +118,7 @@ impl Flow {
     /// Limits the rate in each direction to the rate of `config`.
     pub(crate) fn new(config: &SessionConfig) -> Self {
         let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
-        let limit = || bwlimit.map(|bytes| Arc::new(Limit::new(bytes)));
+        let limit = || bwlimit.clone().map(|table| Arc::new(Limit::new(table)));
         let pause = Arc::new(watch::Sender::new(None));
         let longest = Arc::new(AtomicUsize::new(MAX_FRAME_BYTES));
         let meter = Arc::default();
@@ -203,18 +204,18 @@ impl Flow {
 
 /// Spreads bytes evenly over time, for all streams together.
 struct Limit {
-    bytes_per_second: u64,
+    table: RateTable,
     next: Mutex<Instant>,
 }
 
 impl Limit {
-    fn new(bytes_per_second: u64) -> Self {
-        Self { bytes_per_second: bytes_per_second.max(1), next: Mutex::new(Instant::now()) }
+    fn new(table: RateTable) -> Self {
+        Self { table, next: Mutex::new(Instant::now()) }
     }
 
     /// Returns the bytes to write in one call: about a tenth of the bytes that the limit allows in a second.
     fn piece(&self) -> usize {
-        (self.bytes_per_second / 10).clamp(512, 1 << 20) as usize
+        self.table.now().map_or(1 << 20, |bytes| (bytes / 10).clamp(512, 1 << 20) as usize)
     }
 
     async fn wait_for(&self, bytes: usize) {
@@ -223,7 +224,10 @@ impl Limit {
 
     /// Returns the time at which the rate allows `bytes` to be sent or read.
     fn turn_of(&self, bytes: usize) -> Instant {
-        let pause = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second as f64);
+        let pause = match self.table.now() {
+            Some(limit) => Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64),
+            None => Duration::ZERO,
+        };
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let turn = Instant::now().max(*next);
         *next = turn + pause;
