@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use super::grant::{Grant, Grants};
 use super::quotas::{TokenQuota, TokenQuotas};
 use super::token_file::{GrantRecords, TokenFile, valid_grants};
+use super::uses::TokenUses;
 use crate::lock;
 use crate::pass::{Pass, Passes};
 use crate::token::{Token, TokenHash, new_token};
@@ -43,6 +44,7 @@ pub(crate) struct Access {
     passes: Mutex<Passes>,
     /// Counts for quotas of tokens.
     pub(crate) quotas: Arc<TokenQuotas>,
+    pub(crate) uses: TokenUses,
 }
 
 /// The result of looking up a token.
@@ -126,8 +128,8 @@ impl Access {
         let (stamp, grants) = (file.stamp(), drop_foreign_sessions(file.read()?, &served));
         let known = Mutex::new(Known { stamp, grants, fixed: Grants::new() });
         let (changes, quotas) = (watch::Sender::default(), Arc::default());
-        let passes = Mutex::default();
-        let access = Self { file, starter, served, known, changes, passes, quotas };
+        let (passes, uses) = (Mutex::default(), TokenUses::read(file.state()));
+        let access = Self { file, starter, served, known, changes, passes, quotas, uses };
         access.set(settings);
         Ok(access)
     }
@@ -227,6 +229,11 @@ impl Access {
         let is_valid = |hash: &TokenHash| known.line(*hash, None).is_some();
         let grants = known.fixed.iter().chain(&known.grants).filter(|(hash, _)| is_valid(hash));
         grants.map(|(hash, grant)| (*hash, grant.clone())).collect()
+    }
+
+    /// Writes the use of all tokens that were not revoked. Blocks on the disk.
+    pub(super) fn save_uses(&self) -> io::Result<()> {
+        self.uses.save(|token| self.stands(token))
     }
 
     /// Removes a token, and all tokens made with it.

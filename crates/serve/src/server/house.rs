@@ -1,4 +1,4 @@
-//! Periodic work of a server: removes expired old versions, and recounts the bytes of volumes.
+//! Periodic work of a server: removes expired old versions, recounts the bytes of volumes, and stores the use of tokens.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -12,6 +12,8 @@ use super::shared::Server;
 
 /// Pause between two rounds of periodic work.
 const HOUSE_EVERY: Duration = SETTLING;
+/// Pause between two writes of the use of tokens.
+const SAVE_USES_EVERY: Duration = Duration::from_secs(60);
 
 impl Server {
     /// Runs the periodic work for ever, and reports jumps of the clock.
@@ -29,6 +31,20 @@ impl Server {
             let _ = clock.keep();
             tokio::time::sleep(HOUSE_EVERY).await;
             self.recount().await;
+        }
+    }
+
+    /// Writes the use of tokens to the state directory, for ever.
+    pub(super) async fn keep_uses(self: &Arc<Self>) -> Infallible {
+        loop {
+            tokio::time::sleep(SAVE_USES_EVERY).await;
+            let server = Arc::clone(self);
+            let saved = on_disk(self, move || {
+                // A failed write is tried again in the next round.
+                server.access.save_uses().ok();
+                Ok(())
+            });
+            saved.await.ok();
         }
     }
 

@@ -87,7 +87,6 @@ use self::systemd::{Notify, opened_socket};
 use self::tickets::Tickets;
 use self::tls::{OWN_KEY, identity};
 use self::token_file::TokenFile;
-use self::uses::TokenUses;
 use self::volume::{Volume, VolumeFacts};
 use crate::token::Token;
 
@@ -178,7 +177,6 @@ pub fn prepare(
         tls,
         journal: Journal { audit, metrics: Metrics::default() },
         tickets: Tickets::default(),
-        uses: TokenUses::read(&config.state),
         streams: Streams::default(),
         admission: Admission::new(limits, config.proxies.clone()),
         embedding: Embedding { budget: budget(&limits), ..Embedding::default() },
@@ -384,7 +382,7 @@ impl Prepared {
         // A disk that does not answer does not block the end.
         tokio::time::timeout(ENDING_TIMEOUT, uploads.leave()).await.ok();
         let _ = clock.keep();
-        let _ = server.save_uses();
+        let _ = server.access.save_uses();
         Ok(())
     }
 }

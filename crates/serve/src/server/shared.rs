@@ -22,7 +22,6 @@ use super::problem::Problem;
 use super::quotas::TokenQuota;
 use super::streams::Streams;
 use super::tickets::{TicketUse, Tickets};
-use super::uses::TokenUses;
 use super::volume::{Right, Rights, Volume};
 use crate::token::{Token, TokenHash};
 
@@ -34,7 +33,6 @@ pub(crate) struct Server {
     pub(crate) admission: Admission,
     pub(crate) journal: Journal,
     pub(crate) tickets: Tickets,
-    pub(super) uses: TokenUses,
     pub(super) streams: Streams,
     pub(super) tls: Keys,
     pub(crate) embedding: Embedding,
@@ -129,7 +127,7 @@ impl Server {
 
     /// Counts a request. The starter's token has no rate limit.
     pub(crate) fn count_request(&self, client: &Client, known: &Known) -> Result<(), Problem> {
-        self.uses.note(known.token, SystemTime::now());
+        self.access.uses.note(known.token, SystemTime::now());
         let counted = self.admission.request(client, known.first);
         if known.is_starter { Ok(()) } else { counted }
     }

@@ -30,6 +30,11 @@ impl TokenFile {
         Self { state: state.to_owned(), path: state.join(TOKENS) }
     }
 
+    /// Returns the state directory.
+    pub(super) fn state(&self) -> &Path {
+        &self.state
+    }
+
     /// Reads and parses the rights of all tokens. A missing file counts as empty.
     ///
     /// # Errors

@@ -1,16 +1,13 @@
 //! The time of each token's last request, and the token's number of visits, kept across starts of the server.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use super::rest::on_disk;
-use super::shared::Server;
 use crate::lock;
 use crate::private;
 use crate::token::TokenHash;
@@ -19,8 +16,6 @@ use crate::token::TokenHash;
 const FILE: &str = "uses.json";
 /// Time without a request after which the next request begins another visit.
 const VISIT_GAP: Duration = Duration::from_secs(30 * 60);
-/// Pause between two writes of the file.
-const SAVE_EVERY: Duration = Duration::from_secs(60);
 
 /// Use of each token that has made a request.
 #[derive(Debug)]
@@ -100,27 +95,6 @@ impl TokenUses {
             lock(&self.table).is_newer_than_file = true;
         }
         written
-    }
-}
-
-impl Server {
-    /// Writes the use of tokens to the state directory, for ever.
-    pub(super) async fn keep_uses(self: &Arc<Self>) -> Infallible {
-        loop {
-            tokio::time::sleep(SAVE_EVERY).await;
-            let server = Arc::clone(self);
-            let saved = on_disk(self, move || {
-                // A failed write is tried again in the next round.
-                server.save_uses().ok();
-                Ok(())
-            });
-            saved.await.ok();
-        }
-    }
-
-    /// Writes the use of all tokens that were not revoked. Blocks on the disk.
-    pub(super) fn save_uses(&self) -> io::Result<()> {
-        self.uses.save(|token| self.access.stands(token))
     }
 }
 

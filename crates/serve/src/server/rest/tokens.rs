@@ -212,7 +212,7 @@ pub(super) async fn revoke(
 
 /// Returns a token as lists show it: the rights, the time of the last request, and the number of visits.
 pub(super) fn shown(server: &Server, token: &TokenHash, grant: &Grant) -> Value {
-    let used = server.uses.of(token);
+    let used = server.access.uses.of(token);
     let path = grant.path_text();
     let Grant { name: label, volumes, read, write, delete, expires, .. } = grant;
     let Grant { quota_bytes, quota_files, .. } = grant;
