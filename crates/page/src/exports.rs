@@ -147,6 +147,34 @@ pub unsafe extern "C" fn deltic_pull(handle: &mut Handle, text: *mut u8, len: us
     handle.begin(|connection| connection.pull(serde_json::from_slice(&text)?))
 }
 
+/// Returns a buffer with the plan for a synced folder that a JSON text describes: the length of the plan in four bytes,
+/// little-endian, and the plan as JSON. [`deltic_release`] frees the buffer.
+///
+/// # Safety
+/// The buffer is as [`taken`] demands.
+#[cfg(feature = "pull")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn deltic_reconcile(text: *mut u8, len: usize) -> *mut u8 {
+    tell_panics();
+    // SAFETY: passed on to the caller.
+    let text = unsafe { taken(text, len) };
+    let plan = crate::reconcile::plan(&text);
+    let len = u32::try_from(plan.len()).expect("the memory of a module is below 4 GiB");
+    let bytes: Box<[u8]> = [&len.to_le_bytes()[..], &plan].concat().into();
+    Box::into_raw(bytes).cast()
+}
+
+/// Frees a buffer of `len` bytes.
+///
+/// # Safety
+/// The buffer is of [`deltic_reconcile`], and is not used again; `len` counts the four bytes of the length too.
+#[cfg(feature = "pull")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn deltic_release(pointer: *mut u8, len: usize) {
+    // SAFETY: `deltic_reconcile` leaked a box of this length, and the caller passes it once.
+    drop(unsafe { taken(pointer, len) });
+}
+
 /// Abandons a transfer.
 #[unsafe(no_mangle)]
 pub extern "C" fn deltic_close(handle: &mut Handle, channel: u32) {

@@ -11,7 +11,8 @@
 //! and [`PageStore`] run on any machine. In WebAssembly, the module `exports` offers them to JavaScript.
 //!
 //! A page sends more often than it fetches, and the end that fetches has twice the code. So `web/engine` builds two
-//! WebAssembly modules: one with the feature `push`, one with `pull`.
+//! WebAssembly modules: one with the feature `push`, one with `pull`. The module with `pull` plans synced folders too
+//! (`reconcile`).
 
 mod connection;
 mod events;
@@ -22,6 +23,8 @@ mod host;
 mod pull;
 #[cfg(feature = "push")]
 mod push;
+#[cfg(feature = "pull")]
+mod reconcile;
 mod requests;
 mod store;
 

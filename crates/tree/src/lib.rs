@@ -1,4 +1,4 @@
-//! Names, relative paths, metadata, filter rules and directory digests (docs/ARCHITECTURE.md).
+//! Names, relative paths, metadata, filter rules, directory digests and the plan of a two-way sync (docs/ARCHITECTURE.md).
 //!
 //! This crate only computes, like `deltic-core`, on which it depends: no IO, no threads, no clock. File content is
 //! handled by other crates.
@@ -11,6 +11,7 @@ pub mod meta;
 pub mod names;
 pub mod path;
 pub mod path_map;
+pub mod reconcile;
 pub mod rule;
 pub mod walk;
 

@@ -1,0 +1,214 @@
+//! Laws of `reconcile`: a table of cases, and random edits at both ends against a model.
+
+mod model;
+
+use std::collections::BTreeMap;
+
+use deltic_tree::reconcile::{
+    Clash, Common, Deletions, End, FileState, Naming, Node, Plan, Step, Trees, conflict_name,
+    reconcile,
+};
+use deltic_tree::{Name, RelPath};
+
+fn path(text: &str) -> RelPath {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+fn naming() -> Naming {
+    Naming { day: "2026-11-29".into(), here: "laptop".into(), there: "server".into() }
+}
+
+/// Returns the state of a file with this content. Tags of the two ends differ.
+fn state(end: End, content: &str) -> FileState {
+    let tag = format!("{end:?}:{content}");
+    let modified = content.bytes().map(i64::from).sum();
+    FileState {
+        tag: tag.into(),
+        bytes: content.len() as u64,
+        modified,
+        digest: Some(content.into()),
+    }
+}
+
+/// Parses a tree: `dir/` is a directory, `file=content` a file, `link@` another kind of entry.
+fn tree(end: End, words: &str) -> BTreeMap<RelPath, Node> {
+    let one = |word: &str| match word.split_once('=') {
+        Some((name, content)) => (path(name), Node::File(state(end, content))),
+        None if word.ends_with('/') => (path(word.trim_end_matches('/')), Node::Dir),
+        None => (path(word.trim_end_matches('@')), Node::Other),
+    };
+    words.split_whitespace().map(one).collect()
+}
+
+fn ancestor(words: &str) -> BTreeMap<RelPath, Common> {
+    let [mut here, there] = End::BOTH.map(|end| tree(end, words));
+    let both = |(path, node)| match (node, here.remove(&path)) {
+        (Node::File(there), Some(Node::File(here))) => (path, Common::File { here, there }),
+        _ => (path, Common::Dir),
+    };
+    there.into_iter().map(both).collect()
+}
+
+fn trees([was, here, there]: [&str; 3]) -> Trees {
+    Trees { ancestor: ancestor(was), here: tree(End::Here, here), there: tree(End::There, there) }
+}
+
+fn word(end: End) -> &'static str {
+    match end {
+        End::Here => "here",
+        End::There => "there",
+    }
+}
+
+fn told(plan: &Plan) -> String {
+    let step = |step: &Step| match step {
+        Step::Aside { end, from, to } => format!("aside {} {from} -> {to}", word(*end)),
+        Step::Move { end, from, to } => format!("move {} {from} -> {to}", word(*end)),
+        Step::Delete { end, path } => format!("delete {} {path}", word(*end)),
+        Step::MakeDir { end, path } => format!("make {} {path}", word(*end)),
+        Step::Transfer { to, path } => format!("to {} {path}", word(*to)),
+        Step::Compare { path } => format!("compare {path}"),
+        Step::Adopt { path } => format!("adopt {path}"),
+        Step::Forget { path } => format!("forget {path}"),
+    };
+    let clash = |clash: &Clash| match clash {
+        Clash::Folds { end, path, with } => format!("folds {} {path} with {with}", word(*end)),
+        Clash::Other { end, path } => format!("other {} {path}", word(*end)),
+    };
+    let guard = plan.guard.map(|it| format!("ask {} {} of {}", word(it.end), it.files, it.of));
+    let told = plan.steps.iter().map(step).chain(plan.clashes.iter().map(clash)).chain(guard);
+    told.collect::<Vec<_>>().join("; ").replace(" (conflict 2026-11-29 from ", "~").replace(')', "")
+}
+
+/// Ancestor, here, there, and the plan. `a~laptop` stands for the name of a conflict.
+const CASES: &[[&str; 4]] = &[
+    // Nothing changed.
+    ["", "", "", ""],
+    ["a=1 d/ d/b=2", "a=1 d/ d/b=2", "a=1 d/ d/b=2", ""],
+    // New at one end.
+    ["", "a=1", "", "to there a"],
+    ["", "", "a=1", "to here a"],
+    ["", "d/ d/a=1", "", "make there d; to there d/a"],
+    ["", "", "d/", "make here d"],
+    // New at both ends.
+    ["", "a=1", "a=1", "adopt a"],
+    ["", "d/", "d/", "adopt d"],
+    ["", "a=1", "a=2", "aside here a -> a~laptop; to here a; to there a~laptop"],
+    // Changed.
+    ["a=1", "a=2", "a=1", "to there a"],
+    ["a=1", "a=1", "a=2", "to here a"],
+    ["a=1", "a=2", "a=2", "adopt a"],
+    ["a.b=1", "a.b=2", "a.b=3", "aside here a.b -> a~laptop.b; to there a~laptop.b; to here a.b"],
+    // Deleted.
+    ["a=1", "", "a=1", "delete there a"],
+    ["a=1", "a=1", "", "delete here a"],
+    ["a=1", "", "", "forget a"],
+    ["d/ d/a=1", "", "d/ d/a=1", "delete there d/a; delete there d"],
+    ["d/", "", "", "forget d"],
+    // A change is stronger than a deletion.
+    ["a=1", "a=2", "", "to there a"],
+    ["a=1", "", "a=2", "to here a"],
+    ["d/ d/a=1 d/b=1", "", "d/ d/a=1 d/b=2", "delete there d/a; make here d; to here d/b"],
+    ["d/ d/a=1", "d/ d/a=1 d/n=2", "", "delete here d/a; make there d; to there d/n"],
+    // Another kind of entry.
+    ["a=1", "a/ a/b=2", "a=1", "delete there a; make there a; to there a/b"],
+    [
+        "a=1",
+        "a=2",
+        "a/ a/b=1",
+        "aside here a -> a~laptop; make here a; to there a~laptop; to here a/b",
+    ],
+    [
+        "",
+        "a/ a/b=1",
+        "a=2",
+        "aside there a -> a~server; make there a; to here a~server; to there a/b",
+    ],
+    ["a/ a/b=1", "a=2", "a/ a/b=1", "delete there a/b; delete there a; to there a"],
+    ["a/", "a=1", "a=1", "forget a; adopt a"],
+    ["a=1", "a/", "a/", "adopt a"],
+    ["", "a/ a/b=1", "a@", "other there a"],
+    ["a/ a/b=1", "a/ a/b=1", "a@", "other there a"],
+    ["", "", "a@", ""],
+    // Renames.
+    ["a=1", "b=1", "a=1", "move there a -> b"],
+    ["a=1", "a=1", "b=1", "move here a -> b"],
+    ["a=1 b=1", "c=1 d=1", "a=1 b=1", "delete there b; delete there a; to there c; to there d"],
+    [
+        "d/ d/a=1 d/b=1",
+        "e/ e/a=1 e/b=1",
+        "d/ d/a=1 d/b=1",
+        "move there d/a -> e/a; move there d/b -> e/b; delete there d; make there e",
+    ],
+    ["a=1", "b=1", "a=2", "to here a; to there b"],
+    ["a=1", "A=1", "a=1", "move there a -> A"],
+    // Names that some file systems take for one.
+    ["", "NAME=1", "name=2", "folds here name with NAME; folds there NAME with name"],
+    ["", "", "A=1 a=2", "to here A; folds here a with A"],
+    ["a=1", "a=1", "a=1 A=2", "folds here A with a"],
+    ["", "D/ D/x=1", "d/ d/y=1", "folds here d with D; folds there D with d"],
+    // An end that lost everything.
+    ["a=1 b=2 c=3", "", "a=1 b=2 c=3", "ask there 3 of 3"],
+    ["a=1 b=2", "", "a=1 b=2", "delete there b; delete there a"],
+];
+
+#[test]
+fn the_table_of_cases_holds() {
+    let wrong = CASES.iter().filter_map(|[was, here, there, expected]| {
+        let plan = told(&reconcile(&trees([was, here, there]), &naming(), Deletions::Guarded));
+        (plan != *expected).then(|| format!("{was} | {here} | {there}:\n  {plan}\n  {expected}\n"))
+    });
+    let wrong: String = wrong.collect();
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn without_digests_files_of_equal_length_are_compared_first() {
+    let mut trees = trees(["", "a=1 b=1", "a=2 b=22"]);
+    for node in trees.here.values_mut() {
+        if let Node::File(file) = node {
+            file.digest = None;
+        }
+    }
+    let plan = told(&reconcile(&trees, &naming(), Deletions::Guarded));
+    assert!(plan.contains("compare a") && plan.contains("aside here b"), "{plan}");
+}
+
+#[test]
+fn a_name_of_a_conflict_is_never_a_name_that_is_there() {
+    let taken = "a (conflict 2026-11-29 from laptop).md";
+    let mut trees = trees(["", "a.md=1", "a.md=2"]);
+    for (nth, other) in [(2, taken.to_uppercase()), (3, taken.replace("laptop", "laptop 2"))] {
+        trees.there.insert(path(&other), Node::File(state(End::There, "old")));
+        let plan = reconcile(&trees, &naming(), Deletions::Guarded);
+        let to = path(&format!("a (conflict 2026-11-29 from laptop {nth}).md"));
+        let aside = Step::Aside { end: End::Here, from: path("a.md"), to };
+        assert!(plan.steps.contains(&aside), "{plan:?}");
+    }
+}
+
+#[test]
+fn long_names_of_conflicts_are_cut_between_letters() {
+    for stem in ["x".repeat(251), "é".repeat(125), "€".repeat(83)] {
+        let name = Name::new(format!("{stem}.txt").as_bytes()).unwrap();
+        let naming = Naming { here: "a/b\0c:\u{202e}".into(), ..naming() };
+        let other = conflict_name(&name, &naming, End::Here, 12);
+        let text = std::str::from_utf8(other.as_bytes()).unwrap();
+        assert!(text.ends_with(" (conflict 2026-11-29 from a-b-c-- 12).txt"), "{text}");
+        assert!(text.len() <= 255);
+    }
+}
+
+#[test]
+fn consent_is_asked_for_most_of_many_files_and_then_given() {
+    let words = |count: usize| (0..count).map(|nth| format!("f{nth}={nth} ")).collect::<String>();
+    let cases = [(3, 0, true), (2, 0, false), (50, 24, true), (50, 25, false), (30, 10, false)];
+    for (of, left, is_asked) in cases {
+        let trees = trees([&words(of), &words(left), &words(of)]);
+        let plan = reconcile(&trees, &naming(), Deletions::Guarded);
+        assert_eq!(plan.guard.is_some(), is_asked, "{left} of {of}");
+        assert_eq!(plan.steps.is_empty(), is_asked);
+        let plan = reconcile(&trees, &naming(), Deletions::Confirmed);
+        assert_eq!(plan.steps.len(), of - left);
+    }
+}
