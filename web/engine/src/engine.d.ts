@@ -57,6 +57,8 @@ export interface Options {
 export class Engine {
   static load(source: Response | BufferSource | WebAssembly.Module, files: Files): Promise<Engine>;
   connect(url: string, token: string): Promise<Connection>;
+  /** Returns the plan for a synced folder; only a module with `pull` has the function. */
+  reconcile(request: object): unknown;
   readonly memoryBytes: number;
 }
 

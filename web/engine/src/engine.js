@@ -56,6 +56,20 @@ export class Engine {
     return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject }));
   }
 
+  /** Returns the plan for a synced folder; both are objects of JSON (crates/page/src/reconcile.rs). */
+  reconcile(request) {
+    const { memory, deltic_alloc, deltic_reconcile, deltic_release } = this.#wasm;
+    const text = new TextEncoder().encode(JSON.stringify(request));
+    const pointer = deltic_alloc(text.length);
+    new Uint8Array(memory.buffer, pointer, text.length).set(text);
+    const answer = deltic_reconcile(pointer, text.length);
+    const len = new DataView(memory.buffer).getUint32(answer, true);
+    const plan = JSON.parse(new TextDecoder().decode(new Uint8Array(memory.buffer, answer + 4, len)));
+    deltic_release(answer, len + 4);
+    if (plan.error) throw new Error(plan.error);
+    return plan;
+  }
+
   /** Bytes of memory that the module holds. A module never gives memory back. */
   get memoryBytes() {
     return this.#wasm.memory.buffer.byteLength;

@@ -18,6 +18,8 @@ export interface Entry {
   bytes: number;
   /** Seconds since 1970. */
   modified: number;
+  /** The entity tag of a file. */
+  etag?: string;
 }
 
 /** A file in a volume. */
@@ -117,9 +119,11 @@ export async function makeFolder(at: Place): Promise<boolean> {
   return (await call(address("tree", at), { method: "POST" })).status === 201;
 }
 
-/** Moves a file or a folder. A move never replaces an entry. */
-export async function move(from: Place, to: readonly string[]): Promise<void> {
-  await call(`${address("files", from)}?as=move&to=${encodeURIComponent(to.join("/"))}`, { method: "POST" });
+/** Moves a file or a folder, with `tag` only this version. A move never replaces an entry. Returns the new tag of a file. */
+export async function move(from: Place, to: readonly string[], tag?: string): Promise<string | undefined> {
+  const headers: Record<string, string> = tag === undefined ? {} : { "If-Match": tag };
+  const answer = await call(`${address("files", from)}?as=move&to=${encodeURIComponent(to.join("/"))}`, { method: "POST", headers });
+  return answer.headers.get("ETag") ?? undefined;
 }
 
 /** Removes the version `tag` of a file, or with `*` an empty folder. */

@@ -1,27 +1,50 @@
 /** Changes that other clients make on the server (docs/http.md, "Events"). */
 import { call, pause } from "../api/http";
 
-/** Calls `changed` with the path of each change in a volume, until the returned function is called. */
-export function follow(volume: string, changed: (path: string) => void): () => void {
-  const stop = new AbortController();
-  void run(volume, changed, stop.signal);
-  return () => stop.abort();
+type Changed = (path: string) => void;
+
+/** Streams by volume. Browsers open six connections to a server, so followers of a volume share a stream. */
+const streams = new Map<string, { followers: Set<Changed>; stop: AbortController }>();
+
+/**
+ * Calls `changed` with the path of each change in a volume, until the returned function is called. An empty path means
+ * that changes were missed: anything may have changed.
+ */
+export function follow(volume: string, changed: Changed): () => void {
+  let stream = streams.get(volume);
+  if (!stream) {
+    const followers = new Set<Changed>();
+    const stop = new AbortController();
+    streams.set(volume, (stream = { followers, stop }));
+    void run(volume, (path) => followers.forEach((tell) => tell(path)), stop.signal);
+  }
+  const { followers, stop } = stream;
+  // A function may follow twice, so each follower is another function.
+  const follower: Changed = (path) => changed(path);
+  followers.add(follower);
+  return () => {
+    followers.delete(follower);
+    if (followers.size > 0) return;
+    stop.abort();
+    streams.delete(volume);
+  };
 }
 
 async function run(volume: string, changed: (path: string) => void, stop: AbortSignal): Promise<void> {
   let last: string | undefined;
+  let isFirst = true;
   for (let wait = 1; ; wait = Math.min(wait * 2, 30)) {
     try {
       const headers: Record<string, string> = last === undefined ? {} : { "Last-Event-ID": last };
       const answer = await call(`v1/volumes/${encodeURIComponent(volume)}/events`, { headers, signal: stop });
+      // A token for a part of a volume gets no names of events, so the stream begins anew.
+      if (!isFirst && last === undefined) changed("");
+      isFirst = false;
       for await (const event of events(answer.body!)) {
         wait = 1;
         last = event.id ?? last;
         if (event.path !== undefined) changed(event.path);
-        if (event.kind === "missed") {
-          last = undefined;
-          changed("");
-        }
+        if (event.kind === "missed") last = undefined;
       }
       // The stream ended. Changes until the next stream may be lost.
       await pause(wait, stop);

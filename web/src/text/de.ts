@@ -277,6 +277,79 @@ export const german = (n: Numbers): Words => ({
   madeBy: (maker) => `gemacht von ${name(maker)}`,
   serverHelp: "Volumes und Grenzen stehen in den Einstellungen des Servers, der danach neu startet.",
 
+  // Synced folders
+  synced: "Abgleich",
+  syncedHelp: "Ordner dieses Geräts, die Änderungen in beide Richtungen folgen, solange diese Seite offen ist.",
+  syncedFoot: "Wird diese Seite geschlossen, geht nichts verloren: Der nächste Besuch gleicht beide Seiten ab. Wer immer abgleichen will, startet „deltic watch“.",
+  syncFolder: (folder) => `${name(folder)} mit einem Ordner abgleichen`,
+  syncChoose: "Öffne zuerst einen Ordner eines Volumes. Dieser Bildschirm gleicht ihn dann mit einem Ordner dieses Geräts ab.",
+  syncedTwice: "Dieser Ordner, oder ein Ordner darin oder darüber, wird schon abgeglichen.",
+  earlierSynced: (count) => (count === 1 ? "1 Ordner einer früheren Anmeldung" : `${n.count(count)} Ordner einer früheren Anmeldung`),
+  earlierSyncedHelp: "Vielleicht hat jemand anderes den Abgleich begonnen. Nichts bewegt sich, bevor du hier fortfährst.",
+  pauseSync: "Anhalten",
+  resumeSync: "Fortsetzen",
+  stopSync: "Abgleich beenden",
+  allowFolder: "Wieder erlauben",
+  bringBack: "Zurückholen",
+  deleteToo: (files) => (files === 1 ? "1 Datei löschen" : `${n.count(files)} Dateien löschen`),
+  lastEdits: "Letzte Änderungen",
+  syncStatus: (status) => {
+    switch (status.is) {
+      case "starting":
+        return "Sieht beide Seiten an";
+      case "synced":
+        return "Abgeglichen";
+      case "working":
+        return status.left === 1 ? "Noch 1 Datei" : `Noch ${n.count(status.left)} Dateien`;
+      case "offline":
+        return "Offline";
+      case "paused":
+        return "Von dir angehalten";
+      case "elsewhere":
+        return "Läuft in einem anderen Tab";
+      case "permission":
+        return "Angehalten: Erlaubnis";
+      case "missing":
+        return "Angehalten: Der Ordner fehlt";
+      case "refused":
+        return "Angehalten: abgelehnt";
+      case "asking":
+        return "Angehalten: viele Löschungen";
+    }
+  },
+  syncToDo: (status) => {
+    switch (status.is) {
+      case "permission":
+        return "Der Browser fragt neu, bevor diese Seite den Ordner lesen und schreiben darf. Änderungen von inzwischen folgen danach.";
+      case "missing":
+        return "Der Ordner wurde verschoben oder gelöscht. Auf dem Server wird nichts gelöscht. Stelle den Ordner zurück, oder beende den Abgleich und wähle ihn neu.";
+      case "asking":
+        return `${n.count(status.guard.files)} von ${n.count(status.guard.of)} Dateien fehlen ${status.guard.end === "here" ? "auf dem Server" : "auf diesem Gerät"}. ${status.guard.end === "here" ? "Auf diesem Gerät" : "Auf dem Server"} auch löschen?`;
+      case "offline":
+        return "Änderungen warten hier und folgen, sobald der Server antwortet.";
+      default:
+        return "";
+    }
+  },
+  syncTrouble: (why) => {
+    switch (why.is) {
+      case "folds":
+        return `ist auf manchen Systemen derselbe Name wie ${name(why.with)}. Benenne eine der beiden um.`;
+      case "other":
+        return why.end === "here" ? "ist auf diesem Gerät nicht lesbar und bleibt, wie es ist." : "ist auf dem Server ein Link oder ein besonderer Eintrag und bleibt, wie es ist.";
+      case "name":
+        return "hat einen Namen, den keine Datei haben kann, und bleibt auf dem Server.";
+      case "failed":
+        return `wurde nicht bewegt: ${why.detail}`;
+    }
+  },
+  syncEdit: (step, bytes, ms) => {
+    if (step.is === "delete") return step.end === "here" ? "hier gelöscht" : "auf dem Server gelöscht";
+    if (step.is === "aside") return "unter anderem Namen behalten: beide Seiten hatten sich geändert";
+    if (step.is === "move") return "umbenannt";
+    return `${n.bytes(bytes)} in ${(ms / 1000).toFixed(2).replace(".", ",")} s`;
+  },
+
   // Versions and previews
   versions: "Versionen",
   present: "Jetzt",

@@ -1,4 +1,6 @@
 /** Texts of the page in English. `name()` puts names into sentences, and isolates the text direction of each name. */
+import type { Status, Trouble } from "../live/follower";
+import type { Step } from "../live/types";
 import type { Failure, Totals } from "../transfer/queue";
 import { name, type Numbers } from "./numbers";
 
@@ -287,6 +289,80 @@ export const english = (n: Numbers) => ({
   thisPage: "this page",
   madeBy: (maker: string) => `made by ${name(maker)}`,
   serverHelp: "Volumes and quotas are changed in the settings of the server, which is then started again.",
+
+  // Synced folders
+  synced: "Synced",
+  syncedHelp: "Folders of this device that follow edits both ways while this page is open.",
+  syncedFoot: "When this page is closed, nothing is lost: the next visit brings both sides together. To follow edits always, run “deltic watch”.",
+  syncFolder: (folder: string) => `Sync ${name(folder)} with a folder`,
+  syncChoose: "Open a folder of a volume first. Then this screen syncs it with a folder of this device.",
+  syncedTwice: "This folder, or a folder inside or above it, is synced already.",
+  earlierSynced: (count: number) => (count === 1 ? "1 synced folder of an earlier sign-in" : `${n.count(count)} synced folders of an earlier sign-in`),
+  earlierSyncedHelp: "Somebody else may have begun the sync. Nothing moves unless you go on here.",
+  pauseSync: "Pause",
+  resumeSync: "Resume",
+  stopSync: "Stop syncing",
+  allowFolder: "Allow again",
+  bringBack: "Bring them back",
+  deleteToo: (files: number) => (files === 1 ? "Delete 1 file" : `Delete ${n.count(files)} files`),
+  lastEdits: "Last edits",
+  syncStatus: (status: Status): string => {
+    switch (status.is) {
+      case "starting":
+        return "Looking at both sides";
+      case "synced":
+        return "In sync";
+      case "working":
+        return status.left === 1 ? "1 file to go" : `${n.count(status.left)} files to go`;
+      case "offline":
+        return "Offline";
+      case "paused":
+        return "Paused by you";
+      case "elsewhere":
+        return "Followed in another tab";
+      case "permission":
+        return "Paused: permission";
+      case "missing":
+        return "Paused: the folder is gone";
+      case "refused":
+        return "Paused: refused";
+      case "asking":
+        return "Paused: many deletions";
+    }
+  },
+  syncToDo: (status: Status): string => {
+    switch (status.is) {
+      case "permission":
+        return "The browser asks again before this page may read and write the folder. Changes made meanwhile move once you allow it.";
+      case "missing":
+        return "The folder was moved or deleted. Nothing is deleted on the server. Put the folder back, or stop syncing and choose it anew.";
+      case "asking":
+        return `${n.count(status.guard.files)} of ${n.count(status.guard.of)} files are gone ${status.guard.end === "here" ? "on the server" : "on this device"}. Delete them ${status.guard.end === "here" ? "on this device" : "on the server"} too?`;
+      case "offline":
+        return "Edits wait here, and move as soon as the server answers.";
+      default:
+        return "";
+    }
+  },
+  syncTrouble: (why: Trouble["why"]): string => {
+    switch (why.is) {
+      case "folds":
+        return `is the same name as ${name(why.with)} on some systems. Rename one of the two.`;
+      case "other":
+        return why.end === "here" ? "cannot be read on this device, and stays as it is." : "is a link or another special entry on the server, and stays as it is.";
+      case "name":
+        return "has a name that no file can have, and stays on the server.";
+      case "failed":
+        return `did not move: ${why.detail}`;
+    }
+  },
+  syncEdit: (step: Step, bytes: number, ms: number): string => {
+    const secs = `${(ms / 1000).toFixed(2)} s`;
+    if (step.is === "delete") return step.end === "here" ? "deleted here" : "deleted on the server";
+    if (step.is === "aside") return `kept as another name: both sides had changed`;
+    if (step.is === "move") return "renamed";
+    return `${n.bytes(bytes)} in ${secs}`;
+  },
 
   // Versions and previews
   versions: "Versions",

@@ -5,6 +5,7 @@ import { Files } from "../files/Files";
 import { FileDialogs } from "../files/Dialogs";
 import { Preview } from "../files/Preview";
 import { Versions } from "../files/Versions";
+import { Synced } from "../live/Synced";
 import { Server } from "../share/Server";
 import { Shared } from "../share/Shared";
 import { DropZone } from "../files/Drop";
@@ -69,6 +70,8 @@ function Body(): JSX.Element {
   switch (screen) {
     case "transfers":
       return <Transfers />;
+    case "synced":
+      return <Synced />;
     case "settings":
       return <Settings />;
     case "shared":
@@ -83,6 +86,6 @@ function Body(): JSX.Element {
 function title(): string {
   const { screen, volume, path, name } = route.value;
   if (name !== undefined) return t().page(name);
-  if (screen === "transfers" || screen === "settings" || screen === "shared" || screen === "server") return t().page(t()[screen]);
+  if (screen === "transfers" || screen === "synced" || screen === "settings" || screen === "shared" || screen === "server") return t().page(t()[screen]);
   return t().page(path.at(-1) ?? volume ?? t().volumes);
 }

@@ -2,6 +2,7 @@ import type { JSX } from "preact";
 import { query, rights } from "../files/folder";
 import { folderAddress, follow, route, screenAddress, type Screen } from "../route";
 import { t } from "../text";
+import { canSync, needYou } from "../live/folders";
 import { needsYou } from "../transfer/queue";
 import { Icon, Mark, type IconName } from "./Icon";
 import { searchOpen } from "./search";
@@ -20,6 +21,7 @@ export function Top(): JSX.Element {
       <nav class="nav" aria-label={words.nav}>
         <Tab to="files" icon="folder" label={words.files} />
         <Tab to="transfers" icon="moves" label={words.transfers} count={needsYou.value} />
+        {canSync() && <Tab to="synced" icon="again" label={words.synced} count={needYou.value} wide />}
         {rights.value?.share && <Tab to="shared" icon="link" label={words.shared} wide />}
         {rights.value?.admin && <Tab to="server" icon="disk" label={words.server} wide />}
         <Tab to="settings" icon="gear" label={words.settings} phone />

@@ -52,6 +52,20 @@ export function transfer(
   });
 }
 
+/** Asks the engine for the plan of a synced folder. Rejects if this browser or build has no engine. */
+export function plan(request: object): Promise<unknown> {
+  const module = modules.download;
+  const to = module === undefined ? undefined : start();
+  if (!to || module === undefined) return Promise.reject(new Error("this page has no engine"));
+  const id = ++ids;
+  return new Promise((resolve, reject) => {
+    plans.set(id, { resolve, reject });
+    tell(to, { is: "plan", id, module: new URL(module, location.href).href, request });
+  });
+}
+
+const plans = new Map<number, { resolve: (plan: unknown) => void; reject: (error: Error) => void }>();
+
 effect(() => {
   const bytes = pace.value;
   if (worker) tell(worker, { is: "rate", bytes });
@@ -81,10 +95,16 @@ function tell(to: Worker, message: ToWorker): void {
 }
 
 function hear(message: FromWorker): void {
+  const planning = plans.get(message.id);
+  if (planning) {
+    plans.delete(message.id);
+    if (message.is === "planned") return planning.resolve(message.plan);
+    return planning.reject(new Error(message.is === "failed" && "why" in message.failure ? message.failure.why : "no plan"));
+  }
   const transfer = running.get(message.id);
   if (message.is === "progress") transfer?.on(message);
   else if (message.is === "done") transfer?.end(message.result);
-  else {
+  else if (message.is === "failed") {
     transfer?.end(message.failure);
     // An engine with an internal failure is not used again.
     if (message.failure.is === "other" && running.size === 0) giveUp(message.failure.why);
@@ -96,6 +116,8 @@ function giveUp(why: string): void {
   worker?.terminate();
   worker = undefined;
   for (const { end } of running.values()) end({ is: "other", why });
+  for (const { reject } of plans.values()) reject(new Error(why));
+  plans.clear();
 }
 
 declare global {

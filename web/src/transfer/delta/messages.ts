@@ -30,9 +30,18 @@ export interface Download extends Request {
   staged: string;
 }
 
+/** A request for the plan of a synced folder (`live/plan.ts`). */
+export interface Planning {
+  is: "plan";
+  id: number;
+  module: string;
+  request: object;
+}
+
 export type ToWorker =
   | Upload
   | Download
+  | Planning
   | { is: "stop"; id: number }
   /** Most bytes a second from now on; 0 for no limit. */
   | { is: "rate"; bytes: number }
@@ -61,4 +70,5 @@ export type Failure =
 export type FromWorker =
   | ({ is: "progress"; id: number } & Report)
   | { is: "done"; id: number; result: Result }
+  | { is: "planned"; id: number; plan: unknown }
   | { is: "failed"; id: number; failure: Failure };

@@ -3,7 +3,7 @@
  * no computation.
  */
 import { BlobFiles, Engine, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
-import type { Download, Failure, FromWorker, ToWorker, Upload } from "./messages";
+import type { Download, Failure, FromWorker, Planning, ToWorker, Upload } from "./messages";
 
 type Request = Upload | Download;
 
@@ -26,6 +26,7 @@ self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
   if (data.is === "stop") stops.get(data.id)?.abort(new Error("stopped by the page"));
   else if (data.is === "disconnect") disconnect();
   else if (data.is === "rate") pace(data.bytes);
+  else if (data.is === "plan") void plan(data);
   else void run(data);
 };
 
@@ -55,6 +56,14 @@ async function run(request: Request): Promise<void> {
   } finally {
     stops.delete(id);
     if (stops.size === 0) idle = setTimeout(disconnect, IDLE_MS);
+  }
+}
+
+async function plan({ id, module, request }: Planning): Promise<void> {
+  try {
+    tell({ is: "planned", id, plan: (await load(module)).reconcile(request) });
+  } catch (error) {
+    tell({ is: "failed", id, failure: reason(error) });
   }
 }
 

@@ -1,0 +1,192 @@
+/** The folder of a volume. Every change names the version that it replaces. */
+import { call, Problem, sendBody } from "../api/http";
+import { address, list, look, makeFolder, move, remove, type Place } from "../api/volumes";
+import { transfer } from "../transfer/delta/client";
+import { delta, way } from "../transfer/delta/engine";
+import { Taken, Unreadable } from "../transfer/engine";
+import { Unreachable } from "../api/http";
+import type { Local } from "./local";
+import { Outdated, type FileState, type Node, type Tree } from "./types";
+
+/** Files up to this length travel whole. */
+const WHOLE_BYTES = 64 * 1024;
+/** The server computes digests up to this length. */
+const DIGEST_BYTES = 64 * 1024 * 1024;
+
+/** A transfer's result: the state at the end that got the file, and the bytes that travelled. */
+export interface Moved {
+  state: FileState;
+  bytes: number;
+}
+
+export class Remote {
+  constructor(
+    readonly root: Place,
+    readonly stop: AbortSignal,
+  ) {}
+
+  at(path: string): Place {
+    return { volume: this.root.volume, path: path ? [...this.root.path, ...path.split("/")] : this.root.path };
+  }
+
+  /** Lists the folder `at` with all folders below. */
+  async list(at = ""): Promise<Tree> {
+    const found: Tree = new Map();
+    let dirs = [at];
+    // Several folders at once, and not more: browsers open six connections to a server.
+    while (dirs.length > 0) {
+      const next: string[] = [];
+      const work = dirs.slice();
+      const one = async () => {
+        for (let dir = work.pop(); dir !== undefined; dir = work.pop()) next.push(...(await this.#listOne(dir, found)));
+      };
+      await Promise.all(Array.from({ length: AT_ONCE }, one));
+      dirs = next;
+    }
+    return found;
+  }
+
+  async #listOne(dir: string, found: Tree): Promise<string[]> {
+    const dirs: string[] = [];
+    for await (const page of list(this.at(dir), this.stop)) {
+      for (const { name, type, bytes, modified, etag } of page) {
+        if (!isPlain(name)) {
+          found.set(dir ? `${dir}/${name}` : name, "o");
+          continue;
+        }
+        const path = dir ? `${dir}/${name}` : name;
+        if (type === "dir") dirs.push(path);
+        found.set(path, type === "dir" ? "d" : type === "file" && etag !== undefined ? { tag: etag, bytes, modified } : "o");
+      }
+    }
+    return dirs;
+  }
+
+  /** Returns the entry at `path`; undefined if nothing is there. */
+  async look(path: string): Promise<Node | undefined> {
+    try {
+      const there = await look(this.at(path));
+      return there && { tag: there.tag ?? "", bytes: there.bytes, modified: there.modified };
+    } catch (error) {
+      if (error instanceof Problem && error.status === 409) return "d";
+      throw error;
+    }
+  }
+
+  async digest(path: string, of: FileState): Promise<string> {
+    if (of.bytes > DIGEST_BYTES) return "unknown there";
+    const there = await look(this.at(path), { sha256: true });
+    if (there?.tag !== of.tag) throw new Outdated();
+    return there.sha256 ?? "unknown there";
+  }
+
+  /** Uploads a file in place of the version `was`. */
+  async put(path: string, file: File, was: FileState | undefined): Promise<Moved> {
+    const to = this.at(path);
+    try {
+      if (file.size < WHOLE_BYTES) {
+        const conditions: Record<string, string> = was ? { "If-Match": was.tag } : { "If-None-Match": "*" };
+        const headers = { ...conditions, "Content-Type": "application/octet-stream" };
+        const body = await file.arrayBuffer().catch(() => Promise.reject(new Unreadable()));
+        const answer = await sendBody(address("files", to), { method: "PUT", headers, body: new Blob([body]), sent: () => undefined }, this.stop);
+        const state = { tag: answer("ETag") ?? "", bytes: file.size, modified: Math.floor(Date.now() / 1000) };
+        return { state, bytes: file.size };
+      }
+      let sent = 0;
+      await delta.upload(file, to, was ? { tag: was.tag } : "nothing", (progress) => (sent = progress.sent), this.stop);
+      return { state: await this.#verified(path, file), bytes: sent };
+    } catch (error) {
+      if (error instanceof Taken || (error instanceof Problem && error.status === 412)) throw new Outdated();
+      throw error;
+    }
+  }
+
+  /**
+   * Returns the version there, if the version is the uploaded file. Another client may have replaced the file at once:
+   * then the tag is empty, and the next plan sees a change there.
+   */
+  async #verified(path: string, file: File): Promise<FileState> {
+    const there = await look(this.at(path), file.size <= QUICK_BYTES ? { sha256: true } : {});
+    if (!there || there.bytes !== file.size) return { tag: "", bytes: file.size, modified: 0 };
+    const state = { tag: there.tag ?? "", bytes: there.bytes, modified: there.modified };
+    const isSame = there.modified === Math.floor(file.lastModified / 1000);
+    if (isSame && file.size > QUICK_BYTES) return state;
+    const sum = there.sha256 ?? (file.size <= DIGEST_BYTES ? (await look(this.at(path), { sha256: true }))?.sha256 : undefined);
+    return sum !== undefined && sum === (await digestOf(file)) ? state : { ...state, tag: "" };
+  }
+
+  /** Downloads the version `of` into the file `path` of this device, which is in the state `was`. */
+  async get(path: string, of: FileState, local: Local, was: FileState | undefined): Promise<Moved & { there: FileState }> {
+    if (was && was.bytes >= WHOLE_BYTES && of.bytes >= WHOLE_BYTES) return this.#pull(path, of, local, was);
+    const answer = await call(address("files", this.at(path)), { signal: this.stop });
+    const tag = answer.headers.get("ETag") ?? "";
+    const content = await answer.blob();
+    // While a program writes the file, there is no tag, and the bytes may be of two versions.
+    if (tag === "") throw new Outdated();
+    const state = await local.write(path, content, was);
+    return { state, bytes: content.size, there: { ...of, tag, bytes: content.size } };
+  }
+
+  async #pull(path: string, of: FileState, local: Local, was: FileState): Promise<Moved & { there: FileState }> {
+    const from = this.at(path);
+    const before = await look(from);
+    if (before?.tag === undefined) throw new Outdated();
+    const old = (await local.expect(path, was))!;
+    const staged = `live-${crypto.randomUUID()}`;
+    const storage = await navigator.storage.getDirectory();
+    try {
+      const end = await transfer({ is: "download", file: old, staged, ...way(from) }, () => undefined, this.stop);
+      if (!end || "is" in end) throw refusal(end);
+      const after = await look(from);
+      if (after?.tag !== before.tag) throw new Outdated();
+      const there = { ...of, tag: before.tag, bytes: before.bytes, modified: before.modified };
+      if (!end.put) return { state: was, bytes: end.received, there };
+      const made = await (await storage.getFileHandle(staged)).getFile();
+      return { state: await local.write(path, made, was), bytes: end.received, there };
+    } finally {
+      await storage.removeEntry(staged).catch(() => undefined);
+    }
+  }
+
+  async rename(from: string, to: string, was: FileState): Promise<FileState> {
+    try {
+      return { ...was, tag: (await move(this.at(from), this.at(to).path, was.tag)) ?? "" };
+    } catch (error) {
+      if (error instanceof Problem && (error.status === 412 || error.status === 404)) throw new Outdated();
+      throw error;
+    }
+  }
+
+  async remove(path: string, was: FileState | "d"): Promise<void> {
+    try {
+      await remove(this.at(path), was === "d" ? "*" : was.tag);
+    } catch (error) {
+      if (error instanceof Problem && (error.status === 412 || error.status === 404)) throw new Outdated();
+      throw error;
+    }
+  }
+
+  async make(path: string): Promise<void> {
+    await makeFolder(this.at(path));
+  }
+}
+
+/** SHA-256 of a file in base64, or a text that equals no digest. */
+export async function digestOf(file: File): Promise<string> {
+  // `crypto.subtle` is missing if the page came neither by https nor from this machine.
+  if (file.size > DIGEST_BYTES || !globalThis.crypto?.subtle) return "unknown here";
+  const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
+  return btoa(String.fromCharCode(...sum));
+}
+
+/** True for a name that can be a path of one part. A hostile server may list others. */
+const isPlain = (name: string): boolean => name !== "" && name !== "." && name !== ".." && !/[/\\\0]/.test(name);
+
+function refusal(end: { is: string; why?: string; secs?: number } | undefined): Error {
+  if (end?.is === "unreadable") return new Outdated();
+  if (end?.is === "ended") return new Unreachable();
+  return new Problem(end?.is === "busy" ? 503 : 0, end?.why ?? "", end?.secs);
+}
+
+const QUICK_BYTES = 1 << 20;
+const AT_ONCE = 4;
