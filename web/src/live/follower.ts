@@ -219,6 +219,7 @@ export class Follower {
       const plan = await planOf({ ancestor: this.#ancestor.entries, here: this.#here, there: this.#there }, this.#isConfirmed);
       this.troubles.value = plan.clashes.map((why) => ({ path: why.path, why }));
       if (plan.guard) return void (this.status.value = { is: "asking", guard: plan.guard });
+      if (await this.#mustSettle(plan)) continue;
       const failed = await this.#execute(plan);
       this.#isConfirmed = false;
       if (failed.length > 0) {
@@ -230,6 +231,24 @@ export class Follower {
       this.#stop.signal.throwIfAborted();
     }
   }
+
+  /**
+   * Waits before deletions that are new, and looks again: while a folder is being removed or moved, some of its files
+   * are gone before others.
+   */
+  async #mustSettle({ steps }: Plan): Promise<boolean> {
+    const deletions = JSON.stringify(steps.filter(({ is }) => is === "delete"));
+    const isNew = deletions !== this.#settled && deletions !== "[]";
+    this.#settled = deletions;
+    if (!isNew) return false;
+    await pause(SETTLE_SECS, this.#stop.signal);
+    this.#dirtyHere = "all";
+    for (const step of steps) if (step.is === "delete") this.#mark("there", step.path);
+    return true;
+  }
+
+  /** The deletions of the last plan. */
+  #settled = "";
 
   #hasDirt(): boolean {
     const isDirty = (dirt: Set<string> | "all") => dirt === "all" || dirt.size > 0;
@@ -445,6 +464,8 @@ const LOOK_SECS = 2;
 const OBSERVED_MS = 30_000;
 /** Time between two looks at the server, whose events leave out changes by other programs. */
 const THERE_MS = 5_000;
+/** Time from the first sight of a deletion to its execution. */
+const SETTLE_SECS = 0.7;
 /** Number of changed paths above which an end is listed whole. */
 const MOST_DIRTY = 100;
 const MOST_ROUNDS = 20;
