@@ -85,13 +85,13 @@ export class Local {
 
   /** Rejects if the file is not in the state `was`; undefined is no file. */
   async expect(path: string, was: FileState | undefined): Promise<File | undefined> {
-    const now = await this.look(path);
     if (was === undefined) {
-      if (now !== undefined) throw new Outdated();
+      if ((await this.look(path)) !== undefined) throw new Outdated();
       return undefined;
     }
-    if (typeof now !== "object" || now.tag !== was.tag) throw new Outdated();
-    return this.file(path);
+    const now = await this.file(path);
+    if (stateOf(now).tag !== was.tag) throw new Outdated();
+    return now;
   }
 
   /** Replaces the file at `path`, which is in the state `was`. Returns the new state. */
@@ -101,7 +101,8 @@ export class Local {
     const handle = await dir.getFileHandle(base(path), { create: true });
     try {
       const out = await handle.createWritable();
-      await content.stream().pipeTo(out, { preventClose: true });
+      // The browser copies a Blob without the page's own thread.
+      await out.write(content);
       // The user may have written to the file meanwhile.
       const now = stateOf(await handle.getFile());
       if (was ? now.tag !== was.tag : now.bytes > 0) {

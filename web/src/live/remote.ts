@@ -1,10 +1,9 @@
 /** The folder of a volume. Every change names the version that it replaces. */
-import { call, Problem, sendBody } from "../api/http";
+import { call, Problem, reach, sendBody, Unreachable } from "../api/http";
 import { address, list, look, makeFolder, move, remove, type Place } from "../api/volumes";
 import { transfer } from "../transfer/delta/client";
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
-import { Unreachable } from "../api/http";
 import type { Local } from "./local";
 import { Outdated, type FileState, type Node, type Tree } from "./types";
 
@@ -87,8 +86,7 @@ export class Remote {
       if (file.size < WHOLE_BYTES) {
         const conditions: Record<string, string> = was ? { "If-Match": was.tag } : { "If-None-Match": "*" };
         const headers = { ...conditions, "Content-Type": "application/octet-stream" };
-        const body = await file.arrayBuffer().catch(() => Promise.reject(new Unreadable()));
-        const answer = await sendBody(address("files", to), { method: "PUT", headers, body: new Blob([body]), sent: () => undefined }, this.stop);
+        const answer = await sendBody(address("files", to), { method: "PUT", headers, body: file, sent: () => undefined }, this.stop);
         const state = { tag: answer("ETag") ?? "", bytes: file.size, modified: Math.floor(Date.now() / 1000) };
         return { state, bytes: file.size };
       }
@@ -97,6 +95,8 @@ export class Remote {
       return { state: await this.#verified(path, file), bytes: sent };
     } catch (error) {
       if (error instanceof Taken || (error instanceof Problem && error.status === 412)) throw new Outdated();
+      // A request whose file cannot be read looks like a lost connection.
+      if (error instanceof Unreadable || (error instanceof Unreachable && reach.value.on)) throw new Outdated();
       throw error;
     }
   }
