@@ -88,6 +88,93 @@ describe.skipIf(why)("beside the list of files", () => {
     await row(s.page, "a.txt").waitFor();
   });
 
+  /** Bytes that no chunk of another seed has. */
+  const noise = (length: number, seed: number) => {
+    const bytes = Buffer.alloc(length);
+    let state = seed;
+    for (let at = 0; at < length; at++) {
+      state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+      bytes[at] = state >>> 24;
+    }
+    return bytes;
+  };
+  /** Places of the new bytes in a strip, in percent. */
+  const fresh = (strip: ReturnType<Page["locator"]>) =>
+    strip.locator(".n").evaluateAll((bars) => bars.map((bar) => Number.parseFloat(bar.getAttribute("x")!)));
+
+  test("an edited file shows its last change in the row, in the details and among the versions", async () => {
+    const old = noise(1_000_000, 1);
+    const edited = Buffer.concat([old.subarray(0, 750_000), Buffer.from("a few new bytes"), old.subarray(750_000)]);
+    writeFileSync(disk("plan.bin"), old);
+    await signIn(s);
+    await row(s.page, "plan.bin").waitFor();
+    expect(await row(s.page, "plan.bin").locator(".strip").count()).toBe(0);
+    await addFiles(s.page, [{ name: "plan.bin", mimeType: "", buffer: edited }]);
+    const dialog = s.page.getByRole("dialog");
+    await dialog.getByRole("radio", { name: "Mine" }).check();
+    await dialog.getByRole("button", { name: "Keep mine" }).click();
+    await expect.poll(() => readFileSync(disk("plan.bin")).equals(edited)).toBe(true);
+    const strip = row(s.page, "plan.bin").locator(".strip");
+    await strip.waitFor();
+    const [place, ...more] = await fresh(strip);
+    expect(more).toEqual([]);
+    expect(place).toBeGreaterThan(70);
+    expect(place).toBeLessThan(80);
+    await row(s.page, "plan.bin").locator(".chg").getByText(/kB new$/).waitFor();
+    await row(s.page, "plan.bin").click();
+    const details = s.page.getByRole("complementary", { name: "Details" });
+    await details.getByRole("region", { name: "What the last change moved" }).waitFor();
+    await details.getByText(/by “/).waitFor();
+    await menu("plan.bin", "Versions");
+    const present = s.page.getByRole("group", { name: "Now" });
+    await present.getByText(/^new/).waitFor();
+    expect((await fresh(present.locator(".strip"))).length).toBe(1);
+  });
+
+  test("a change that was not noted is found by comparing, and a first version has none", async () => {
+    writeFileSync(disk("whole.bin"), noise(200_000, 3));
+    await signIn(s);
+    const token = { Authorization: `Bearer ${s.server.token}` };
+    const body = Buffer.concat([Buffer.from("new"), noise(200_000, 3)]);
+    const put = await fetch(`http://${s.server.address}/v1/volumes/files/files/whole.bin`, { method: "PUT", headers: token, body });
+    expect(put.status).toBe(204);
+    await row(s.page, "whole.bin").waitFor();
+    expect(await row(s.page, "whole.bin").locator(".strip").count()).toBe(0);
+    await menu("whole.bin", "Versions");
+    const present = s.page.getByRole("group", { name: "Now" });
+    await present.getByText(/^new/).waitFor();
+    expect((await fresh(present.locator(".strip")))[0]).toBeLessThan(4);
+    const first = s.page.getByRole("group").filter({ hasText: "replaced" });
+    expect(await first.locator(".strip").count()).toBe(0);
+  });
+
+  test("deleted files of a folder are listed and come back", async () => {
+    mkdirSync(disk("dir", "deep"), { recursive: true });
+    writeFileSync(disk("dir", "deep", "old.txt"), "precious");
+    writeFileSync(disk("dir", "other.txt"), "other");
+    await signIn(s);
+    const remove = async (path: string) => {
+      const headers = { Authorization: `Bearer ${s.server.token}`, "If-Match": "*" };
+      expect((await fetch(`http://${s.server.address}/v1/volumes/files/files/${path}`, { method: "DELETE", headers })).status).toBe(204);
+    };
+    await remove("dir/deep/old.txt");
+    await remove("dir/other.txt");
+    await s.page.goto(`${s.origin.url}files/dir/`);
+    await s.page.getByRole("link", { name: "Deleted files" }).click();
+    const gone = s.page.getByRole("group", { name: "dir/deep/old.txt" });
+    await gone.getByText("deleted").waitFor();
+    const [saved] = await Promise.all([s.page.waitForEvent("download"), gone.getByRole("button", { name: "Download" }).click()]);
+    expect(readFileSync(await saved.path(), "utf8")).toBe("precious");
+    await gone.getByRole("button", { name: "Restore" }).click();
+    await gone.waitFor({ state: "detached" });
+    expect(readFileSync(disk("dir", "deep", "old.txt"), "utf8")).toBe("precious");
+    // A file that stands in the place by now is not replaced.
+    writeFileSync(disk("dir", "other.txt"), "made again");
+    await s.page.getByRole("group", { name: "dir/other.txt" }).getByRole("button", { name: "Restore" }).click();
+    await s.page.getByText("is here already").first().waitFor();
+    expect(readFileSync(disk("dir", "other.txt"), "utf8")).toBe("made again");
+  });
+
   test("a restore replaces no version that was not shown", async () => {
     writeFileSync(disk("b.txt"), "first");
     await signIn(s);

@@ -267,3 +267,25 @@ test.each([
   expect(times[Math.floor(times.length * 0.9)]).toBeLessThanOrEqual(3 * idle + 40);
   expect(used).toBeGreaterThan(0.75);
 });
+
+test("bars of a change are wide enough to be seen, meet their neighbours and stay within the strip", async () => {
+  const { barsOf } = await import("../src/ui/ChangeStrip");
+  const map = (...fresh: number[]) => ({
+    kept: 0,
+    moved: 0,
+    new: 0,
+    buckets: Array.from({ length: 32 }, (_, at): [number, number, number] => [1000 - (fresh[at] ?? 0), 0, fresh[at] ?? 0]),
+  });
+  const part = 100 / 32;
+  expect(barsOf(map(), 2, 1)).toEqual([]);
+  // One byte in the first and in the last part.
+  expect(barsOf(map(1), 2, 3.6)).toEqual([{ x: 0, width: 3.6 }]);
+  const [last] = barsOf({ ...map(), buckets: map().buckets.map((bucket, at) => (at === 31 ? [999, 0, 1] : bucket)) }, 2, 3.6);
+  expect(last!.x + last!.width).toBeCloseTo(100);
+  // The end of one part, a whole part, and the start of the next one are one bar.
+  const [bar, ...more] = barsOf(map(500, 1000, 500), 2, 1);
+  expect(more).toEqual([]);
+  expect([bar!.x, bar!.width]).toEqual([part / 2, part * 2]);
+  // Parts of an empty file have no bytes.
+  expect(barsOf({ ...map(), buckets: Array.from({ length: 32 }, () => [0, 0, 0] as const) }, 2, 1)).toEqual([]);
+});

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::common::dice::Dice;
+use crate::common::http::ask;
 use crate::common::server::{Server, Socket};
 use crate::common::{DELTIC, World, noise, wait_until};
 use deltic_serve::client::{Address, Credentials, Local, Updating};
@@ -90,6 +91,13 @@ fn a_watch_sends_a_file_that_is_edited_again_in_one_message() {
         wait_until("it is noted", || events(&world, "update") == nth + 1);
     }
     assert_eq!(events(&world, "session"), 2);
+    // The change of an update is noted, with the name of the token.
+    let listed = ask(&server, "GET /v1/volumes/photos/tree/there/deep?changes=true", "", b"");
+    let listed: serde_json::Value = serde_json::from_slice(&listed.body).unwrap();
+    let change = &listed["entries"][0]["change"];
+    assert_eq!((&change["by"], &change["moved"]), (&"watch".into(), &0.into()), "{listed}");
+    assert!((1..100_000).contains(&change["buckets"][0][2].as_u64().unwrap()), "{listed}");
+    assert_eq!(change["buckets"][16][2], 0, "{listed}");
     server.wait_for_no_staging();
     wait_until("the root has its time again", || times(&world, "photos") == before);
     // Another mode goes with the next content.

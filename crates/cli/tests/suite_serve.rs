@@ -8,6 +8,7 @@ mod serve;
 mod serve_acme;
 mod serve_bad_input;
 mod serve_bases;
+mod serve_changes;
 mod serve_checks;
 mod serve_client;
 mod serve_clock;

@@ -1,5 +1,6 @@
 //! Pure computing on bytes: no IO, no threads, no clock (docs/ARCHITECTURE.md).
 
+pub mod changes;
 pub mod chunk;
 pub mod chunks;
 pub mod codec;
@@ -30,6 +31,7 @@ pub mod verity;
 pub mod weak;
 pub mod zeros;
 
+pub use changes::{BUCKETS, Change, ChangeMap, ChangeSums, ChangedSpan, Origins};
 pub use chunk::{Algorithm, AnyChunker, AtEnd, Chunker, ChunkerSpec, Sizes};
 pub use chunks::{ChunkNo, Chunks};
 pub use codec::{CodecError, Put, Reader};

@@ -37,7 +37,7 @@ use crate::trust::{self, WrongPin, client_config};
 
 pub use self::directory::{DirectoryRequests, FileVersions, FileVersionsPage};
 use self::handshake::NoSocket;
-pub use self::request::{KeptVersion, QuotaUse, TokenQuotas, VolumeRights, escape};
+pub use self::request::{KeptVersion, KnownChange, QuotaUse, TokenQuotas, VolumeRights, escape};
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
 

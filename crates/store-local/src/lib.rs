@@ -31,6 +31,7 @@ pub use handles::dir::{
     History, KeepVersions, QuotaLimits, Trust, VolumeDir, own_dir, part_path, volume_path,
 };
 pub use keep::backup::BackupPlace;
+pub use keep::change_notes::{ChangeNote, compare_short_versions};
 pub use keep::versions::{OldVersion, OldVersions, VersionId};
 pub use keep::versions_below::{PresentFile, VersionsOfFile, VersionsPage};
 pub use kernel::clock::{AgeClock, Clocks, Jump, SETTLING};

@@ -349,6 +349,10 @@ impl<R: Rebuild> Rebuild for FaultyRebuild<R> {
         self.inner.may_share(&from.inner, old, new_start)
     }
 
+    fn note_origin(&self, span: Range<u64>, old: Option<u64>) {
+        self.inner.note_origin(span, old);
+    }
+
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError> {
         self.plan.count_call(Call::Commit, &self.path)?;
         self.inner.commit(commit.map(|old| &old.inner))

@@ -65,6 +65,13 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
         false
     }
 
+    /// Notes the origin of the bytes `span`, which are written by other calls: the bytes of the replaced version from
+    /// `old` on, or bytes that are not from the replaced version (`None`). A store may keep a map of the change with
+    /// the file. A store that keeps no maps ignores the call.
+    fn note_origin(&self, span: Range<u64>, old: Option<u64>) {
+        let _ = (span, old);
+    }
+
     /// Puts the file in place at its path, in one step; or at [`Posix::land`](crate::Posix::land) if commits are
     /// delayed. A file that is changed in place takes more than one step.
     ///

@@ -20,6 +20,25 @@ export interface Entry {
   modified: number;
   /** The entity tag of a file. */
   etag?: string;
+  /** The last change of a file, if the server knows it without reading the file. */
+  change?: Change;
+}
+
+/** Bytes of a file that a change kept, moved and added. */
+export interface ChangeMap {
+  kept: number;
+  moved: number;
+  new: number;
+  /** The same for equal parts of the file, from the start to the end. */
+  buckets: readonly (readonly [kept: number, moved: number, fresh: number])[];
+}
+
+/** A change that the server noted. */
+export interface Change extends ChangeMap {
+  /** Seconds since 1970. */
+  at: number;
+  /** Name of the token that made the change. The server tells it only to tokens for a whole volume. */
+  by?: string;
 }
 
 /** A file in a volume. */
@@ -64,7 +83,7 @@ export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[
   let after: string | undefined;
   for (;;) {
     const query = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
-    const answer = await call(`${address("tree", at)}?limit=${PAGE}${query}`, { signal: stop });
+    const answer = await call(`${address("tree", at)}?changes=true&limit=${PAGE}${query}`, { signal: stop });
     const page = (await answer.json()) as { entries: (Entry & { exact?: boolean })[]; more: boolean };
     yield page.entries.map(({ exact = true, ...entry }) => (exact ? entry : { ...entry, name: entry.name + NO_TEXT }));
     after = page.entries.at(-1)?.name;
@@ -153,16 +172,61 @@ export interface OldVersion {
   replaced: number;
   modified: number;
   bytes: number;
+  /** The change from the version before, if the server noted it. */
+  change: Change | null;
+}
+
+/** The old versions of a file. */
+export interface History {
+  /** The newest first. */
+  versions: OldVersion[];
+  /** The change that made the present version, if the server noted it. */
+  change: Change | null;
 }
 
 /** Returns old versions of a file, the newest first; undefined if the volume does not keep versions. */
-export async function oldVersions(at: Place): Promise<OldVersion[] | undefined> {
+export const oldVersions = async (at: Place): Promise<OldVersion[] | undefined> => (await history(at))?.versions;
+
+/** Returns the old versions of a file, with the changes; undefined if the volume does not keep versions. */
+export async function history(at: Place): Promise<History | undefined> {
   try {
     const answer = await call(`${address("files", at)}?as=versions`);
-    return ((await answer.json()) as { versions: OldVersion[] }).versions;
+    return (await answer.json()) as History;
   } catch (error) {
     if (error instanceof Problem && error.status === 404) return undefined;
     throw error;
+  }
+}
+
+/**
+ * Asks for the change between the version before and `version`, by default the present version. The server may read
+ * both versions. Undefined if the change is unknown: no version is before, or the versions are too long.
+ */
+export async function changes(at: Place, version?: string): Promise<ChangeMap | undefined> {
+  const of = version === undefined ? "" : `&version=${encodeURIComponent(version)}`;
+  const answer = await call(`${address("files", at)}?as=changes${of}`);
+  const change = (await answer.json()) as ChangeMap & { known: string | null };
+  return change.known === null ? undefined : change;
+}
+
+/** A deleted file with its old versions. */
+export interface DeletedFile {
+  /** Path in the volume. */
+  path: string;
+  /** The newest first. */
+  versions: OldVersion[];
+}
+
+/** Lists the deleted files below a folder that have old versions, page by page. */
+export async function* deletedFiles(at: Place, stop: AbortSignal): AsyncGenerator<DeletedFile[]> {
+  let after = "";
+  for (;;) {
+    const query = `?as=versions&after=${encodeURIComponent(after)}`;
+    const answer = await call(address("tree", at) + query, { signal: stop });
+    const page = (await answer.json()) as { files: (DeletedFile & { deleted: boolean })[]; next: string | null };
+    yield page.files.filter(({ deleted, versions }) => deleted && versions.length > 0);
+    if (page.next === null || page.next === after) return;
+    after = page.next;
   }
 }
 

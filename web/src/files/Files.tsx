@@ -1,7 +1,7 @@
 /** The screen of a folder: a bar of actions, a list of rows, and a pane with details of the selected row. */
 import type { JSX } from "preact";
 import { root } from "../root";
-import { folderAddress, follow, route } from "../route";
+import { folderAddress, follow, route, screenAddress } from "../route";
 import { format, t } from "../text";
 import { Icon } from "../ui/Icon";
 import { Strip } from "../ui/Strip";
@@ -93,6 +93,12 @@ function FolderBar(): JSX.Element {
       </nav>
       {found && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
       <span class="push" />
+      {may?.versions && may.read && (
+        <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} onClick={follow}>
+          <Icon is="bin" />
+          <span>{words.deletedFiles}</span>
+        </a>
+      )}
       {rights.value?.share && (
         <button class="btn" aria-label={words.share} onClick={() => share()}>
           <Icon is="link" />

@@ -12,6 +12,7 @@ import { folderAddress, follow, go, route, screenAddress } from "../route";
 import { format, t } from "../text";
 import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
+import { ChangeStrip } from "../ui/ChangeStrip";
 import { Icon, iconOf, type IconName } from "../ui/Icon";
 import { Name } from "../ui/Name";
 import { parts } from "../transfer/names";
@@ -112,6 +113,9 @@ function Head(): JSX.Element {
         />
       </span>
       <Sorter column="name" label={words.nameColumn} />
+      <span class="chg" role="columnheader">
+        {words.lastChange}
+      </span>
       <Sorter column="bytes" label={words.size} kind="num" />
       <Sorter column="modified" label={words.changed} kind="num" />
       <span role="columnheader" class="sr">
@@ -200,6 +204,14 @@ function Row({ entry, index }: { entry: Entry; index: number }): JSX.Element {
           </a>
         ) : (
           label
+        )}
+      </span>
+      <span class="chg" role="gridcell">
+        {entry.change && (
+          <>
+            <ChangeStrip change={entry.change} isTold />
+            <span>{words.changeShort(entry.change)}</span>
+          </>
         )}
       </span>
       <span class="size num soft" role="gridcell">

@@ -6,6 +6,7 @@ import { canUpdateCopies } from "../transfer/delta/copy";
 import { shown } from "../transfer/names";
 import { Icon } from "../ui/Icon";
 import { askDelete, dialog, download, share, updateMine } from "./actions";
+import { ChangeInWords } from "./Versions";
 import { active, rights, rows, volume } from "./folder";
 
 export function Pane(): JSX.Element {
@@ -23,8 +24,15 @@ export function Pane(): JSX.Element {
         <p class="small soft">
           {entry.type === "file" ? `${format().bytes(entry.bytes)} · ` : ""}
           {format().when(entry.modified * 1000)}
+          {entry.change?.by ? ` · ${words.byWhom(entry.change.by)}` : ""}
         </p>
       </div>
+      {entry.change && (
+        <section class="stack s2" aria-label={words.lastChangeMoved}>
+          <b class="small">{words.lastChangeMoved}</b>
+          <ChangeInWords change={entry.change} />
+        </section>
+      )}
       <div class="acts2">
         {(entry.type === "file" || entry.type === "dir") && may?.read && (
           <button class="btn main-b" onClick={() => void download([entry])}>

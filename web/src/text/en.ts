@@ -1,6 +1,7 @@
 /** Texts of the page in English. `name()` puts names into sentences, and isolates the text direction of each name. */
 import type { Status, Trouble } from "../live/follower";
 import type { Step } from "../live/types";
+import type { ChangeMap } from "../api/volumes";
 import type { Failure, Totals } from "../transfer/queue";
 import { name, type Numbers } from "./numbers";
 
@@ -368,6 +369,21 @@ export const english = (n: Numbers) => ({
   versions: "Versions",
   present: "Now",
   restore: "Restore",
+  lastChange: "Last change",
+  lastChangeMoved: "What the last change moved",
+  byWhom: (token: string) => `by ${name(token)}`,
+  changeShort: ({ kept, moved, new: fresh }: ChangeMap) =>
+    kept + moved === 0 && fresh > 0 ? "all new" : fresh > 0 ? `${n.bytes(fresh)} new` : moved > 0 ? `${n.bytes(moved)} moved` : "nothing new",
+  changeInWords: ({ kept, moved, new: fresh }: ChangeMap) => `kept ${n.bytes(kept)}, moved ${n.bytes(moved)}, new ${n.bytes(fresh)}`,
+  comparing: "Comparing with the version before",
+  changeUnknown: "What changed is not known.",
+  whatChanged: "What changed?",
+  deletedFiles: "Deleted files",
+  moreDeleted: (count: number) => `${n.count(count)} more are not shown. Open a folder further down to see its files.`,
+  deletedAt: (at: number) => `deleted ${n.when(at)}`,
+  noDeleted: "No deleted file is kept here.",
+  deletedHelp: "A restored file stands in its old place again.",
+  fileBack: (file: string) => `${name(file)} is back`,
   replacedAt: (at: number) => `replaced ${n.when(at)}`,
   noVersions: "The file was never replaced.",
   versionsHelp: "Restoring makes the present file a version too: nothing is lost.",

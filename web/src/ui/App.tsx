@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Files } from "../files/Files";
 import { FileDialogs } from "../files/Dialogs";
+import { Deleted } from "../files/Deleted";
 import { Preview } from "../files/Preview";
 import { Versions } from "../files/Versions";
 import { Synced } from "../live/Synced";
@@ -16,6 +17,7 @@ import { t } from "../text";
 import { questions } from "../transfer/conflicts";
 import { asksBeforeClosing } from "../transfer/queue";
 import { ConflictDialog } from "./Conflict";
+import { Hatch } from "./ChangeStrip";
 import { Line } from "./Line";
 import { Settings } from "./Settings";
 import { SignIn } from "./SignIn";
@@ -39,6 +41,7 @@ export function App(): JSX.Element {
   if (!token.value) return <SignIn />;
   return (
     <div class="shell">
+      <Hatch />
       <a
         class="skip"
         href="#main"
@@ -68,6 +71,8 @@ function Body(): JSX.Element {
   const key = file?.path.join("/");
   if (file) return screen === "versions" ? <Versions at={file} key={key} /> : <Preview at={file} key={key} />;
   switch (screen) {
+    case "deleted":
+      return volume ? <Deleted key={[volume, ...path].join("/")} /> : <Volumes />;
     case "transfers":
       return <Transfers />;
     case "synced":
@@ -87,5 +92,6 @@ function title(): string {
   const { screen, volume, path, name } = route.value;
   if (name !== undefined) return t().page(name);
   if (screen === "transfers" || screen === "synced" || screen === "settings" || screen === "shared" || screen === "server") return t().page(t()[screen]);
+  if (screen === "deleted") return t().page(t().deletedFiles);
   return t().page(path.at(-1) ?? volume ?? t().volumes);
 }

@@ -2,7 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 use deltic_net::SyncError;
-use deltic_serve::client::{Address, Credentials, DirectoryRequests, FileVersions, KeptVersion};
+use deltic_serve::client::{
+    Address, Credentials, DirectoryRequests, FileVersions, KeptVersion, KnownChange,
+};
 use deltic_tree::path::printable;
 use serde::Serialize;
 
@@ -46,9 +48,42 @@ fn is_dir(address: &Address) -> bool {
 
 /// Returns a version as a line for people.
 fn shown(kept: &KeptVersion) -> String {
-    let KeptVersion { version, replaced, bytes, .. } = kept;
+    let KeptVersion { version, replaced, bytes, change, .. } = kept;
     let (when, bytes) = (Zone::here().format_time(*replaced), counted(*bytes, "byte"));
-    format!("{:<20} {when}  {bytes}", printable(version.as_bytes()))
+    let change = change.as_ref().map(change_shown).unwrap_or_default();
+    format!("{:<20} {when}  {bytes}{change}", printable(version.as_bytes()))
+}
+
+/// Returns the end of a version's line: a strip of the file from its start to its end, the shares, and the author.
+fn change_shown(change: &KnownChange) -> String {
+    let KnownChange { kept, moved, new, buckets, by, .. } = change;
+    let strip: String = buckets.iter().map(|bucket| bucket_letter(*bucket)).collect();
+    let all = [kept, moved, new].iter().fold(0_u64, |sum, part| sum.saturating_add(**part));
+    let share = |part: u64| {
+        // Rounded towards the middle: a change is never shown as none.
+        let tenths = (u128::from(part) * 1000 / u128::from(all.max(1))) as u64;
+        let tenths = if tenths == 0 && part > 0 { 1 } else { tenths };
+        format!("{}.{} %", tenths / 10, tenths % 10)
+    };
+    let by = by.as_ref().map(|by| format!("  by {}", printable(by.as_bytes())));
+    format!(
+        "  [{strip}] kept {}, moved {}, new {}{}",
+        share(*kept),
+        share(*moved),
+        share(*new),
+        by.unwrap_or_default()
+    )
+}
+
+/// Returns the letter for a part of a file: `+` if bytes are new, `~` if bytes moved, `=` if all were kept, and a space
+/// for a part without bytes.
+const fn bucket_letter([kept, moved, new]: [u64; 3]) -> char {
+    match (kept, moved, new) {
+        (0, 0, 0) => ' ',
+        (_, _, 1..) => '+',
+        (_, 1.., _) => '~',
+        _ => '=',
+    }
 }
 
 /// Returns the path of a file; a deleted file is marked.
@@ -259,6 +294,7 @@ mod tests {
             replaced,
             bytes: 1,
             created,
+            change: None,
         };
         let file = |deleted, created, versions: &[KeptVersion]| {
             let (path, versions) = ("a".into(), versions.to_vec());

@@ -1,5 +1,6 @@
 //! The laws of docs/laws.md for pure computing, each as a property test against a slow reference.
 
+mod changes;
 mod chunk;
 mod codec;
 mod cuckoo;

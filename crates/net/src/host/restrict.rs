@@ -49,6 +49,8 @@ pub struct Restriction {
     quotas: Vec<Arc<SpaceQuota>>,
     /// Receives the changes in the volume, by their paths in the volume.
     changes: Changes,
+    /// Name of the client under which changes of files are noted; `None` if no changes are noted.
+    author: Option<Arc<str>>,
     /// State that the stores of the process share.
     context: StoreContext,
     wall: Wall,
@@ -160,6 +162,12 @@ impl Restriction {
     #[must_use]
     pub fn with_changes(self, changes: Changes) -> Self {
         Self { changes, ..self }
+    }
+
+    /// Notes the changes of files under this name of the client.
+    #[must_use]
+    pub fn with_author(self, author: &str) -> Self {
+        Self { author: Some(author.into()), ..self }
     }
 
     /// Returns the state of the second wall.
@@ -323,7 +331,8 @@ impl Host for Restriction {
         let keeps_all = self.no_delete || self.keeps_versions();
         let backup =
             local.backup.map(|backup| BackupPlace { mixed: backup.mixed || keeps_all, ..backup });
-        LocalOptions { quotas: self.quotas.clone(), changes, backup, ..local }
+        let (quotas, author) = (self.quotas.clone(), self.author.clone());
+        LocalOptions { quotas, changes, author, backup, ..local }
     }
 }
 

@@ -35,6 +35,27 @@ pub struct KeptVersion {
     /// Time at which the version was created, in seconds since 1970, if the server knows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<i64>,
+    /// The change from the version before, if the server knows it without reading the file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<KnownChange>,
+}
+
+/// Numbers of bytes that the change of a file kept, moved and added.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct KnownChange {
+    /// Bytes of the version before, in the same order.
+    pub kept: u64,
+    /// Bytes of the version before, in another order.
+    pub moved: u64,
+    /// Bytes that the version before does not have.
+    pub new: u64,
+    /// Bytes that were kept, that moved and that are new, in equal parts of the file.
+    pub buckets: Vec<[u64; 3]>,
+    /// Time of the change, in seconds since 1970.
+    pub at: u64,
+    /// Name of the token that made the change, if the server tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// A volume of a server, with the rights of the client's token.

@@ -28,6 +28,7 @@ impl Server {
         let (volume, rights) = self.volume(known, volume)?;
         let permit = self.session_permit(known)?;
         let limits = volume.limits(rights, known.grant.path.clone());
+        let limits = limits.with_author(&known.grant.name);
         let volume = match rights.write {
             true => volume.for_writer(&known.quotas, &self.access.quotas),
             false => volume.clone(),

@@ -182,6 +182,8 @@ fn replace(
             Step::Bytes(bytes) => new.write(at, bytes)?,
             Step::Copy { start, len } => copy(&old, start..start.saturating_add(len), new, at)?,
         }
+        let from = if let Step::Copy { start, .. } = *step { Some(start) } else { None };
+        new.note_origin(at..at + step.len(), from);
         at += step.len();
     }
     // Another program may be writing to the old version.

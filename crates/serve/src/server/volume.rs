@@ -174,6 +174,8 @@ impl Volume {
             // No request resumes an upload of another request.
             one_shot: true,
             changes: self.events.changes(),
+            // A replacement sets the name of its client.
+            author: Some("".into()),
             quotas: self.quotas()?,
             ..LocalOptions::default()
         };

@@ -1,5 +1,6 @@
 //! The staged new version of a local file, and the order of writes that makes a commit safe.
 
+mod changed;
 mod in_place;
 mod staged;
 
@@ -13,6 +14,7 @@ use deltic_tree::{Meta, RelPath};
 use rustix::fs::{self, FlockOperation, Stat};
 use rustix::io::Errno;
 
+use self::changed::FileChange;
 use super::finished::{Expected, Finished};
 use super::inplace::Changing;
 use super::partial::Other;
@@ -60,6 +62,7 @@ pub struct LocalRebuild {
     is_kept: bool,
     /// Space reserved for the new version.
     reserved: Reserved,
+    change: FileChange,
 }
 
 /// Bytes after which write-back of a durable file starts, while more bytes arrive. So the flush before the commit has
@@ -102,6 +105,7 @@ impl LocalRebuild {
             error => error,
         })?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", path)?);
+        let change = FileChange::by(store.commits.author.as_ref());
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
@@ -118,6 +122,7 @@ impl LocalRebuild {
             fate: Mutex::new(Fate::Worthless),
             is_kept: false,
             reserved,
+            change,
         };
         fs::ftruncate(&rebuild.staged.file, len).at("create", path)?;
         if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
@@ -175,6 +180,7 @@ impl LocalRebuild {
         let stat = fs::fstat(&staged.file).at("resume", &place.path)?;
         let (inode, reserved) = (inode_of(&stat), store.reserve_again(place, &stat, data)?);
         let changing = Self::changing(&store, place)?;
+        let change = FileChange::by(store.commits.author.as_ref());
         let rebuild = Self {
             room: Self::room(&store, &staged, len, changing.as_ref()),
             store,
@@ -190,6 +196,7 @@ impl LocalRebuild {
             fate: Mutex::new(Fate::Worthwhile),
             is_kept: false,
             reserved,
+            change,
         };
         Ok(Resumed { rebuild, notes })
     }
@@ -479,6 +486,10 @@ impl Rebuild for LocalRebuild {
         self.room.may_be_shared() && self.store.copier.may_share(devices, old, new_start)
     }
 
+    fn note_origin(&self, span: Range<u64>, old: Option<u64>) {
+        self.change.add(span, old);
+    }
+
     fn commit(mut self, commit: Commit<'_, LocalSnapshot>) -> Result<Option<Version>, StoreError> {
         if *lock(&self.fate) == Fate::Spoiled {
             return Err(store_error(COMMIT, &self.path, Errno::IO));
@@ -498,6 +509,7 @@ impl Rebuild for LocalRebuild {
             expected.check_way(&place)?;
         }
         self.bring_home(&place)?;
+        self.note_change(&commit, &place, old.as_ref());
         let unset = self.finish(&commit, &place, old)?;
         let finished = self.finished(commit.meta, expected);
         if self.store.writing.delay {

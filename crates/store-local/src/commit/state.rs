@@ -59,6 +59,8 @@ pub(crate) struct CommitState {
     pub(crate) one_shot: bool,
     /// Callback for all changes.
     pub(crate) changes: Changes,
+    /// Name of the client under which changes of files are noted; `None` if no changes are noted.
+    pub(crate) author: Option<Arc<str>>,
 }
 
 impl Drop for StoreState {

@@ -15,6 +15,7 @@ use crate::attributes::more::Reach;
 use crate::attributes::new_entries::UnfinishedDir;
 use crate::handles::dir::Use;
 use crate::handles::place::{Place, VersionLookup, is_right_in};
+use crate::keep::change_notes::ChangeNote;
 use crate::kernel::errno::At;
 use crate::kernel::lock;
 use crate::read::list::{Look, Part};
@@ -114,6 +115,21 @@ impl LocalStore {
         most: usize,
     ) -> Result<Listing, StoreError> {
         self.list_with(dir, Much::After(last, most))
+    }
+
+    /// Returns the [notes about the last changes](ChangeNote) of files in `dir`, in the order of `names`. `None` for an
+    /// entry without a note.
+    ///
+    /// # Errors
+    /// The directory cannot be opened.
+    pub fn change_notes<'a>(
+        &self,
+        dir: &RelPath,
+        names: impl Iterator<Item = &'a Name>,
+    ) -> Result<Vec<Option<ChangeNote>>, StoreError> {
+        self.0.root.check_path("list", dir)?;
+        let held = self.0.root.dir(dir, Use::Pass).at("list", dir)?;
+        Ok(names.map(|name| ChangeNote::of_name(&held, name)).collect())
     }
 
     fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {

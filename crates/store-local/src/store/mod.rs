@@ -80,6 +80,8 @@ pub struct LocalOptions {
     pub quotas: Vec<Arc<SpaceQuota>>,
     /// Callback for changes.
     pub changes: Changes,
+    /// Name of the client under which [changes of files are noted](crate::ChangeNote); `None` if no changes are noted.
+    pub author: Option<Arc<str>>,
 }
 
 impl LocalStore {
@@ -199,6 +201,7 @@ impl LocalStore {
                 under_way: options.under_way,
                 one_shot: options.one_shot,
                 changes: options.changes,
+                author: options.author,
             },
             copier: Copier::default(),
             makes: NewEntries::of_process(),

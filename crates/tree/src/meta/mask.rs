@@ -31,7 +31,7 @@ impl MetaMask {
     }
 }
 
-/// Extended attributes to read. Attributes of `system.*` are never read.
+/// Extended attributes to read. Attributes of `system.*` and `user.deltic.*` are never read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XattrScope {
     /// No attributes.
@@ -57,6 +57,7 @@ impl XattrScope {
     pub fn admits(self, name: &[u8]) -> bool {
         match self {
             Self::Nothing => false,
+            _ if name.starts_with(OWN) => false,
             Self::User => name.starts_with(b"user."),
             Self::Disguised => name.starts_with(b"user.") && !name.starts_with(FAKE_SUPER),
             Self::Undisguised | Self::Foreign => {
@@ -87,5 +88,7 @@ impl XattrScope {
     }
 }
 
+/// Prefix of the names of attributes in which a server keeps notes about a file. No sync reads, sends or changes them.
+const OWN: &[u8] = b"user.deltic.";
 /// Prefix of the attributes in which rsync stores real metadata.
 const FAKE_SUPER: &[u8] = b"user.rsync.%";

@@ -53,6 +53,11 @@ impl<S: Store> Growing<S> {
         plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
     }
 
+    /// Notes that a range of the transferred content is not from the replaced version.
+    pub(super) fn note_new(&self, range: Range<u64>) {
+        self.places(range).for_each(|place| self.rebuild.note_origin(place, None));
+    }
+
     /// Splits `old`, which will be written from `start` on, at the holes of the new version. Returns each part with its
     /// place in the file.
     pub(super) fn parts(
@@ -177,6 +182,11 @@ impl<S: Store> Slot<S> {
     /// Returns all old versions, in order.
     fn versions(&self) -> impl Iterator<Item = &S::Snapshot> {
         self.old.iter().chain(self.more.iter().filter_map(OnceLock::get))
+    }
+
+    /// True if `snapshot`, one of the old versions, is the version that the new one replaces.
+    pub(super) fn is_replaced(&self, snapshot: &S::Snapshot) -> bool {
+        self.in_place && self.old.first().is_some_and(|old| std::ptr::eq(old, snapshot))
     }
 
     /// Returns the old version with the index `part`.

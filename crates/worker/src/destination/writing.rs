@@ -92,8 +92,10 @@ impl<S: Store> DestinationWorker<S> {
         for CopyRun { old, new_start } in runs {
             let (mut at, mut start) = (old.start, *new_start);
             for (snapshot, part) in slot.parts(*old) {
+                let is_replaced = slot.is_replaced(snapshot);
                 for (part, place) in growing.parts(part, start) {
                     let len = part.end - part.start;
+                    rebuild.note_origin(place.clone(), is_replaced.then_some(part.start));
                     let shared =
                         growing.buffer.is_none() || rebuild.may_share(snapshot, &part, place.start);
                     let from = if shared {
@@ -136,6 +138,7 @@ impl<S: Store> DestinationWorker<S> {
                     self.write_at(growing, new_start + from, bytes)
                 })?;
             }
+            growing.note_new(*new_start..new_start + u64::from(old.len));
             let from = PieceSource::Written(old.len.into());
             pieces.push(WritePiece { start: *new_start, from });
         }
@@ -228,6 +231,7 @@ impl<S: Store> DestinationWorker<S> {
             (growing.buffer.as_ref()).is_some_and(|buffer| lock(buffer).has_room(bytes.len()));
         let mut gathered = Vec::with_capacity(pieces.len());
         for (start, bytes) in pieces {
+            growing.note_new(start..start + bytes.len() as u64);
             let from = if held {
                 PieceSource::Sent(bytes.into())
             } else {

@@ -260,6 +260,8 @@ impl Patching {
                 Some(DeltaRecord::Copy(span)) => self.copy = Some(span),
                 Some(DeltaRecord::Literal(bytes)) => {
                     self.replacement.new.write(self.made, &bytes)?;
+                    let span = self.made..self.made + bytes.len() as u64;
+                    self.replacement.new.note_origin(span, None);
                     self.take(&bytes)?;
                 }
                 Some(DeltaRecord::Header(_) | DeltaRecord::End { .. }) => {}
@@ -286,6 +288,7 @@ impl Patching {
         }
         let old = start..start + want as u64;
         let new = &self.replacement.new;
+        new.note_origin(self.made..self.made + want as u64, Some(start));
         if new.may_share(&self.old, &old, self.made) {
             new.copy(&self.old, old, self.made)?;
         } else {

@@ -17,6 +17,7 @@ use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use sha2::{Digest, Sha256};
 
+use super::changes;
 use super::conditions::{
     Present, Verdict, check_change, check_conditions, commit_problem, evaluate_conditions, failed,
     need_condition, tag, tag_of,
@@ -50,6 +51,7 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     match at.form.as_deref() {
         None => read(server, at, method).await,
+        Some("changes") => changes::changes(server, at).await,
         Some("signature") => delta::signature(server, at).await,
         Some("versions") => versions::list(server, at).await,
         Some("zip") => zip::archive(server, at).await,

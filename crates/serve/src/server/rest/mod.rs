@@ -1,6 +1,7 @@
 //! The HTTP interface: volumes, trees and files (docs/http.md).
 
 mod admin;
+mod changes;
 mod conditions;
 mod delta;
 mod events;

@@ -188,8 +188,8 @@ impl Replacement {
     /// Puts the new version in place in one step, and flushes, unless the token was revoked or lost the right
     /// meanwhile, or another version is there by now. Blocks on the disk.
     pub(crate) fn commit(self, attributes: NewAttributes) -> Result<CommittedFile, ReplaceError> {
-        let Self { target, store, mut above, new, replaced } = self;
-        target.check_again()?;
+        let Self { target, store, mut above, mut new, replaced } = self;
+        new.set_author(&target.check_again()?);
         // Another client may have removed the empty directory.
         above.make_for(&target.file)?;
         let NewAttributes { meta, keep, dir_modified } = attributes;
@@ -213,11 +213,13 @@ impl Replacement {
 }
 
 impl ReplaceTarget {
-    /// Checks the right to write again: settings and tokens may change while an upload lasts.
-    fn check_again(&self) -> Result<(), Problem> {
+    /// Checks the right to write again: settings and tokens may change while an upload lasts. Returns the name of the
+    /// token.
+    fn check_again(&self) -> Result<String, Problem> {
         let known = self.server.known_begun(self.token)?;
         let volume = self.volume.name.to_string();
-        self.server.volume_for(Right::Write, &known, &volume, &self.file).map(drop)
+        self.server.volume_for(Right::Write, &known, &volume, &self.file)?;
+        Ok(known.grant.name)
     }
 
     /// Returns the error of a failed commit: a failed condition, if the request had conditions.

@@ -79,6 +79,8 @@ pub(super) struct At {
     pub(super) form: Option<String>,
     /// The old version that the request asks for: `?version=`.
     pub(super) version: Option<String>,
+    /// The old version that `?as=changes` compares with: `?from=`.
+    pub(super) from: Option<String>,
     /// True if the request has a ticket for a preview.
     pub(super) is_preview: bool,
     /// The new path in a request to move the file: `?to=`.
@@ -93,6 +95,7 @@ struct Asked {
     #[serde(rename = "as")]
     form: Option<String>,
     version: Option<String>,
+    from: Option<String>,
     to: Option<String>,
     ticket: Option<String>,
 }
@@ -107,7 +110,7 @@ where
         let Address((volume, path)) =
             Address::<(String, String)>::from_request_parts(parts, state).await?;
         let Parameters(asked) = Parameters::<Asked>::from_request_parts(parts, state).await?;
-        let Asked { form, version, to, ticket } = asked;
+        let Asked { form, version, from, to, ticket } = asked;
         let (known, good_for) = match ticket {
             None => (Known::from_request_parts(parts, state).await?, TicketUse::default()),
             Some(ticket) => {
@@ -122,7 +125,7 @@ where
         };
         let headers = parts.headers.clone();
         let is_preview = good_for == TicketUse::Preview;
-        Ok(Self { known, headers, form, version, is_preview, to, volume, path })
+        Ok(Self { known, headers, form, version, from, is_preview, to, volume, path })
     }
 }
 

@@ -8,12 +8,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use deltic_store::{Store, StoreError, Tree, Version};
-use deltic_store_local::{LocalStore, VersionsPage};
+use deltic_store_local::{ChangeNote, LocalStore, VersionsPage};
 use deltic_tree::path::printable;
 use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::changes::{Names, shown as change_shown};
 use super::conditions::{names_tag, tag_of, tag_of_file};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
 use super::search::{Search, find_below};
@@ -33,6 +34,8 @@ pub(crate) struct Page {
     /// a name, instead of the entries of the directory.
     #[serde(rename = "as")]
     form: Option<String>,
+    /// True to tell the last change of each file, where the change is known without reading the file.
+    changes: Option<bool>,
     /// With `as=versions`: true to list files without old versions too.
     all: Option<bool>,
     /// With `as=search`: the part of a name.
@@ -76,7 +79,8 @@ pub(super) async fn list(
     match page.form.as_deref() {
         None => {}
         Some("versions") => {
-            return versions::list_below(&server, volume, dir, page.of_versions()).await;
+            let names = Names::of(&known);
+            return versions::list_below(&server, volume, dir, page.of_versions(), names).await;
         }
         Some("search") => {
             let text = page.name.as_deref().unwrap_or_default();
@@ -92,15 +96,27 @@ pub(super) async fn list(
     }
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let listing = on_disk(&server, move || {
+    let wants_changes = page.changes.unwrap_or_default();
+    let (listing, changes) = on_disk(&server, move || {
         let store = volume.store()?;
         let last = name_of(&store, &dir, &after)?;
-        Ok(store.list_after(&dir, &last, limit + 1)?)
+        let listing = store.list_after(&dir, &last, limit + 1)?;
+        let names = listing.entries.iter().map(|entry| &entry.name);
+        let changes = wants_changes.then(|| store.change_notes(&dir, names)).transpose()?;
+        Ok((listing, changes.unwrap_or_default()))
     })
     .await?;
+    let names = Names::of(&known);
     let versions = listing.versions.iter().map(Option::as_ref).chain(repeat(None));
-    let mut entries = listing.entries.iter().zip(versions);
-    let told = |(is, version)| entry(&server, is, version);
+    let changes = changes.iter().map(Option::as_ref).chain(repeat(None));
+    let mut entries = listing.entries.iter().zip(versions).zip(changes);
+    let told = |((is, version), change): ((_, _), Option<&ChangeNote>)| {
+        let mut told = entry(&server, is, version);
+        if let Some(change) = change {
+            told["change"] = change_shown(change, names);
+        }
+        told
+    };
     let shown: Vec<_> = entries.by_ref().take(limit).map(told).collect();
     let more = entries.next().is_some();
     let page = json!({ "entries": shown, "more": more }).to_string();

@@ -7,12 +7,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use deltic_store::{Keep, Rebuild, Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{
-    LocalSnapshot, OldVersion, OldVersions, VersionId, VersionsOfFile, VersionsPage,
+    ChangeNote, LocalSnapshot, OldVersion, OldVersions, VersionId, VersionsOfFile, VersionsPage,
 };
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
 use serde_json::{Value, json};
 
+use super::changes::{Names, shown as change_shown};
 use super::pieces::{PIECE, Step, steps};
 use super::replacement::{CommittedFile, NewAttributes, ReplaceError, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
@@ -29,7 +30,8 @@ const STEP_BYTES: u64 = 8 << 20;
 pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
     let file = at.file()?;
-    let versions = on_disk(&server, move || {
+    let names = Names::of(&at.known);
+    let listed = on_disk(&server, move || {
         let all = kept(&volume)?.list(&file)?;
         if all.is_empty() {
             match volume.store()?.look(&file)? {
@@ -46,10 +48,14 @@ pub(super) async fn list(server: Arc<Server>, at: At) -> Result<Response, Proble
                 }
             }
         }
-        Ok(all.iter().take(MOST).map(shown).collect::<Vec<_>>())
+        let versions: Vec<_> = all.iter().take(MOST).map(|old| shown(old, names)).collect();
+        let present = volume.store()?.open(&file).ok();
+        let present = present.and_then(|present| ChangeNote::of(&present));
+        let present = present.map(|note| change_shown(&note, names));
+        Ok(json!({ "versions": versions, "change": present }))
     })
     .await?;
-    Ok(no_store(Json(json!({ "versions": versions }))))
+    Ok(no_store(Json(listed)))
 }
 
 /// Lists the files below a directory that have old versions, with these versions.
@@ -58,41 +64,53 @@ pub(super) async fn list_below(
     volume: Volume,
     dir: RelPath,
     page: VersionsPage,
+    names: Names,
 ) -> Result<Response, Problem> {
     let listed = on_disk(server, move || {
         let mut files = Vec::new();
-        let next = kept(&volume)?.list_below(&dir, &page, |file| files.push(file_shown(&file)))?;
+        let mut each = |file: VersionsOfFile| files.push(file_shown(&file, names));
+        let next = kept(&volume)?.list_below(&dir, &page, &mut each)?;
         Ok(json!({ "files": files, "next": next }))
     });
     Ok(no_store(Json(listed.await?)))
 }
 
 /// Returns a file with its old versions, as a listing shows them.
-fn file_shown(VersionsOfFile { path, present, versions }: &VersionsOfFile) -> Value {
+fn file_shown(file: &VersionsOfFile, names: Names) -> Value {
+    let VersionsOfFile { path, present, versions } = file;
     json!({
         "path": printable(path.as_bytes()),
         "deleted": present.is_none(),
         "created": present.and_then(|present| present.created).map(|created| created.as_secs()),
-        "versions": versions.iter().take(MOST).map(shown).collect::<Vec<_>>(),
+        "versions": versions.iter().take(MOST).map(|old| shown(old, names)).collect::<Vec<_>>(),
     })
 }
 
 /// Returns an old version, as listings show it.
-fn shown(version: &OldVersion) -> Value {
+fn shown(version: &OldVersion, names: Names) -> Value {
     let OldVersion { id, snapshot } = version;
     let meta = snapshot.meta();
+    let change = ChangeNote::of(snapshot).map(|note| change_shown(&note, names));
     json!({
         "version": id.to_string(),
         "created": version.created().map(|created| created.as_secs()),
         "replaced": id.replaced_at().as_secs(),
         "bytes": meta.len,
         "modified": meta.modified.secs,
+        "change": change,
     })
 }
 
 fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
     let why = || Problem::new(StatusCode::NOT_FOUND, "this volume keeps no versions");
     volume.versions()?.ok_or_else(why)
+}
+
+/// Parses the name of a version in a parameter.
+fn version_named(text: Option<&str>) -> Result<Option<VersionId>, Problem> {
+    let why = "version, from: not a version that `?as=versions` lists";
+    let bad = |_| Problem::new(StatusCode::BAD_REQUEST, why);
+    text.map(|text| text.parse().map_err(bad)).transpose()
 }
 
 /// Opens a file, or the old version that the request names.
@@ -105,7 +123,11 @@ pub(super) fn open(volume: &Volume, at: &At) -> Result<LocalSnapshot, Problem> {
 }
 
 /// Opens an old version of a file.
-fn version(volume: &Volume, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, Problem> {
+pub(super) fn version(
+    volume: &Volume,
+    file: &RelPath,
+    id: VersionId,
+) -> Result<LocalSnapshot, Problem> {
     match kept(volume)?.open(file, id) {
         Err(StoreError::NotFound { .. }) => {
             let why = format!("{file}: no version {id}; `deltic versions` lists the versions");
@@ -196,14 +218,12 @@ impl Restoring {
 
 impl At {
     /// Returns the version that the request names, if any.
-    fn version(&self) -> Result<Option<VersionId>, Problem> {
-        let Some(text) = &self.version else { return Ok(None) };
-        let bad = |_| {
-            Problem::new(
-                StatusCode::BAD_REQUEST,
-                "version: not a version that `?as=versions` lists",
-            )
-        };
-        text.parse().map(Some).map_err(bad)
+    pub(super) fn version(&self) -> Result<Option<VersionId>, Problem> {
+        version_named(self.version.as_deref())
+    }
+
+    /// Returns the version that the request compares with, if the request names one.
+    pub(super) fn from(&self) -> Result<Option<VersionId>, Problem> {
+        version_named(self.from.as_deref())
     }
 }
