@@ -83,7 +83,7 @@ export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[
   let after: string | undefined;
   for (;;) {
     const query = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
-    const answer = await call(`${address("tree", at)}?changes=true&limit=${PAGE}${query}`, { signal: stop });
+    const answer = await call(`${address("tree", at)}?limit=${PAGE}&changes=true${query}`, { signal: stop });
     const page = (await answer.json()) as { entries: (Entry & { exact?: boolean })[]; more: boolean };
     yield page.entries.map(({ exact = true, ...entry }) => (exact ? entry : { ...entry, name: entry.name + NO_TEXT }));
     after = page.entries.at(-1)?.name;

@@ -94,8 +94,8 @@ function FolderBar(): JSX.Element {
       {found && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
       <span class="push" />
       {may?.versions && may.read && (
-        <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} onClick={follow}>
-          <Icon is="bin" />
+        <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} title={words.deletedFiles} onClick={follow}>
+          <Icon is="clock" />
           <span>{words.deletedFiles}</span>
         </a>
       )}
