@@ -214,6 +214,33 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     await chooser.setFiles([path]);
   }
 
+  test("a folder of small files goes on after a reload, where it was", async () => {
+    await s.page.evaluate(async () => {
+      const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("many", { create: true });
+      for (let i = 0; i < 600; i++) {
+        const inner = await folder.getDirectoryHandle(`${i % 3}`, { create: true });
+        const out = await (await inner.getFileHandle(`${i}.txt`, { create: true })).createWritable();
+        await out.write(`content of ${i} `.repeat(300));
+        await out.close();
+      }
+      Object.assign(window, { showDirectoryPicker: async () => folder });
+    });
+    s.origin.slow = 1_000_000;
+    await s.page.getByRole("button", { name: "Add a folder" }).first().click();
+    const count = () => (existsSync(disk("many")) ? readdirSync(disk("many"), { recursive: true }).filter((name) => String(name).endsWith(".txt")).length : 0);
+    await expect.poll(count).toBeGreaterThan(100);
+    await s.page.waitForTimeout(600);
+    const before = count();
+    await s.page.reload();
+    s.origin.seen = [];
+    s.origin.slow = undefined;
+    await expect.poll(count, { timeout: 60_000 }).toBe(600);
+    await idle(s.page);
+    for (let i = 0; i < 600; i++) expect(readFileSync(disk("many", `${i % 3}`, `${i}.txt`), "utf8")).toBe(`content of ${i} `.repeat(300));
+    console.log(`reload after ${before} of 600 files: ${s.origin.seen.filter((seen) => /^POST .*\/files$/.test(seen)).length} requests more`);
+    rmSync(disk("many"), { recursive: true });
+  });
+
   test("where the browser asks again for a dropped file, one press goes on", async () => {
     // Without a window, no user can be asked. So the test gives the answers of the browser.
     await s.page.evaluate(() => sessionStorage.setItem("asks", "prompt"));

@@ -58,7 +58,7 @@ export interface Origin {
   bodies: number[];
   /** Bytes of requests and answers over WebSockets. */
   wire: { up: number; down: number };
-  /** Greatest number of requests with a body in progress at the same time. */
+  /** Greatest number of requests with files in progress at the same time. */
   most: number;
   /** Ends all connections. */
   drop: () => void;
@@ -67,7 +67,7 @@ export interface Origin {
 
 /** Starts the origin in front of the server at `server()`. The origin strips `prefix` from paths, as a proxy does. */
 export async function startOrigin(server: () => string, prefix = "/"): Promise<Origin> {
-  let puts = 0;
+  let uploads = 0;
   const sockets = new Set<Socket>();
   const drop = () => {
     http.closeAllConnections();
@@ -115,12 +115,13 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
   function pass(ask: IncomingMessage, answer: ServerResponse, path: string): void {
     origin.seen.push(`${ask.method} ${path}`);
     if (origin.cut) return void ask.socket.destroy();
-    if (ask.method === "PUT" || ask.method === "PATCH" || path.startsWith("/v1/streams/")) {
+    const isUpload = ask.method === "PUT" || (ask.method === "POST" && path.endsWith("/files"));
+    if (isUpload || ask.method === "PATCH" || path.startsWith("/v1/streams/")) {
       const length = Number(ask.headers["content-length"] ?? 0);
       if (origin.longest !== undefined && length > origin.longest) return void answer.writeHead(413, { Connection: "close" }).end();
       if (ask.method !== "GET") origin.bodies.push(length);
     }
-    if (ask.method === "PUT") origin.most = Math.max(origin.most, ++puts);
+    if (isUpload) origin.most = Math.max(origin.most, ++uploads);
     const [host, port] = server().split(":");
     const on = request({ host, port, method: ask.method, path, headers: ask.headers }, (back) => {
       answer.writeHead(back.statusCode ?? 502, back.headers);
@@ -129,7 +130,7 @@ export async function startOrigin(server: () => string, prefix = "/"): Promise<O
     on.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
     ask.on("error", () => on.destroy());
     answer.on("close", () => {
-      if (ask.method === "PUT") puts--;
+      if (isUpload) uploads--;
       on.destroy();
     });
     ask.on("data", (bytes: Buffer) => {

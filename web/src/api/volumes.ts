@@ -243,11 +243,19 @@ export async function restore(at: Place, version: string, tag?: string): Promise
 export const uploadAddress = (volume: string, name: string): string =>
   `v1/volumes/${encodeURIComponent(volume)}/uploads/${encodeURIComponent(name)}`;
 
+/** The address to which many small files are sent at once. */
+export const bundleAddress = (volume: string): string => `v1/volumes/${encodeURIComponent(volume)}/files`;
+
+/** Returns the path as a text. Refuses names that no request may carry. */
+export function pathText({ path }: Place): string {
+  // A hostile server may list such a name, and the path would name another file.
+  if (path.some((name) => name === "." || name === ".." || name.includes("/"))) throw new Problem(400, "no such name");
+  if (path.some((name) => name.includes(NO_TEXT))) throw new Problem(400, "the name is not text");
+  return path.join("/");
+}
+
 export function address(kind: "files" | "tree", at: Place): string {
-  // A hostile server may list such a name, and the address would name another folder.
-  if (at.path.some((name) => name === "." || name === ".." || name.includes("/"))) throw new Problem(400, "no such name");
-  if (at.path.some((name) => name.includes(NO_TEXT))) throw new Problem(400, "the name is not text");
-  const names = at.path.map(encodeURIComponent).join("/");
+  const names = pathText(at).split("/").map(encodeURIComponent).join("/");
   return `v1/volumes/${encodeURIComponent(at.volume)}/${kind}/${names}`;
 }
 

@@ -113,7 +113,8 @@ export function reload(): void {
 }
 
 let isDue = false;
-/** Lists the folder again soon. Many changes in a short time cost one list; long lists take a quarter of the time. */
+let lastDue = -Infinity;
+/** Lists the folder again soon. Many changes cost one list a second; long lists take a quarter of the time. */
 export function reloadSoon(): void {
   if (isDue) return;
   isDue = true;
@@ -121,9 +122,10 @@ export function reloadSoon(): void {
     setTimeout(
       () => {
         isDue = false;
+        lastDue = performance.now();
         reload();
       },
-      Math.max(CALM, 3 * tookMs),
+      Math.max(CALM, 3 * tookMs, lastDue + SECOND - performance.now()),
     ),
   );
 }
@@ -188,4 +190,6 @@ function isWithin(path: string, folder: readonly string[]): boolean {
   return names.length <= folder.length + 1 || !entries.peek().some(({ name }) => name === names[folder.length]);
 }
 
+/** Time from a change to the list, and least time between two lists. */
 const CALM = 300;
+const SECOND = 1000;

@@ -22,6 +22,8 @@ export interface BatchRecord {
   /** Milliseconds since 1970. */
   started: number;
   paused: boolean;
+  /** Folders of the user that the items are below; undefined in journals of older pages. */
+  roots?: FileSystemDirectoryHandle[];
 }
 
 export interface ItemRecord {
@@ -36,8 +38,17 @@ export interface ItemRecord {
   modified: number | undefined;
   /** The handle of the user's file, if the browser lets a page store handles. */
   handle: FileSystemFileHandle | undefined;
+  /** Index of the folder in the batch's `roots`, for a file below such a folder. */
+  root: number | undefined;
   isFolder: boolean;
   failed: Failure | undefined;
+}
+
+/** Unfinished items of a batch with adjacent numbers. */
+interface PageRecord {
+  batch: string;
+  page: number;
+  items: ItemRecord[];
 }
 
 export interface Kept {
@@ -51,10 +62,15 @@ export const hasJournal = typeof navigator !== "undefined" && "locks" in navigat
 /** The name of this page in the journal. */
 export const me = hasJournal ? crypto.randomUUID() : "";
 
-type Change = { put: ItemRecord | BatchRecord } | "delete";
-/** Unwritten changes, by store and key. */
-let batches = new Map<string, Change>();
-let items = new Map<string, { key: [string, number]; change: Change }>();
+/** Unwritten changes of batches. */
+let batches = new Map<string, { put: BatchRecord } | "delete">();
+/**
+ * Unfinished items, by batch, page and number. A page has the items of adjacent numbers, and is written as a whole: many
+ * small records would cost the browser more than the transfer of small files.
+ */
+const pages = new Map<string, Map<number, Map<number, ItemRecord>>>();
+/** Pages with unwritten changes, by batch. */
+let changed = new Map<string, Set<number>>();
 let isWriting = false;
 
 export function noteBatch(record: BatchRecord): void {
@@ -63,20 +79,32 @@ export function noteBatch(record: BatchRecord): void {
 }
 
 export function noteItem(record: ItemRecord): void {
-  const key: [string, number] = [record.batch, record.no];
-  items.set(key.join(), { key, change: { put: record } });
+  pageOf(record.batch, record.no).set(record.no, record);
   soon();
 }
 
 /** Forgets an item that has ended. */
 export function dropItem(batch: string, no: number): void {
-  items.set([batch, no].join(), { key: [batch, no], change: "delete" });
+  pageOf(batch, no).delete(no);
   soon();
+}
+
+/** Returns the page of an item, which is then written. */
+function pageOf(batch: string, no: number): Map<number, ItemRecord> {
+  const page = Math.floor(no / PAGE);
+  changed.set(batch, (changed.get(batch) ?? new Set()).add(page));
+  const all = pages.get(batch) ?? new Map<number, Map<number, ItemRecord>>();
+  pages.set(batch, all);
+  const found = all.get(page) ?? new Map<number, ItemRecord>();
+  all.set(page, found);
+  return found;
 }
 
 /** Forgets a batch with all items. */
 export function dropBatch(key: string): void {
   batches.set(key, "delete");
+  pages.delete(key);
+  changed.delete(key);
   soon();
 }
 
@@ -91,15 +119,15 @@ function soon(): void {
       .then(() => (isBusy() ? pause(GAP_SECS) : undefined))
       .then(() => {
         isWriting = false;
-        if (batches.size + items.size > 0) soon();
+        if (batches.size + changed.size > 0) soon();
       });
   });
 }
 
-/** Writes all changes. An item that began and ended since the last write leaves only a deletion. */
+/** Writes all changes. */
 function flush(): Promise<void> {
-  const [some, others] = [batches, items];
-  [batches, items] = [new Map(), new Map()];
+  const [some, others] = [batches, changed];
+  [batches, changed] = [new Map(), new Map()];
   return write(some, others);
 }
 
@@ -114,18 +142,20 @@ function isBusy(): boolean {
   return ++writes > MOST_WRITES;
 }
 
-async function write(some: typeof batches, others: typeof items): Promise<void> {
-  const both = (await database()).transaction([BATCHES, ITEMS], "readwrite");
-  const [forBatches, forItems] = [both.objectStore(BATCHES), both.objectStore(ITEMS)];
-  for (const { key, change } of others.values()) {
-    if (change === "delete") forItems.delete(key);
-    else forItems.put(change.put);
-  }
+async function write(some: typeof batches, others: typeof changed): Promise<void> {
+  const both = (await database()).transaction([BATCHES, PAGES], "readwrite");
+  const [forBatches, forPages] = [both.objectStore(BATCHES), both.objectStore(PAGES)];
+  for (const [batch, numbers] of others)
+    for (const page of numbers) {
+      const items = [...(pages.get(batch)?.get(page)?.values() ?? [])];
+      if (items.length) forPages.put({ batch, page, items } satisfies PageRecord);
+      else forPages.delete([batch, page]);
+    }
   for (const [key, change] of some) {
     if (change !== "delete") forBatches.put(change.put);
     else {
       forBatches.delete(key);
-      forItems.delete(IDBKeyRange.bound([key, 0], [key, Infinity]));
+      forPages.delete(IDBKeyRange.bound([key, 0], [key, Infinity]));
     }
   }
   await new Promise<void>((resolve, reject) => {
@@ -147,8 +177,9 @@ export async function takeOver(then: (kept: Kept) => Promise<void>): Promise<voi
         if (batch.owner !== owner) continue;
         const mine = { ...batch, owner: me };
         await write(new Map([[batch.key, { put: mine }]]), new Map());
-        const items = await read<ItemRecord>(ITEMS, IDBKeyRange.bound([batch.key, 0], [batch.key, Infinity]));
-        await then({ batch: mine, items });
+        const found = await read<PageRecord>(PAGES, IDBKeyRange.bound([batch.key, 0], [batch.key, Infinity]));
+        pages.set(batch.key, new Map(found.map(({ page, items }) => [page, new Map(items.map((item) => [item.no, item]))])));
+        await then({ batch: mine, items: found.flatMap(({ items }) => items) });
       }
     });
   }
@@ -160,12 +191,17 @@ let opened: Promise<IDBDatabase> | undefined;
 
 function database(): Promise<IDBDatabase> {
   return (opened ??= new Promise((resolve, reject) => {
-    const request = indexedDB.open(scoped("deltic"), 1);
+    const request = indexedDB.open(scoped("deltic"), 2);
     request.onupgradeneeded = () => {
+      for (const name of Array.from(request.result.objectStoreNames)) request.result.deleteObjectStore(name);
       request.result.createObjectStore(BATCHES, { keyPath: "key" });
-      request.result.createObjectStore(ITEMS, { keyPath: ["batch", "no"] });
+      request.result.createObjectStore(PAGES, { keyPath: ["batch", "page"] });
     };
-    request.onsuccess = () => resolve(request.result);
+    request.onsuccess = () => {
+      // A newer page may change the form of the journal. This page then goes on without a journal.
+      request.result.onversionchange = () => request.result.close();
+      resolve(request.result);
+    };
     request.onerror = () => reject(request.error);
   }));
 }
@@ -180,7 +216,9 @@ async function read<T>(store: string, range?: IDBKeyRange): Promise<T[]> {
 
 /** Number of writes in a second before a pause follows each write. */
 const MOST_WRITES = 10;
-/** Pause after each further write. A write of a file's handle takes milliseconds of the browser's time. */
+/** Pause after each further write. */
 const GAP_SECS = 0.25;
 const BATCHES = "batches";
-const ITEMS = "items";
+const PAGES = "pages";
+/** Items of a page. */
+const PAGE = 256;

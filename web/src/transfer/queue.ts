@@ -7,12 +7,14 @@
 import { computed, signal } from "@preact/signals";
 import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
 import { makeFolder, type Place, type Version } from "../api/volumes";
+import { hasRoom, isSmall, NotBundled, sendBundles, sendSmall } from "./bundle";
 import { decide, type Choice } from "./conflicts";
 import { CANCELLED, Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
 import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kept } from "./journal";
 import { otherName } from "./names";
 import { brokeOff, delta } from "./delta/engine";
-import { isEqual } from "./plain";
+import { cancelUpload } from "./pieces";
+import { isEqual, lookIfAllowed } from "./plain";
 import { signer } from "../session";
 
 /** A file or an empty folder that was picked or dropped. */
@@ -23,6 +25,8 @@ export interface Source {
   open: (() => Promise<File>) | undefined;
   /** The handle of the user's file, if the browser lets a page store handles. */
   handle?: FileSystemFileHandle | undefined;
+  /** The handle of the folder that the user chose, for a file below. The first name of `path` is the folder's. */
+  root?: FileSystemDirectoryHandle | undefined;
 }
 
 export type State =
@@ -58,6 +62,8 @@ export interface Item {
   kept: number;
   sent: number;
   state: State;
+  /** True if the file is sent by a request of its own, since a bundle with the file was refused. */
+  isAlone?: boolean;
 }
 
 export interface Batch {
@@ -78,6 +84,8 @@ export interface Batch {
   cursor: number;
   /** Items to start again: after an answer, a pause, or a failure. */
   readonly ready: Item[];
+  /** Folders of the user that the items are below. */
+  readonly roots: FileSystemDirectoryHandle[];
 }
 
 export const batches = signal<readonly Batch[]>([]);
@@ -165,8 +173,8 @@ export function upload(sources: AsyncIterable<Source>, name: string, to: Place):
   return batch;
 }
 
-function opened(of: Pick<Batch, "key" | "signer" | "name" | "to" | "started" | "paused">): Batch {
-  const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ready: [], ...of };
+function opened(of: Pick<Batch, "key" | "signer" | "name" | "to" | "started" | "paused"> & Partial<Batch>): Batch {
+  const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ready: [], roots: [], ...of };
   if (batch.paused) batch.stop.abort(PAUSED);
   batches.value = [batch, ...batches.value];
   return batch;
@@ -181,8 +189,8 @@ export interface FoundSource {
 /** Continues a batch of a page that has ended. */
 export async function takeUp({ batch: of, items }: Kept, find: (record: ItemRecord) => Promise<FoundSource>): Promise<void> {
   const found = await Promise.all(items.map(find));
-  const { key, name, to, started, paused } = of;
-  const batch = opened({ key, signer: signer(), name, to, started, paused });
+  const { key, name, to, started, paused, roots = [] } = of;
+  const batch = opened({ key, signer: signer(), name, to, started, paused, roots });
   noteBatch(recordOf(batch));
   for (const [i, { no, to, base, bytes = 0, modified, failed }] of items.entries()) {
     // The user has signed in again, so a failure by the end of the sign-in is over.
@@ -197,7 +205,17 @@ export async function takeUp({ batch: of, items }: Kept, find: (record: ItemReco
   fill();
 }
 
-const recordOf = ({ key, signer, name, to, started, paused }: Batch) => ({ key, owner: me, signer, name, to, started, paused });
+const recordOf = ({ key, signer, name, to, started, paused, roots }: Batch) => ({ key, owner: me, signer, name, to, started, paused, roots });
+
+/** Returns the index of the item's folder among the folders of the batch, which the journal stores once. */
+function rootOf({ source: { root } }: Item, batch: Batch): number | undefined {
+  if (!root) return undefined;
+  const at = batch.roots.indexOf(root);
+  if (at >= 0) return at;
+  batch.roots.push(root);
+  noteBatch(recordOf(batch));
+  return batch.roots.length - 1;
+}
 
 /** Notes an item in the journal, or drops an item that has ended. */
 function note(item: Item, batch: Batch): void {
@@ -207,7 +225,8 @@ function note(item: Item, batch: Batch): void {
   // A reload finds again which files the user must choose or allow. All other failures are stored.
   const why = state.is === "failed" ? state.why : undefined;
   const failed = why && ["choose", "permission"].includes(why.kind) ? undefined : why;
-  noteItem({ batch: batch.key, no, path, to, base, bytes, modified, handle, isFolder: open === undefined, failed });
+  const root = rootOf(item, batch);
+  noteItem({ batch: batch.key, no, path, to, base, bytes, modified, handle: root === undefined ? handle : undefined, root, isFolder: open === undefined, failed });
 }
 
 /** True if the journal can forget the batch. The items are checked only after the last item was started. */
@@ -235,20 +254,47 @@ async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<vo
 
 // ---------- the workers ----------
 
+/** Places that are taken of those for files which are opened or sent at a time. */
 let active = 0;
+/** Files that are being opened, and may then wait for a bundle. */
+let opening = 0;
+
+/** The place of a file that is opened or sent. A file that waits for a bundle leaves the place. */
+class Slot {
+  #isOpening = true;
+  #isTaken = true;
+
+  constructor() {
+    active++;
+    opening++;
+  }
+
+  /** Notes that the file does not wait for a bundle. */
+  opened(): void {
+    if (this.#isOpening) opening--;
+    this.#isOpening = false;
+  }
+
+  leave(): void {
+    this.opened();
+    if (this.#isTaken) active--;
+    this.#isTaken = false;
+  }
+}
 
 function fill(): void {
-  while (active < AT_A_TIME) {
+  while (active < AT_A_TIME && hasRoom()) {
     const found = next();
-    if (!found) return;
-    active++;
+    if (!found) break;
+    const slot = new Slot();
     found.item.state = { is: "moving", stage: "reading" };
-    void run(found.item, found.batch).finally(() => {
-      active--;
+    void run(found.item, found.batch, slot).finally(() => {
+      slot.leave();
       changed();
       fill();
     });
   }
+  sendBundles(opening > 0, fill);
 }
 
 function next(): { item: Item; batch: Batch } | undefined {
@@ -279,10 +325,10 @@ function wait(item: Item, batch: Batch): void {
   batch.ready.push(item);
 }
 
-async function run(item: Item, batch: Batch): Promise<void> {
+async function run(item: Item, batch: Batch, slot: Slot): Promise<void> {
   const stop = batch.stop.signal;
   try {
-    await moveItem(item, batch, stop);
+    await moveItem(item, batch, { stop, slot });
     if (item.state.is === "done") for (const then of finished) then(item.to);
   } catch (error) {
     failed(item, batch, stop, error);
@@ -299,8 +345,15 @@ function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): vo
   item.sent = 0;
 }
 
-async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<void> {
+/** The way of an item: the signal that stops the item, and the place that the item has. */
+interface Way {
+  stop: AbortSignal;
+  slot: Slot;
+}
+
+async function moveItem(item: Item, batch: Batch, { stop, slot }: Way): Promise<void> {
   if (!item.source.open) {
+    slot.opened();
     await again(stop, () => makeFolder(item.to));
     item.state = { is: "done", at: Date.now() };
     return;
@@ -310,12 +363,34 @@ async function moveItem(item: Item, batch: Batch, stop: AbortSignal): Promise<vo
   item.modified = file.lastModified;
   note(item, batch);
   try {
-    await again(stop, () => send(item, file, stop));
-    item.sent = item.bytes - item.kept;
-    item.state = { is: "done", at: Date.now() };
+    const isInBundle = isSmall(file, item.base) && !item.isAlone;
+    if (!isInBundle) slot.opened();
+    const sent = await again(stop, () => (isInBundle ? bundled(item, file, { stop, slot }) : send(item, file, stop)));
+    if (sent !== "equal") item.sent = item.bytes - item.kept;
+    item.state = { is: sent === "equal" ? "equal" : "done", at: Date.now() };
   } catch (error) {
+    if (error instanceof NotBundled) {
+      item.isAlone = true;
+      return wait(item, batch);
+    }
     if (!(error instanceof Taken)) throw error;
     await onTaken(item, file, error.there, batch, stop);
+  }
+}
+
+/** Sends a small file with others by one request. Meanwhile other files are opened. */
+async function bundled(item: Item, file: File, { stop, slot }: Way): Promise<"created" | "equal"> {
+  item.state = { is: "moving", stage: "sending" };
+  const sent = sendSmall(file, item.to, stop);
+  slot.leave();
+  fill();
+  try {
+    const how = await sent;
+    if (how === "created") count(file.size);
+    return how;
+  } catch (error) {
+    if (error instanceof Problem && error.status === 412) throw new Taken(await lookIfAllowed(item.to));
+    throw error;
   }
 }
 
@@ -372,7 +447,7 @@ class Later extends Error {}
 /** The user must allow the page to read the file again. */
 class NotPermitted extends Error {}
 
-async function send(item: Item, file: File, stop: AbortSignal): Promise<void> {
+async function send(item: Item, file: File, stop: AbortSignal): Promise<undefined> {
   item.state = { is: "moving", stage: "sending" };
   let before = 0;
   await engine.upload(
@@ -430,12 +505,15 @@ function failure(error: unknown): Failure {
 
 // ---------- actions of the user ----------
 
-export function cancel(batch: Batch): void {
+/** Cancels a batch. The promise ends once the server has removed the bytes that arrived by plain HTTP. */
+export async function cancel(batch: Batch): Promise<void> {
   batch.paused = false;
   for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "cancelled" };
   batch.stop.abort(CANCELLED);
   dropBatch(batch.key);
   changed();
+  // The abort tells nothing to uploads that are paused or have failed.
+  await Promise.all(batch.items.map(({ state, to }) => (HAS_ENDED.includes(state.is) && state.is !== "cancelled" ? undefined : cancelUpload(to))));
 }
 
 /** Pauses a batch. The server keeps the arrived bytes of a large file; a file sent by PUT begins again. */
@@ -483,7 +561,7 @@ export const asksBeforeClosing = (): boolean =>
   batches.value.some(
     (batch) =>
       isBatchOpen(batch) &&
-      (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
+      (!batch.listed || batch.items.some(({ source, state }) => source.open && !source.handle && !source.root && !HAS_ENDED.includes(state.is) && state.is !== "failed")),
   );
 
 /**
@@ -502,7 +580,7 @@ export function endOthers(): void {
 
 /** Cancels a batch and removes the batch from the list, with all failed files. */
 export function forget(batch: Batch): void {
-  cancel(batch);
+  void cancel(batch);
   batches.value = batches.value.filter((other) => other !== batch);
 }
 
@@ -512,8 +590,8 @@ export function clearFinished(): void {
   batches.value = batches.value.filter((batch) => isBatchOpen(batch) || totals([batch]).failed > 0);
 }
 
-export function stopAll(): void {
-  for (const batch of batches.value) cancel(batch);
+export async function stopAll(): Promise<void> {
+  await Promise.all(batches.value.map(cancel));
 }
 
 // ---------- drawing and rates ----------

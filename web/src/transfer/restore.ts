@@ -5,7 +5,7 @@ import { dropBatch, takeOver, type ItemRecord, type Kept } from "./journal";
 import { endOthers, failedItems, retry, takeUp, type FoundSource, type Item } from "./queue";
 import { Unreadable } from "./engine";
 
-interface AskingHandle extends FileSystemFileHandle {
+interface AskingHandle extends FileSystemHandle {
   queryPermission?(rights: { mode: "read" }): Promise<PermissionState>;
   requestPermission?(rights: { mode: "read" }): Promise<PermissionState>;
 }
@@ -30,14 +30,14 @@ export function startTransfers(): void {
 }
 
 async function take(kept: Kept): Promise<void> {
-  if ((kept.batch.signer ?? "") === signer()) return takeUp(kept, find);
+  if ((kept.batch.signer ?? "") === signer()) return takeUp(kept, finder(kept));
   if (kept.items.length > 0) earlier.value = [...earlier.value, kept];
   else dropBatch(kept.batch.key);
 }
 
 /** Continues the transfers of earlier sign-ins under the present sign-in. */
 export function takeEarlier(): void {
-  for (const kept of earlier.value) void takeUp(kept, find);
+  for (const kept of earlier.value) void takeUp(kept, finder(kept));
   earlier.value = [];
 }
 
@@ -47,18 +47,37 @@ export function dropEarlier(): void {
   earlier.value = [];
 }
 
-async function find({ path, handle, isFolder }: ItemRecord): Promise<FoundSource> {
-  if (isFolder) return { source: { path, open: undefined } };
-  if (!handle) return { source: { path, open: () => Promise.reject(new Unreadable()) }, why: { kind: "choose" } };
-  const source = { path, handle, open: () => handle.getFile() };
-  const state = await (handle as AskingHandle).queryPermission?.({ mode: "read" }).catch(() => "prompt" as const);
-  return state === undefined || state === "granted" ? { source } : { source, why: { kind: "permission" } };
+/** Returns a function that finds the user's file of an item of `kept`. */
+function finder({ batch: { roots } }: Kept): (record: ItemRecord) => Promise<FoundSource> {
+  // Thousands of files may be below one folder, and the browser is asked once for the folder.
+  const states = new Map<FileSystemHandle, Promise<PermissionState | undefined>>();
+  const stateOf = (handle: AskingHandle) => {
+    const state = states.get(handle) ?? handle.queryPermission?.({ mode: "read" }).catch(() => "prompt" as const) ?? Promise.resolve(undefined);
+    states.set(handle, state);
+    return state;
+  };
+  return async ({ path, handle, root: at, isFolder }) => {
+    if (isFolder) return { source: { path, open: undefined } };
+    const root = at === undefined ? undefined : roots?.[at];
+    const asked = root ?? handle;
+    if (!asked) return { source: { path, open: () => Promise.reject(new Unreadable()) }, why: { kind: "choose" } };
+    const source = { path, handle, root, open: () => (root ? openBelow(root, path) : handle!.getFile()) };
+    const state = await stateOf(asked);
+    return state === undefined || state === "granted" ? { source } : { source, why: { kind: "permission" } };
+  };
+}
+
+/** Opens the file at `path`, whose first name is the name of the folder `root`. */
+async function openBelow(root: FileSystemDirectoryHandle, path: readonly string[]): Promise<File> {
+  let folder = root;
+  for (const name of path.slice(1, -1)) folder = await folder.getDirectoryHandle(name);
+  return (await folder.getFileHandle(path.at(-1)!)).getFile();
 }
 
 /** Asks the user for permission to read files again. Call this only from a press of a button. */
 export async function allowAgain(): Promise<void> {
   for (const { item, batch } of failedItems(["permission"])) {
-    const handle = item.source.handle as AskingHandle | undefined;
+    const handle: AskingHandle | undefined = item.source.root ?? item.source.handle;
     if ((await handle?.requestPermission?.({ mode: "read" })) !== "granted") return;
     retry(batch, item);
   }

@@ -53,18 +53,19 @@ async function* walk(found: readonly Dropped[]): AsyncGenerator<Source> {
   }
 }
 
-async function* walkHandle(handle: FileSystemHandle, above: readonly string[]): AsyncGenerator<Source> {
+async function* walkHandle(handle: FileSystemHandle, above: readonly string[], root?: FileSystemDirectoryHandle): AsyncGenerator<Source> {
   const path = [...above, handle.name];
   if (handle.kind === "file") {
     const file = handle as FileSystemFileHandle;
-    yield { path, open: () => file.getFile(), handle: file };
+    yield { path, open: () => file.getFile(), handle: file, root };
     return;
   }
+  const folder = handle as FileSystemDirectoryHandle;
   let empty = true;
   try {
-    for await (const child of (handle as FileSystemDirectoryHandle).values()) {
+    for await (const child of folder.values()) {
       empty = false;
-      yield* walkHandle(child, path);
+      yield* walkHandle(child, path, root ?? folder);
     }
   } catch (error) {
     // The folder counts as a failed file. The other files continue.

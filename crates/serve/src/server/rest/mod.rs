@@ -8,6 +8,7 @@ mod events;
 mod files;
 mod incoming;
 mod moved;
+mod new_files;
 mod pieces;
 mod preview;
 mod replacement;
@@ -60,6 +61,7 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 14] {
         ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
         ("/v1/volumes/{volume}/uploads", get(uploads::list)),
         ("/v1/volumes/{volume}/uploads/{id}", parts),
+        ("/v1/volumes/{volume}/files", post(new_files::create)),
         ("/v1/volumes/{volume}/files/{*path}", files),
     ]
 }

@@ -1,0 +1,166 @@
+/**
+ * Sends small new files in bundles: many files by one request (docs/http.md, "Many small files").
+ *
+ * Files wait until a bundle is full, or until no other file is about to come. At most `AT_ONCE` requests are under way,
+ * so bundles grow as long as the network or the server is slow. The files of a bundle have one volume and one signal.
+ */
+import { call, isBusy, pause, Problem } from "../api/http";
+import { bundleAddress, pathText, type Place } from "../api/volumes";
+import { Unreadable, type Base } from "./engine";
+import { pace } from "./rate";
+
+/** `equal`: the server has a file with the same content already. */
+export type Sent = "created" | "equal";
+
+/** The file must be sent alone: this server or a proxy takes no bundle. */
+export class NotBundled extends Error {}
+
+interface Waiting {
+  file: File;
+  to: Place;
+  stop: AbortSignal;
+  resolve: (sent: Sent) => void;
+  reject: (error: unknown) => void;
+}
+
+const waiting: Waiting[] = [];
+let underWay = 0;
+/** Greatest length of a body. Many proxies take 1 MiB. */
+let most = 1_000_000;
+/** True once a server or a proxy has refused bundles. */
+let isRefused = false;
+
+/** True if the file may be sent in a bundle. */
+export const isSmall = (file: File, base: Base): boolean => base === "nothing" && file.size <= SMALL_BYTES && !isRefused;
+
+/** True if another file may wait for a bundle. */
+export const hasRoom = (): boolean => waiting.length < FILES;
+
+/** Sends a file in a bundle. Rejects with a `Problem` that the server has with this file alone. */
+export function sendSmall(file: File, to: Place, stop: AbortSignal): Promise<Sent> {
+  return new Promise((resolve, reject) => {
+    if (stop.aborted) return reject(stop.reason);
+    const left = () => {
+      const at = waiting.indexOf(one);
+      if (at >= 0) waiting.splice(at, 1);
+      reject(stop.reason);
+    };
+    const settle = <T>(then: (value: T) => void) => (value: T) => {
+      stop.removeEventListener("abort", left);
+      then(value);
+    };
+    const one = { file, to, stop, resolve: settle(resolve), reject: settle(reject) };
+    stop.addEventListener("abort", left, { once: true });
+    waiting.push(one);
+  });
+}
+
+/** Sends bundles that are due. `isMoreComing` is true if other files are about to wait. `ended` runs after a request. */
+export function sendBundles(isMoreComing: boolean, ended: () => void): void {
+  while (underWay < AT_ONCE && waiting.length > 0 && (!isMoreComing || isFull())) {
+    underWay++;
+    void send(take()).finally(() => {
+      underWay--;
+      ended();
+    });
+  }
+}
+
+const isFull = (): boolean => !hasRoom() || waiting.reduce((sum, { file }) => sum + file.size + LINE_BYTES, 0) >= most;
+
+/** Takes the files of the next bundle. */
+function take(): Waiting[] {
+  const { to, stop } = waiting[0]!;
+  const bundle: Waiting[] = [];
+  let bytes = 0;
+  for (let i = 0; i < waiting.length && bundle.length < FILES; ) {
+    const one = waiting[i]!;
+    bytes += one.file.size + LINE_BYTES + 4 * one.to.path.join("/").length;
+    if (bundle.length > 0 && bytes > most) break;
+    if (one.stop === stop && one.to.volume === to.volume) bundle.push(...waiting.splice(i, 1));
+    else i++;
+  }
+  return bundle;
+}
+
+async function send(bundle: Waiting[]): Promise<void> {
+  const { to, stop } = bundle[0]!;
+  const { files, body } = await bodyOf(bundle);
+  if (!files.length) return;
+  try {
+    const headers = { "Content-Type": "application/octet-stream" };
+    const answer = await call(bundleAddress(to.volume), { method: "POST", headers, body, signal: stop });
+    const { files: results } = (await answer.json()) as { files: { status: number; detail?: string }[] };
+    for (const [i, { resolve, reject }] of files.entries()) {
+      const { status, detail = "" } = results[i] ?? { status: 0, detail: "the server left out a file" };
+      if (status === 201 || status === 200) resolve(status === 201 ? "created" : "equal");
+      else reject(new Problem(status, detail, status === 503 ? 1 : undefined));
+    }
+    if (pace.peek() > 0) await pause(body.byteLength / pace.peek(), stop).catch(() => undefined);
+  } catch (error) {
+    const why = refusal(error);
+    for (const { reject } of files) reject(why);
+  }
+}
+
+/** Returns the reason for which the files of a refused bundle are not sent in this bundle. */
+function refusal(error: unknown): unknown {
+  if (isBusy(error) || !(error instanceof Problem) || error.status === 401) return error;
+  // A proxy may refuse the length of the body, an older server the request.
+  if (error.status === 413 && most > LEAST_BODY) most = LEAST_BODY;
+  else if ([404, 405, 413, 501].includes(error.status)) isRefused = true;
+  return new NotBundled();
+}
+
+interface Body {
+  /** The files that can be read. */
+  files: Waiting[];
+  body: Uint8Array<ArrayBuffer>;
+}
+
+/** Reads the files of a bundle. Files that cannot be read are rejected, and are no part of the body. */
+async function bodyOf(bundle: Waiting[]): Promise<Body> {
+  // One read of many files costs the browser half as much as many reads.
+  const together = await new Blob(bundle.map(({ file }) => file)).arrayBuffer().catch(() => undefined);
+  const contents = together
+    ? split(new Uint8Array(together), bundle)
+    : await Promise.all(bundle.map(({ file }) => file.arrayBuffer().then((bytes) => new Uint8Array(bytes), () => undefined)));
+  const files: Waiting[] = [];
+  const parts: Uint8Array[] = [];
+  for (const [i, one] of bundle.entries()) {
+    const content = contents[i];
+    try {
+      if (content?.length !== one.file.size) throw new Unreadable();
+      const line = JSON.stringify({ path: pathText(one.to), bytes: content.length });
+      parts.push(new TextEncoder().encode(line + "\n"), content);
+      files.push(one);
+    } catch (error) {
+      one.reject(error);
+    }
+  }
+  return { files, body: joined(parts) };
+}
+
+function split(bytes: Uint8Array, bundle: readonly Waiting[]): Uint8Array[] {
+  let end = 0;
+  return bundle.map(({ file }) => bytes.subarray(end, (end += file.size)));
+}
+
+function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+const SMALL_BYTES = 64 << 10;
+/** Most files of a bundle. */
+const FILES = 128;
+/** Bytes of a line, beside the path. */
+const LINE_BYTES = 64;
+const LEAST_BODY = 200_000;
+/** Requests at once: the next bundle is read while the server writes the files of the last one. */
+const AT_ONCE = 2;
