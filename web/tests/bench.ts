@@ -1,6 +1,6 @@
 /** `tools/web.sh bench`: the cost of transfers in a browser. One row for each transfer; medians of several runs. */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -57,6 +57,8 @@ interface Cost {
   /** Longest task of the page's own thread in ms. `gap` is the longest delay of a timer of that thread, in ms. */
   longest: number;
   gap: number;
+  /** Stagnation as StagMeter counts it, in ms. */
+  stagnation: number;
   up: number;
   down: number;
 }
@@ -69,9 +71,9 @@ function median(costs: Cost[]): Cost {
 
 const rows: string[] = [];
 const row = (...cells: string[]) => (rows.push(`| ${cells.join(" | ")} |`), console.log(rows.at(-1)));
-function tell(what: string, { seconds, cpu, serverCpu, longest, gap, up, down }: Cost): void {
+function tell(what: string, { seconds, cpu, serverCpu, longest, gap, stagnation, up, down }: Cost): void {
   const bytes = (count: number) => (Number.isNaN(count) ? "" : count.toLocaleString("en"));
-  const times = [seconds.toFixed(2), cpu.toFixed(2), serverCpu.toFixed(3), longest.toFixed(0), gap.toFixed(0)];
+  const times = [seconds.toFixed(2), cpu.toFixed(2), serverCpu.toFixed(3), longest.toFixed(0), gap.toFixed(0), stagnation.toFixed(0)];
   row(what, ...times, bytes(up), bytes(down));
 }
 
@@ -100,8 +102,8 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     wire = await startWire(server.address);
     chromium = await startChromium();
     local = mkdtempSync(join(tmpdir(), "deltic-bench-"));
-    row("transfer", "s", "browser cpu s", "server cpu s", "longest task ms", "longest wait ms", "bytes up", "bytes down");
-    row(..."--------".split(""));
+    row("transfer", "s", "browser cpu s", "server cpu s", "longest task ms", "longest wait ms", "stagnation ms", "bytes up", "bytes down");
+    row(..."---------".split(""));
     await signIn(wire.url);
   });
   afterAll(async () => {
@@ -139,7 +141,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
   /** Runs `begin`, waits until `isOver` returns true, and returns the cost. */
   async function measure(begin: () => Promise<unknown>, isOver: () => boolean | Promise<boolean>): Promise<Cost> {
     const { tab } = chromium;
-    await tab.run("Object.assign(meters, { longest: 0, tasks: 0, gap: 0 })");
+    await tab.run("Object.assign(meters, { longest: 0, tasks: 0, gap: 0, stagnation: 0 })");
     Object.assign(wire, { up: 0, down: 0 });
     const [cpu, ofServer, begun] = [chromium.cpuSeconds(), serverCpu(), performance.now()];
     await begin();
@@ -148,8 +150,8 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     // Count the bytes now: afterwards the page lists the folder again.
     const { up, down } = wire;
     await tab.until('document.querySelector(".line")?.textContent.includes("Nothing moves")');
-    const { longest, gap } = await tab.run<{ longest: number; gap: number }>("meters");
-    return { seconds, cpu: chromium.cpuSeconds() - cpu, serverCpu: serverCpu() - ofServer, longest, gap, up, down };
+    const { longest, gap, stagnation } = await tab.run<Pick<Cost, "longest" | "gap" | "stagnation">>("meters");
+    return { seconds, cpu: chromium.cpuSeconds() - cpu, serverCpu: serverCpu() - ofServer, longest, gap, stagnation, up, down };
   }
 
   /** Replaces a file at the server by an edited one: from the press of the button to the new version on the disk. */
@@ -208,7 +210,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       execFileSync(binary()!, ["sync", join(local, "native.bin"), `http://${server.address}/files/native.bin`], { env, stdio: "ignore" });
       costs.push(serverCpu() - before);
     }
-    row("1 MB, 1,000 bytes inserted, native client", "", "", costs.sort((a, b) => a - b)[costs.length >> 1]!.toFixed(3), "", "", "", "");
+    row("1 MB, 1,000 bytes inserted, native client", "", "", costs.sort((a, b) => a - b)[costs.length >> 1]!.toFixed(3), "", "", "", "", "");
   });
 
   test("a new file", async () => {
@@ -233,7 +235,9 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       if (no % 1000 === 0) mkdirSync(dir, { recursive: true });
       writeFileSync(join(dir, `${no}.bin`), noise(4096, no + 1));
     }
-    const count = () => readdirSync(disk(), { recursive: true }).filter((name) => String(name).endsWith(".bin") && String(name).startsWith("many")).length;
+    const length = (dir: string) => (existsSync(dir) ? readdirSync(dir).length : 0);
+    const dirs = readdirSync(folder).map((name) => disk("many", name));
+    const count = () => dirs.reduce((sum, dir) => sum + length(dir), 0);
     const times: [number, number][] = [];
     const begun = performance.now();
     const cost = await measure(
@@ -263,7 +267,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       await tab.until('document.querySelector(".shell")');
       const seconds = (performance.now() - begun) / 1000;
       await sleep(2000);
-      row("first load, cold, at 10 Mbit/s", seconds.toFixed(2), "", "", "", "", wire.up.toLocaleString("en"), wire.down.toLocaleString("en"));
+      row("first load, cold, at 10 Mbit/s", seconds.toFixed(2), "", "", "", "", "", wire.up.toLocaleString("en"), wire.down.toLocaleString("en"));
     } finally {
       await fresh.stop();
     }

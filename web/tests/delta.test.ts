@@ -227,5 +227,19 @@ describe.skipIf(why)("the delta engine of the page", () => {
     console.log(`edit of 100 MB: ${s.origin.wire.up} bytes up, long tasks ${tasks.slice(before).map(Math.round).join(", ") || "none"} ms`);
     expect(readFileSync(disk("f.bin")).equals(edited(old))).toBe(true);
     expect(s.origin.wire.up).toBeLessThan(40_000);
+    await s.page.getByRole("link", { name: "Settings" }).first().click();
+    await s.page.getByText(/^0.ms in \d+.s$/).waitFor();
+  });
+
+  test("the page's own thread stays free while a new file of 128 MiB is sent", async () => {
+    const next = noise(128 << 20, 12);
+    const path = join(local, "g.bin");
+    writeFileSync(path, next);
+    await addFiles(s.page, [path]);
+    await row(s.page, "g.bin").waitFor({ timeout: 120_000 });
+    await idle(s.page);
+    expect(readFileSync(disk("g.bin")).equals(next)).toBe(true);
+    await s.page.getByRole("link", { name: "Settings" }).first().click();
+    await s.page.getByText(/^0.ms in \d+.s$/).waitFor();
   });
 });

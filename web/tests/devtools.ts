@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { StagMeter } from "../src/stagnation";
 import { browserPath } from "./server";
 
 export interface Tab {
@@ -26,15 +27,24 @@ export interface Chromium {
   stop: () => Promise<void>;
 }
 
-/** Script that measures long tasks, and the longest delay of a timer in the page's own thread. */
+/** Script that measures long tasks, the longest delay of a timer in the page's own thread, and stagnation. */
 const METERS = `
-  window.meters = { longest: 0, tasks: 0, gap: 0 };
+  window.meters = { longest: 0, tasks: 0, gap: 0, stagnation: 0 };
   new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) { meters.longest = Math.max(meters.longest, duration); meters.tasks += duration; }
   }).observe({ entryTypes: ["longtask"] });
   // A timer, and no animation frames: frames would cost processor time themselves.
   let last = performance.now();
-  setInterval(() => { const now = performance.now(); meters.gap = Math.max(meters.gap, now - last); last = now; }, 10);`;
+  setInterval(() => { const now = performance.now(); meters.gap = Math.max(meters.gap, now - last); last = now; }, 10);
+  ${StagMeter.toString()}
+  const stag = new StagMeter();
+  const tick = () => {
+    const before = stag.stagnation;
+    stag.tick(performance.now());
+    meters.stagnation += stag.stagnation - before;
+    setTimeout(tick, StagMeter.PERIOD_MS);
+  };
+  tick();`;
 
 /** Starts Chromium with an empty profile and one tab. */
 export async function startChromium(): Promise<Chromium> {

@@ -23,6 +23,7 @@ const { endSession, ended, signIn, token, tokenIn } = await import("../src/sessi
 const { call, sendBody } = await import("../src/api/http");
 const { list, look, remove } = await import("../src/api/volumes");
 const { previewOf } = await import("../src/files/kinds");
+const { StagMeter } = await import("../src/stagnation");
 const { GentleRate } = await import("../src/transfer/gentle");
 const { english } = await import("../src/text/en");
 const { german } = await import("../src/text/de");
@@ -231,6 +232,19 @@ describe("numbers", () => {
       if (typeof value === "string" && value.length > 12) expect(other, key).not.toBe(value);
     }
   });
+});
+
+test("stagnation is the sum of delays over 50 ms of a timer of 100 ms", () => {
+  const meter = new StagMeter();
+  let now = 1000;
+  // The first tick is not late. Times since the tick before:
+  for (const after of [0, 100, 130, 150, 151, 1100, 90, 100]) meter.tick((now += after));
+  expect(meter).toMatchObject({ stagnation: 51 + 1000, longest: 1000, measured: 700 + 30 + 50 + 51 + 1000 });
+  // A pause is no stagnation.
+  meter.rest();
+  meter.tick((now += 60_000));
+  meter.tick(now + 100);
+  expect(meter.stagnation).toBe(1051);
 });
 
 test("an ending is no property of an object", () => {

@@ -28,9 +28,10 @@ async function keep(old: string): Promise<void> {
   }
 }
 
-/** Signs out: forgets the token, and revokes a session token. */
-export function signOut(): void {
-  if (token.value) void revoke(token.value);
+/** Signs out: forgets the token at once, and revokes a session token after `last`, the last requests with the token. */
+export function signOut(last: Promise<void>): void {
+  const left = token.value;
+  if (left) void Promise.race([last, pause(LAST_SECS)]).then(() => revoke(left));
   endSession("left");
 }
 
@@ -60,6 +61,8 @@ async function revoke(left: string): Promise<void> {
 }
 
 const LEAVING = "deltic.leaving";
+/** Longest wait for the last requests of a token. */
+const LAST_SECS = 3;
 /** Pause after an error of the server, in seconds. */
 const FAILED_SECS = 5;
 

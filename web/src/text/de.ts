@@ -387,6 +387,10 @@ export const german = (n: Numbers): Words => ({
   rateHelp: "Auf diesem Gerät. Dateien unter 64 kB werden nicht gebremst.",
   noLimit: "ohne Grenze",
   gentle: "was andere frei lassen",
+  stagnation: "Stockung",
+  stagnationHelp: "Summe der Zeiten, in denen diese Seite verspätet reagierte, während Dateien unterwegs waren (StagMeter aus dem Artikel zu WebR2sync). Sie sollte 0 sein.",
+  stagnationOf: ({ stagnation, measured }) =>
+    measured > 0 ? `${n.milliseconds(stagnation)} in ${n.duration(measured / 1000)}` : "noch war nichts unterwegs",
   session: "Angemeldet",
   sessionHelp: (host) => `Bei ${host}. Abmelden vergisst den Schlüssel auf diesem Gerät.`,
   signOut: "Abmelden",

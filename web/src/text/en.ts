@@ -403,6 +403,10 @@ export const english = (n: Numbers) => ({
   rateHelp: "On this device. Files below 64 kB are not slowed down.",
   noLimit: "no limit",
   gentle: "what others leave free",
+  stagnation: "Stagnation",
+  stagnationHelp: "Sum of the times for which this page reacted late while files moved (StagMeter of the WebR2sync paper). It should be 0.",
+  stagnationOf: ({ stagnation, measured }: { stagnation: number; measured: number }) =>
+    measured > 0 ? `${n.milliseconds(stagnation)} in ${n.duration(measured / 1000)}` : "nothing has moved yet",
   session: "Signed in",
   sessionHelp: (host: string) => `At ${host}. Signing out forgets the token on this device.`,
   signOut: "Sign out",

@@ -9,6 +9,7 @@ export interface Numbers {
   /** The day and the time, in a shorter form for recent times. */
   when: (ms: number) => string;
   duration: (seconds: number) => string;
+  milliseconds: (ms: number) => string;
   /** Compares names in the order of the language. Digits compare as numbers. */
   compare: (a: string, b: string) => number;
 }
@@ -59,6 +60,7 @@ export function numbers(lang: string, words: { today: string; yesterday: string 
       if (seconds < 5400) return `${plain.format(Math.round(seconds / 60))}\u00a0min`;
       return `${plain.format(Math.round(seconds / 3600))}\u00a0h`;
     },
+    milliseconds: (ms) => `${plain.format(Math.round(ms))}\u00a0ms`,
     compare: collator.compare,
   };
 }

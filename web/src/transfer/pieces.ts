@@ -5,6 +5,7 @@
  */
 import { call, Problem, sendBody, type Sending } from "../api/http";
 import { address, uploadAddress, type Place } from "../api/volumes";
+import { token } from "../session";
 import { CANCELLED } from "./engine";
 
 export interface Whole {
@@ -19,8 +20,16 @@ let most = 1 << 20;
 /** True after a proxy has refused a body as too long. Bodies then stop growing. */
 let isCramped = false;
 
-/** Uploads that have begun, by file: the place of the file, and the address of the upload. */
-const begun = new WeakMap<File, { to: string; address: string }>();
+/** An upload that has begun. */
+interface Begun {
+  file: File;
+  address: string;
+  /** The token that began the upload. No other token continues or cancels the upload. */
+  token: string | undefined;
+}
+
+/** Uploads that have begun, by the place of the file. */
+const begun = new Map<string, Begun>();
 
 export async function sendPieces(whole: Whole, sent: (bytes: number) => void, stop: AbortSignal): Promise<void> {
   const { file, to, conditions } = whole;
@@ -34,11 +43,20 @@ export async function sendPieces(whole: Whole, sent: (bytes: number) => void, st
   }
   try {
     await inPieces(whole, sent, stop);
-    begun.delete(file);
+    begun.delete(keyOf(whole.to));
   } catch (error) {
-    if (stop.reason === CANCELLED) void forget(file);
+    if (stop.reason === CANCELLED) void cancelUpload(whole.to);
     throw error;
   }
+}
+
+/** Removes the bytes that arrived at the server for the file at `to`, if an upload has begun. */
+export async function cancelUpload(to: Place): Promise<void> {
+  const known = begun.get(keyOf(to));
+  begun.delete(keyOf(to));
+  if (!known) return;
+  const { address, token } = known;
+  await call(address, { method: "DELETE", ...(token === undefined ? {} : { token }) }).catch(() => undefined);
 }
 
 async function inPieces(whole: Whole, sent: (bytes: number) => void, stop: AbortSignal): Promise<void> {
@@ -65,33 +83,34 @@ async function inPieces(whole: Whole, sent: (bytes: number) => void, stop: Abort
 /** Begins an upload, without content. Returns the address of the upload. */
 async function begin({ file, to, conditions }: Whole, stop: AbortSignal): Promise<string> {
   const headers = { ...conditions, "Upload-Complete": "?0", "Upload-Length": String(file.size) };
+  const bearer = token.value;
   const answer = await sendBody(address("files", to), { method: "PUT", headers, body: new Blob(), sent: () => undefined }, stop);
   const name = answer("Location")?.split("/").at(-1);
   if (!name) throw new Problem(0, "a proxy took the address of the upload away");
   const place = uploadAddress(to.volume, name);
-  begun.set(file, { to: keyOf(to), address: place });
+  begun.set(keyOf(to), { file, address: place, token: bearer });
+  // The user may have cancelled the upload before the answer arrived.
+  if (stop.reason === CANCELLED) void cancelUpload(to);
   return place;
 }
 
 /** Finds the address and the arrived bytes of an upload that this page began; undefined without such an upload. */
 async function found({ file, to }: Whole): Promise<{ place: string; at: number } | undefined> {
-  const known = begun.get(file);
-  if (known?.to !== keyOf(to)) return undefined;
+  const known = begun.get(keyOf(to));
+  if (!known || !isSame(known.file, file)) return undefined;
   try {
     const answer = await call(known.address, { method: "HEAD" });
     return { place: known.address, at: Number(answer.headers.get("Upload-Offset")) };
   } catch (error) {
-    begun.delete(file);
+    begun.delete(keyOf(to));
     if (error instanceof Problem && error.status === 404) return undefined;
     throw error;
   }
 }
 
-async function forget(file: File): Promise<void> {
-  const known = begun.get(file);
-  begun.delete(file);
-  if (known) await call(known.address, { method: "DELETE" }).catch(() => undefined);
-}
+/** True if both are the same version of a file. A handle gives another `File` each time. */
+const isSame = (one: File, other: File): boolean =>
+  one === other || (one.name === other.name && one.size === other.size && one.lastModified === other.lastModified);
 
 /** Sends a body, and sets the length of the next body by the time taken. */
 async function timed(sending: Sending, place: string, stop: AbortSignal): Promise<void> {

@@ -6,6 +6,7 @@ import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
 import { stopAll } from "../transfer/queue";
 import { GENTLE, limit, RATES } from "../transfer/rate";
+import { stagnation } from "../transfer/stagnation";
 
 export function Settings(): JSX.Element {
   const words = t();
@@ -68,14 +69,22 @@ export function Settings(): JSX.Element {
       <section class="card">
         <div class="setr">
           <div>
+            <b>{words.stagnation}</b>
+            <p class="help">{words.stagnationHelp}</p>
+          </div>
+          <span class="num">{words.stagnationOf(stagnation.value)}</span>
+        </div>
+      </section>
+      <section class="card">
+        <div class="setr">
+          <div>
             <b>{words.session}</b>
             <p class="help">{words.sessionHelp(location.host)}</p>
           </div>
           <button
             class="btn"
             onClick={() => {
-              stopAll();
-              signOut();
+              signOut(stopAll());
             }}
           >
             {words.signOut}

@@ -249,7 +249,7 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
               >
                 <Icon is={batch.paused ? "go" : "pause"} />
               </button>
-              <button class="btn ghost icon" aria-label={words.cancelOne(batch.name)} onClick={() => cancel(batch)}>
+              <button class="btn ghost icon" aria-label={words.cancelOne(batch.name)} onClick={() => void cancel(batch)}>
                 <Icon is="x" />
               </button>
             </>
