@@ -20,7 +20,7 @@ portable := deltic-core deltic-tree deltic-protocol deltic-engine deltic-store d
 out := $(target)/bench-out
 laws := env HOME=$(HOME) cargo test --locked --manifest-path $(CURDIR)/Cargo.toml -p deltic-remote --features labs -- --ignored
 systems := s3 azure gs hdfs seaweedfs moosefs ceph
-wasm_examples := $(target)/wasm/wasm32-unknown-unknown/release/examples
+wasm_examples := $(target)/wasm/wasm32-unknown-unknown/wasm/examples
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
@@ -181,12 +181,13 @@ neon: toolchain
 docs: toolchain
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(labs)
 
+# In the profile of the page's modules, which `page-files` has built by then.
 wasm: toolchain
-	tools/wasm-build.sh $(portable) -- --no-default-features --features deltic-page/push,deltic-page/pull
+	tools/wasm-build.sh $(portable) -- --profile wasm --no-default-features --features deltic-page/push,deltic-page/pull
 	WASM_RUSTFLAGS= tools/wasm-build.sh deltic-core
 	rm -f $(wasm_examples)/suite.wasm $(wasm_examples)/sync.wasm
-	tools/wasm-build.sh deltic-core -- --release --example suite
-	tools/wasm-build.sh deltic-worker -- --release --no-default-features --example sync
+	tools/wasm-build.sh deltic-core -- --profile wasm --example suite
+	tools/wasm-build.sh deltic-worker -- --profile wasm --no-default-features --example sync
 	if [ ! -e $(wasm_examples)/sync.wasm ]; then \
 	  echo "SKIPPED: the suites in WebAssembly were not built"; \
 	elif tools/ensure.sh node nodejs; then \
