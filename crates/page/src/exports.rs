@@ -158,7 +158,7 @@ pub unsafe extern "C" fn deltic_reconcile(text: *mut u8, len: usize) -> *mut u8 
     tell_panics();
     // SAFETY: passed on to the caller.
     let text = unsafe { taken(text, len) };
-    let plan = crate::reconcile::plan(&text);
+    let plan = crate::plan(&text);
     let len = u32::try_from(plan.len()).expect("the memory of a module is below 4 GiB");
     let bytes: Box<[u8]> = [&len.to_le_bytes()[..], &plan].concat().into();
     Box::into_raw(bytes).cast()

@@ -31,5 +31,7 @@ mod store;
 pub use connection::Connection;
 pub use events::{Event, PutFile};
 pub use host::{HostFiles, NotRead, NotWritten};
+#[cfg(feature = "pull")]
+pub use reconcile::plan;
 pub use requests::{OldFile, Pull, Push, RequestError};
 pub use store::PageStore;

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use deltic_tree::RelPath;
 use deltic_tree::reconcile::{
-    Clash, Common, Deletions, End, FileState, Guard, Naming, Node, Plan, Step, Trees, reconcile,
+    CommonEntry, ConflictNaming, DeletionGuard, Deletions, FileVersion, PathClash, SyncEnd,
+    SyncPlan, SyncStep, TreeNode, Trees, reconcile,
 };
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -15,10 +16,10 @@ use serde_json::{Value, json};
 
 /// A request for a plan.
 #[derive(Debug, Deserialize)]
-struct Request {
-    ancestor: Vec<(String, Was)>,
-    here: Vec<(String, Is)>,
-    there: Vec<(String, Is)>,
+struct PlanRequest {
+    ancestor: Vec<(String, CommonRow)>,
+    here: Vec<(String, EndRow)>,
+    there: Vec<(String, EndRow)>,
     day: Box<str>,
     /// Names of the two ends, for the names of conflicts.
     here_name: Box<str>,
@@ -29,39 +30,41 @@ struct Request {
 }
 
 /// Tag, length, modification time and digest.
-type State = (Box<str>, u64, i64, Option<Box<str>>);
+type VersionRow = (Box<str>, u64, i64, Option<Box<str>>);
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Is {
+enum EndRow {
     Other(String),
-    File(State),
+    File(VersionRow),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Was {
+enum CommonRow {
     /// The file here and there.
-    File(State, State),
+    File(VersionRow, VersionRow),
     Dir(IgnoredAny),
 }
 
-fn state((tag, bytes, modified, digest): State) -> FileState {
-    FileState { tag, bytes, modified, digest }
+fn state((tag, bytes, modified, digest): VersionRow) -> FileVersion {
+    FileVersion { tag, bytes, modified, digest }
 }
 
-fn node(is: Is) -> Node {
+fn node(is: EndRow) -> TreeNode {
     match is {
-        Is::Other(kind) if kind == "d" => Node::Dir,
-        Is::Other(_) => Node::Other,
-        Is::File(file) => Node::File(state(file)),
+        EndRow::Other(kind) if kind == "d" => TreeNode::Dir,
+        EndRow::Other(_) => TreeNode::Other,
+        EndRow::File(file) => TreeNode::File(state(file)),
     }
 }
 
-fn common(was: Was) -> Common {
+fn common(was: CommonRow) -> CommonEntry {
     match was {
-        Was::Dir(_) => Common::Dir,
-        Was::File(here, there) => Common::File { here: state(here), there: state(there) },
+        CommonRow::Dir(_) => CommonEntry::Dir,
+        CommonRow::File(here, there) => {
+            CommonEntry::File { here: state(here), there: state(there) }
+        }
     }
 }
 
@@ -81,35 +84,37 @@ fn by_path<T, N>(
     found
 }
 
-/// Returns the plan for a request, or an object with `error`.
-pub(crate) fn plan(text: &[u8]) -> Vec<u8> {
-    let told = match serde_json::from_slice::<Request>(text) {
+/// Returns the plan of a synced folder for a request, or an object with `error`; both are JSON.
+#[must_use]
+pub fn plan(text: &[u8]) -> Vec<u8> {
+    let told = match serde_json::from_slice::<PlanRequest>(text) {
         Ok(request) => planned(request),
         Err(error) => json!({ "error": error.to_string() }),
     };
     told.to_string().into_bytes()
 }
 
-fn planned(request: Request) -> Value {
+fn planned(request: PlanRequest) -> Value {
     let mut bad = Vec::new();
     let trees = Trees {
         ancestor: by_path(request.ancestor, common, &mut bad),
         here: by_path(request.here, node, &mut bad),
         there: by_path(request.there, node, &mut bad),
     };
-    let naming = Naming { day: request.day, here: request.here_name, there: request.there_name };
+    let naming =
+        ConflictNaming { day: request.day, here: request.here_name, there: request.there_name };
     let deletions = if request.confirmed { Deletions::Confirmed } else { Deletions::Guarded };
-    let Plan { steps, clashes, guard } = reconcile(&trees, &naming, deletions);
+    let SyncPlan { steps, clashes, guard } = reconcile(&trees, &naming, deletions);
     let mut told: Vec<Value> = clashes.iter().map(clash).collect();
     told.extend(bad.into_iter().map(|path| json!({ "is": "name", "path": path })));
     let steps: Vec<Value> = steps.iter().map(step).collect();
     json!({ "steps": steps, "clashes": told, "guard": guard.map(guarded) })
 }
 
-const fn end(end: End) -> &'static str {
+const fn end(end: SyncEnd) -> &'static str {
     match end {
-        End::Here => "here",
-        End::There => "there",
+        SyncEnd::Here => "here",
+        SyncEnd::There => "there",
     }
 }
 
@@ -118,41 +123,41 @@ fn text(path: &RelPath) -> String {
     String::from_utf8_lossy(path.as_bytes()).into_owned()
 }
 
-fn step(step: &Step) -> Value {
+fn step(step: &SyncStep) -> Value {
     match step {
-        Step::Aside { end: at, from, to } => {
+        SyncStep::Aside { end: at, from, to } => {
             json!({ "is": "aside", "end": end(*at), "path": text(from), "to": text(to) })
         }
-        Step::Move { end: at, from, to } => {
+        SyncStep::Move { end: at, from, to } => {
             json!({ "is": "move", "end": end(*at), "path": text(from), "to": text(to) })
         }
-        Step::Delete { end: at, path } => {
+        SyncStep::Delete { end: at, path } => {
             json!({ "is": "delete", "end": end(*at), "path": text(path) })
         }
-        Step::MakeDir { end: at, path } => {
+        SyncStep::MakeDir { end: at, path } => {
             json!({ "is": "make", "end": end(*at), "path": text(path) })
         }
-        Step::Transfer { to, path } => {
+        SyncStep::Transfer { to, path } => {
             json!({ "is": "transfer", "end": end(*to), "path": text(path) })
         }
-        Step::Compare { path } => json!({ "is": "compare", "path": text(path) }),
-        Step::Adopt { path } => json!({ "is": "adopt", "path": text(path) }),
-        Step::Forget { path } => json!({ "is": "forget", "path": text(path) }),
+        SyncStep::Compare { path } => json!({ "is": "compare", "path": text(path) }),
+        SyncStep::Adopt { path } => json!({ "is": "adopt", "path": text(path) }),
+        SyncStep::Forget { path } => json!({ "is": "forget", "path": text(path) }),
     }
 }
 
-fn clash(clash: &Clash) -> Value {
+fn clash(clash: &PathClash) -> Value {
     match clash {
-        Clash::Folds { end: at, path, with } => {
+        PathClash::Folds { end: at, path, with } => {
             json!({ "is": "folds", "end": end(*at), "path": text(path), "with": text(with) })
         }
-        Clash::Other { end: at, path } => {
+        PathClash::Other { end: at, path } => {
             json!({ "is": "other", "end": end(*at), "path": text(path) })
         }
     }
 }
 
-fn guarded(Guard { end: at, files, of }: Guard) -> Value {
+fn guarded(DeletionGuard { end: at, files, of }: DeletionGuard) -> Value {
     json!({ "end": end(at), "files": files, "of": of })
 }
 

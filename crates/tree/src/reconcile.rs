@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 mod moving;
 mod naming;
 
-pub use naming::{Naming, conflict_name};
+pub use naming::{ConflictNaming, conflict_name};
 
 use crate::fold::folded_path;
 use crate::path::RelPath;
@@ -25,14 +25,14 @@ use naming::ConflictNames;
 
 /// One of the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
+pub enum SyncEnd {
     /// The end that computes the plan.
     Here,
     /// The other end.
     There,
 }
 
-impl End {
+impl SyncEnd {
     /// Both ends.
     pub const BOTH: [Self; 2] = [Self::Here, Self::There];
 
@@ -48,7 +48,7 @@ impl End {
 
 /// A version of a file at one end. Versions of different ends are equal only by `digest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileState {
+pub struct FileVersion {
     /// Changes with each change of the file. An end chooses the form: an entity tag, or length and time.
     pub tag: Box<str>,
     /// Length in bytes.
@@ -61,35 +61,35 @@ pub struct FileState {
 
 /// An entry at one end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Node {
+pub enum TreeNode {
     /// A directory that was listed.
     Dir,
     /// A regular file.
-    File(FileState),
+    File(FileVersion),
     /// Anything else. No step concerns this path or a path below.
     Other,
 }
 
 /// An entry that was equal at both ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Common {
+pub enum CommonEntry {
     /// A directory.
     Dir,
     /// A file, as each end had the file.
     File {
         /// The version here.
-        here: FileState,
+        here: FileVersion,
         /// The version there.
-        there: FileState,
+        there: FileVersion,
     },
 }
 
-impl Common {
-    fn file(&self, end: End) -> Option<&FileState> {
+impl CommonEntry {
+    fn file(&self, end: SyncEnd) -> Option<&FileVersion> {
         match (self, end) {
             (Self::Dir, _) => None,
-            (Self::File { here, .. }, End::Here) => Some(here),
-            (Self::File { there, .. }, End::There) => Some(there),
+            (Self::File { here, .. }, SyncEnd::Here) => Some(here),
+            (Self::File { there, .. }, SyncEnd::There) => Some(there),
         }
     }
 }
@@ -98,41 +98,41 @@ impl Common {
 #[derive(Clone, Debug, Default)]
 pub struct Trees {
     /// Entries that were equal at both ends last.
-    pub ancestor: BTreeMap<RelPath, Common>,
+    pub ancestor: BTreeMap<RelPath, CommonEntry>,
     /// Entries here.
-    pub here: BTreeMap<RelPath, Node>,
+    pub here: BTreeMap<RelPath, TreeNode>,
     /// Entries there.
-    pub there: BTreeMap<RelPath, Node>,
+    pub there: BTreeMap<RelPath, TreeNode>,
 }
 
 impl Trees {
-    fn end(&self, end: End) -> &BTreeMap<RelPath, Node> {
+    fn end(&self, end: SyncEnd) -> &BTreeMap<RelPath, TreeNode> {
         match end {
-            End::Here => &self.here,
-            End::There => &self.there,
+            SyncEnd::Here => &self.here,
+            SyncEnd::There => &self.there,
         }
     }
 
-    fn file(&self, end: End, path: &RelPath) -> Option<&FileState> {
+    fn file(&self, end: SyncEnd, path: &RelPath) -> Option<&FileVersion> {
         match self.end(end).get(path) {
-            Some(Node::File(file)) => Some(file),
+            Some(TreeNode::File(file)) => Some(file),
             _ => None,
         }
     }
 
-    fn is_dir(&self, end: End, path: &RelPath) -> bool {
-        matches!(self.end(end).get(path), Some(Node::Dir))
+    fn is_dir(&self, end: SyncEnd, path: &RelPath) -> bool {
+        matches!(self.end(end).get(path), Some(TreeNode::Dir))
     }
 
     fn was_dir(&self, path: &RelPath) -> bool {
-        matches!(self.ancestor.get(path), Some(Common::Dir))
+        matches!(self.ancestor.get(path), Some(CommonEntry::Dir))
     }
 }
 
 /// Whether a plan may delete a large part of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletions {
-    /// A plan with many deletions has no steps ([`Plan::guard`]).
+    /// A plan with many deletions has no steps ([`SyncPlan::guard`]).
     Guarded,
     /// The user has agreed.
     Confirmed,
@@ -140,11 +140,11 @@ pub enum Deletions {
 
 /// A step of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum SyncStep {
     /// Renames the file `from` at `end` to the free name `to`, because `from` is a conflict.
     Aside {
         /// The end at which the file is.
-        end: End,
+        end: SyncEnd,
         /// The present path.
         from: RelPath,
         /// The free path.
@@ -154,7 +154,7 @@ pub enum Step {
     /// the step is a transfer of `to` and a deletion of `from`.
     Move {
         /// The end at which the file is renamed.
-        end: End,
+        end: SyncEnd,
         /// The present path.
         from: RelPath,
         /// The free path.
@@ -163,21 +163,21 @@ pub enum Step {
     /// Deletes the file, or the empty directory, at `end`.
     Delete {
         /// The end at which the entry is deleted.
-        end: End,
+        end: SyncEnd,
         /// The path.
         path: RelPath,
     },
     /// Makes a directory at `end`.
     MakeDir {
         /// The end without the directory.
-        end: End,
+        end: SyncEnd,
         /// The path.
         path: RelPath,
     },
     /// Transfers the file to the end `to`, where the file is as in the ancestor, or missing.
     Transfer {
         /// The end that gets the file.
-        to: End,
+        to: SyncEnd,
         /// The path.
         path: RelPath,
     },
@@ -200,11 +200,11 @@ pub enum Step {
 
 /// A path that stays different until the user acts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Clash {
+pub enum PathClash {
     /// At `end`, the path would be the same name as `with` on some file systems.
     Folds {
         /// The end that has `with`.
-        end: End,
+        end: SyncEnd,
         /// The path that is not created.
         path: RelPath,
         /// The path that exists.
@@ -213,7 +213,7 @@ pub enum Clash {
     /// At `end`, something other than a file or directory has this path.
     Other {
         /// The end with the entry.
-        end: End,
+        end: SyncEnd,
         /// The path.
         path: RelPath,
     },
@@ -221,9 +221,9 @@ pub enum Clash {
 
 /// Deletions that need the user's consent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guard {
+pub struct DeletionGuard {
     /// The end at which files would be deleted.
-    pub end: End,
+    pub end: SyncEnd,
     /// Number of these files.
     pub files: usize,
     /// Number of files of the ancestor.
@@ -232,18 +232,18 @@ pub struct Guard {
 
 /// A plan: steps in an order in which each step can succeed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct SyncPlan {
     /// The steps; none with a `guard`.
-    pub steps: Vec<Step>,
+    pub steps: Vec<SyncStep>,
     /// Paths that stay different.
-    pub clashes: Vec<Clash>,
+    pub clashes: Vec<PathClash>,
     /// Set if the plan would delete a large part of an end, and the user has not agreed.
-    pub guard: Option<Guard>,
+    pub guard: Option<DeletionGuard>,
 }
 
 /// Returns the plan that makes both ends equal.
 #[must_use]
-pub fn reconcile(trees: &Trees, naming: &Naming, deletions: Deletions) -> Plan {
+pub fn reconcile(trees: &Trees, naming: &ConflictNaming, deletions: Deletions) -> SyncPlan {
     let mut planner = Planner::new(trees);
     planner.decide_files();
     planner.decide_dirs();
@@ -255,30 +255,30 @@ pub fn reconcile(trees: &Trees, naming: &Naming, deletions: Deletions) -> Plan {
 
 /// What happens to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum FileVerdict {
     Keep,
     Forget,
     Compare,
     Adopt,
     /// The file goes to this end.
-    Send(End),
+    Send(SyncEnd),
     /// The file is deleted at this end.
-    Remove(End),
+    Remove(SyncEnd),
     /// Both ends changed the file.
     Conflict,
 }
 
 struct Planner<'a> {
     trees: &'a Trees,
-    files: BTreeMap<RelPath, Verdict>,
+    files: BTreeMap<RelPath, FileVerdict>,
     /// Directories that exist after the plan.
     staying: BTreeSet<RelPath>,
     /// Directories that no longer exist after the plan.
     going: BTreeSet<RelPath>,
-    asides: Vec<(End, RelPath, RelPath)>,
-    clashes: Vec<Clash>,
+    asides: Vec<(SyncEnd, RelPath, RelPath)>,
+    clashes: Vec<PathClash>,
     /// Directories that are not made, because of a clash.
-    unmade: HashSet<(End, RelPath)>,
+    unmade: HashSet<(SyncEnd, RelPath)>,
 }
 
 impl<'a> Planner<'a> {
@@ -299,10 +299,10 @@ impl<'a> Planner<'a> {
         ancestor.keys().chain(here.keys()).chain(there.keys()).collect()
     }
 
-    /// True if `path` or a directory above is [`Node::Other`] at an end.
+    /// True if `path` or a directory above is [`TreeNode::Other`] at an end.
     fn is_blocked(&self, path: &RelPath) -> bool {
         let is_other = |path: &RelPath| {
-            End::BOTH.iter().any(|end| self.trees.end(*end).get(path) == Some(&Node::Other))
+            SyncEnd::BOTH.iter().any(|end| self.trees.end(*end).get(path) == Some(&TreeNode::Other))
         };
         is_other(path) || above(path).any(|dir| is_other(&dir))
     }
@@ -319,12 +319,14 @@ impl<'a> Planner<'a> {
 
     /// Tells of an entry that no step can concern, if the other end has something to sync at this path.
     fn note_other(&mut self, path: &RelPath) {
-        for end in End::BOTH {
-            let is_other = self.trees.end(end).get(path) == Some(&Node::Other);
-            let is_wanted =
-                matches!(self.trees.end(end.other()).get(path), Some(Node::Dir | Node::File(_)));
+        for end in SyncEnd::BOTH {
+            let is_other = self.trees.end(end).get(path) == Some(&TreeNode::Other);
+            let is_wanted = matches!(
+                self.trees.end(end.other()).get(path),
+                Some(TreeNode::Dir | TreeNode::File(_))
+            );
             if is_other && (is_wanted || self.trees.ancestor.contains_key(path)) {
-                self.clashes.push(Clash::Other { end, path: path.clone() });
+                self.clashes.push(PathClash::Other { end, path: path.clone() });
             }
         }
     }
@@ -333,14 +335,14 @@ impl<'a> Planner<'a> {
         let trees = self.trees;
         for path in self.all_paths() {
             let is_final = match self.files.get(path) {
-                Some(verdict) => !matches!(verdict, Verdict::Forget | Verdict::Remove(_)),
+                Some(verdict) => !matches!(verdict, FileVerdict::Forget | FileVerdict::Remove(_)),
                 None => self.is_blocked(path),
             };
             let open: Vec<_> = above(path).filter(|dir| !self.is_blocked(dir)).collect();
             if is_final {
                 self.staying.extend(open.iter().cloned());
             }
-            let [here, there] = End::BOTH.map(|end| trees.is_dir(end, path));
+            let [here, there] = SyncEnd::BOTH.map(|end| trees.is_dir(end, path));
             let was = trees.was_dir(path);
             if !self.is_blocked(path) && ((here && there) || ((here || there) && !was)) {
                 self.staying.extend(open);
@@ -348,7 +350,7 @@ impl<'a> Planner<'a> {
             }
         }
         let is_known = |path: &&RelPath| {
-            trees.was_dir(path) || End::BOTH.iter().any(|end| trees.is_dir(*end, path))
+            trees.was_dir(path) || SyncEnd::BOTH.iter().any(|end| trees.is_dir(*end, path))
         };
         let all = self.all_paths().into_iter().filter(is_known);
         self.going = all
@@ -358,19 +360,19 @@ impl<'a> Planner<'a> {
     }
 
     /// Finds another name for each file that must give way.
-    fn set_aside(&mut self, naming: &Naming) {
+    fn set_aside(&mut self, naming: &ConflictNaming) {
         let mut names = ConflictNames::new(self.all_paths(), naming);
         let found: Vec<_> =
             self.files.iter().map(|(path, verdict)| (path.clone(), *verdict)).collect();
         for (path, verdict) in found {
             let is_dir_too = self.staying.contains(&path);
             let (end, after) = match verdict {
-                Verdict::Conflict => (End::Here, Some(Verdict::Send(End::Here))),
-                Verdict::Send(to) if is_dir_too => (to.other(), None),
+                FileVerdict::Conflict => (SyncEnd::Here, Some(FileVerdict::Send(SyncEnd::Here))),
+                FileVerdict::Send(to) if is_dir_too => (to.other(), None),
                 _ => continue,
             };
             let aside = names.free(&path, end);
-            self.files.insert(aside.clone(), Verdict::Send(end.other()));
+            self.files.insert(aside.clone(), FileVerdict::Send(end.other()));
             match after {
                 Some(after) => self.files.insert(path.clone(), after),
                 None => self.files.remove(&path),
@@ -381,12 +383,12 @@ impl<'a> Planner<'a> {
 
     /// Drops each creation beside a name that some file systems take for the same name.
     fn drop_clashes(&mut self) {
-        for end in End::BOTH {
+        for end in SyncEnd::BOTH {
             let mut taken = self.remaining(end);
             let paths: Vec<_> = self.staying.iter().chain(self.files.keys()).cloned().collect();
             for path in paths.into_iter().collect::<BTreeSet<_>>() {
                 let is_made_dir = self.staying.contains(&path);
-                let is_sent = self.files.get(&path) == Some(&Verdict::Send(end));
+                let is_sent = self.files.get(&path) == Some(&FileVerdict::Send(end));
                 if self.trees.end(end).contains_key(&path) || !(is_made_dir || is_sent) {
                     continue;
                 }
@@ -398,7 +400,7 @@ impl<'a> Planner<'a> {
                     }
                     Some(with) if !is_below => {
                         let with = with.clone();
-                        self.clashes.push(Clash::Folds { end, path: path.clone(), with });
+                        self.clashes.push(PathClash::Folds { end, path: path.clone(), with });
                     }
                     _ => {}
                 }
@@ -412,14 +414,14 @@ impl<'a> Planner<'a> {
     }
 
     /// True if a step renames the file.
-    fn leaves(&self, end: End, path: &RelPath) -> bool {
+    fn leaves(&self, end: SyncEnd, path: &RelPath) -> bool {
         self.asides.iter().any(|(at, from, _)| *at == end && from == path)
     }
 
     /// Returns the paths that stay at `end`, by their folded forms.
-    fn remaining(&self, end: End) -> HashMap<Vec<u8>, RelPath> {
+    fn remaining(&self, end: SyncEnd) -> HashMap<Vec<u8>, RelPath> {
         let goes = |path: &RelPath| {
-            self.files.get(path) == Some(&Verdict::Remove(end))
+            self.files.get(path) == Some(&FileVerdict::Remove(end))
                 || self.going.contains(path)
                 || self.leaves(end, path)
         };
@@ -428,65 +430,65 @@ impl<'a> Planner<'a> {
         stay.chain(asides).map(|path| (folded_path(&path), path)).collect()
     }
 
-    fn plan(self, moves: Vec<(End, RelPath, RelPath)>, deletions: Deletions) -> Plan {
+    fn plan(self, moves: Vec<(SyncEnd, RelPath, RelPath)>, deletions: Deletions) -> SyncPlan {
         let moved: HashSet<_> =
             moves.iter().flat_map(|(_, from, to)| [from.clone(), to.clone()]).collect();
         let rest: Vec<_> = self.files.iter().filter(|(path, _)| !moved.contains(*path)).collect();
         if let Some(guard) = self.guard(&rest).filter(|_| deletions == Deletions::Guarded) {
-            return Plan { clashes: self.clashes, guard: Some(guard), ..Plan::default() };
+            return SyncPlan { clashes: self.clashes, guard: Some(guard), ..SyncPlan::default() };
         }
-        let mut steps: Vec<Step> = Vec::new();
-        steps.extend(self.asides.iter().cloned().map(|(end, from, to)| Step::Aside {
+        let mut steps: Vec<SyncStep> = Vec::new();
+        steps.extend(self.asides.iter().cloned().map(|(end, from, to)| SyncStep::Aside {
             end,
             from,
             to,
         }));
-        steps.extend(moves.into_iter().map(|(end, from, to)| Step::Move { end, from, to }));
+        steps.extend(moves.into_iter().map(|(end, from, to)| SyncStep::Move { end, from, to }));
         steps.extend(self.deletions(&rest));
         for path in &self.staying {
-            let lacks = |end: &End| {
+            let lacks = |end: &SyncEnd| {
                 !self.trees.is_dir(*end, path) && !self.unmade.contains(&(*end, path.clone()))
             };
-            let make = |end| Step::MakeDir { end, path: path.clone() };
-            steps.extend(End::BOTH.into_iter().filter(lacks).map(make));
-            let is_at_both = End::BOTH.iter().all(|end| self.trees.is_dir(*end, path));
+            let make = |end| SyncStep::MakeDir { end, path: path.clone() };
+            steps.extend(SyncEnd::BOTH.into_iter().filter(lacks).map(make));
+            let is_at_both = SyncEnd::BOTH.iter().all(|end| self.trees.is_dir(*end, path));
             if is_at_both && !self.trees.was_dir(path) {
-                steps.push(Step::Adopt { path: path.clone() });
+                steps.push(SyncStep::Adopt { path: path.clone() });
             }
         }
         for (path, verdict) in rest {
             let path = path.clone();
             steps.extend(match verdict {
-                Verdict::Send(to) => Some(Step::Transfer { to: *to, path }),
-                Verdict::Compare => Some(Step::Compare { path }),
-                Verdict::Adopt => Some(Step::Adopt { path }),
+                FileVerdict::Send(to) => Some(SyncStep::Transfer { to: *to, path }),
+                FileVerdict::Compare => Some(SyncStep::Compare { path }),
+                FileVerdict::Adopt => Some(SyncStep::Adopt { path }),
                 // A directory at both ends has taken the place.
-                Verdict::Forget if self.staying.contains(&path) => None,
-                Verdict::Forget => Some(Step::Forget { path }),
-                Verdict::Keep | Verdict::Remove(_) | Verdict::Conflict => None,
+                FileVerdict::Forget if self.staying.contains(&path) => None,
+                FileVerdict::Forget => Some(SyncStep::Forget { path }),
+                FileVerdict::Keep | FileVerdict::Remove(_) | FileVerdict::Conflict => None,
             });
         }
-        Plan { steps, clashes: self.clashes, guard: None }
+        SyncPlan { steps, clashes: self.clashes, guard: None }
     }
 
     /// Returns the deletions, those of a directory after those of its entries.
-    fn deletions(&self, rest: &[(&RelPath, &Verdict)]) -> Vec<Step> {
-        let mut steps: BTreeMap<&RelPath, Vec<Step>> = BTreeMap::new();
+    fn deletions(&self, rest: &[(&RelPath, &FileVerdict)]) -> Vec<SyncStep> {
+        let mut steps: BTreeMap<&RelPath, Vec<SyncStep>> = BTreeMap::new();
         for (path, verdict) in rest {
-            if let Verdict::Remove(end) = verdict {
-                let step = Step::Delete { end: *end, path: (*path).clone() };
+            if let FileVerdict::Remove(end) = verdict {
+                let step = SyncStep::Delete { end: *end, path: (*path).clone() };
                 steps.entry(path).or_default().push(step);
             }
         }
         for path in &self.going {
-            let has = |end: &End| self.trees.is_dir(*end, path);
-            let mut gone: Vec<_> = End::BOTH
+            let has = |end: &SyncEnd| self.trees.is_dir(*end, path);
+            let mut gone: Vec<_> = SyncEnd::BOTH
                 .into_iter()
                 .filter(has)
-                .map(|end| Step::Delete { end, path: path.clone() })
+                .map(|end| SyncStep::Delete { end, path: path.clone() })
                 .collect();
             if gone.is_empty() {
-                gone.push(Step::Forget { path: path.clone() });
+                gone.push(SyncStep::Forget { path: path.clone() });
             }
             steps.entry(path).or_default().extend(gone);
         }
@@ -494,44 +496,46 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the deletions that need the user's consent, if any: all of an end, or most of many files.
-    fn guard(&self, rest: &[(&RelPath, &Verdict)]) -> Option<Guard> {
-        let is_file = |common: &&Common| matches!(common, Common::File { .. });
+    fn guard(&self, rest: &[(&RelPath, &FileVerdict)]) -> Option<DeletionGuard> {
+        let is_file = |common: &&CommonEntry| matches!(common, CommonEntry::File { .. });
         let of = self.trees.ancestor.values().filter(is_file).count();
         let counted = |end| {
             let files =
-                rest.iter().filter(|(_, verdict)| **verdict == Verdict::Remove(end)).count();
-            Guard { end, files, of }
+                rest.iter().filter(|(_, verdict)| **verdict == FileVerdict::Remove(end)).count();
+            DeletionGuard { end, files, of }
         };
-        let is_much = |guard: &Guard| match guard.files == of {
+        let is_much = |guard: &DeletionGuard| match guard.files == of {
             true => of >= FEW_FILES,
             false => guard.files > MANY_FILES && 2 * guard.files > of,
         };
-        End::BOTH.into_iter().map(counted).find(is_much)
+        SyncEnd::BOTH.into_iter().map(counted).find(is_much)
     }
 }
 
 /// Returns the verdict about the file at `path`; `None` if no end has or had a file there.
-fn verdict(trees: &Trees, path: &RelPath) -> Option<Verdict> {
-    let [here, there] = End::BOTH.map(|end| trees.file(end, path));
+fn verdict(trees: &Trees, path: &RelPath) -> Option<FileVerdict> {
+    let [here, there] = SyncEnd::BOTH.map(|end| trees.file(end, path));
     let was = trees.ancestor.get(path);
-    let is_changed = |end, now: Option<&FileState>| {
+    let is_changed = |end, now: Option<&FileVersion>| {
         let then = was.and_then(|common| common.file(end));
         then.map(|state| &state.tag) != now.map(|state| &state.tag)
     };
-    let had_file = was.is_some_and(|common| common.file(End::Here).is_some());
-    Some(match (is_changed(End::Here, here), is_changed(End::There, there), here, there) {
+    let had_file = was.is_some_and(|common| common.file(SyncEnd::Here).is_some());
+    Some(match (is_changed(SyncEnd::Here, here), is_changed(SyncEnd::There, there), here, there) {
         (_, _, None, None) if !had_file => return None,
-        (_, _, None, None) => Verdict::Forget,
-        (false, false, ..) => Verdict::Keep,
-        (true, false, Some(_), _) | (true, true, Some(_), None) => Verdict::Send(End::There),
-        (false, true, _, Some(_)) | (true, true, None, Some(_)) => Verdict::Send(End::Here),
-        (true, false, None, _) => Verdict::Remove(End::There),
-        (false, true, _, None) => Verdict::Remove(End::Here),
-        (true, true, Some(here), Some(there)) if here.bytes != there.bytes => Verdict::Conflict,
+        (_, _, None, None) => FileVerdict::Forget,
+        (false, false, ..) => FileVerdict::Keep,
+        (true, false, Some(_), _) | (true, true, Some(_), None) => {
+            FileVerdict::Send(SyncEnd::There)
+        }
+        (false, true, _, Some(_)) | (true, true, None, Some(_)) => FileVerdict::Send(SyncEnd::Here),
+        (true, false, None, _) => FileVerdict::Remove(SyncEnd::There),
+        (false, true, _, None) => FileVerdict::Remove(SyncEnd::Here),
+        (true, true, Some(here), Some(there)) if here.bytes != there.bytes => FileVerdict::Conflict,
         (true, true, Some(here), Some(there)) => match (&here.digest, &there.digest) {
-            (Some(one), Some(other)) if one == other => Verdict::Adopt,
-            (Some(_), Some(_)) => Verdict::Conflict,
-            _ => Verdict::Compare,
+            (Some(one), Some(other)) if one == other => FileVerdict::Adopt,
+            (Some(_), Some(_)) => FileVerdict::Conflict,
+            _ => FileVerdict::Compare,
         },
     })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{End, FileState, Node, Planner, Verdict, above};
+use super::{FileVerdict, FileVersion, Planner, SyncEnd, TreeNode, above};
 use crate::path::RelPath;
 
 /// Length, time and, in the first round, name of a file.
@@ -11,9 +11,9 @@ type Likeness<'a> = (u64, i64, Option<&'a [u8]>);
 impl Planner<'_> {
     /// Returns the renames that replace a deletion and a transfer: the end, the present path and the new path. Only
     /// files that are alike one to one count.
-    pub(super) fn moves(&self) -> Vec<(End, RelPath, RelPath)> {
+    pub(super) fn moves(&self) -> Vec<(SyncEnd, RelPath, RelPath)> {
         let mut moves = Vec::new();
-        for end in End::BOTH {
+        for end in SyncEnd::BOTH {
             let (mut gone, mut new) = (self.gone(end), self.sent(end));
             for by_name in [true, false] {
                 let found = pairs(&gone, &new, by_name);
@@ -27,18 +27,19 @@ impl Planner<'_> {
     }
 
     /// Returns the files that a plan deletes at `end`, as the other end had them.
-    fn gone(&self, end: End) -> Vec<(&RelPath, &FileState)> {
-        let removed = self.files.iter().filter(|(_, verdict)| **verdict == Verdict::Remove(end));
+    fn gone(&self, end: SyncEnd) -> Vec<(&RelPath, &FileVersion)> {
+        let removed =
+            self.files.iter().filter(|(_, verdict)| **verdict == FileVerdict::Remove(end));
         let was = |path| self.trees.ancestor.get(path)?.file(end.other());
         removed.filter_map(|(path, _)| Some((path, was(path)?))).collect()
     }
 
     /// Returns the new files that a plan sends to `end`, as the other end has them.
-    fn sent(&self, end: End) -> Vec<(&RelPath, &FileState)> {
-        let sent = self.files.iter().filter(|(_, verdict)| **verdict == Verdict::Send(end));
+    fn sent(&self, end: SyncEnd) -> Vec<(&RelPath, &FileVersion)> {
+        let sent = self.files.iter().filter(|(_, verdict)| **verdict == FileVerdict::Send(end));
         let is_new = |path: &&RelPath| {
             let is_free = !self.trees.end(end).contains_key(*path);
-            let is_dir = |dir| matches!(self.trees.end(end).get(&dir), None | Some(Node::Dir));
+            let is_dir = |dir| matches!(self.trees.end(end).get(&dir), None | Some(TreeNode::Dir));
             is_free && !self.trees.ancestor.contains_key(*path) && above(path).all(is_dir)
         };
         let state = |path| self.trees.file(end.other(), path);
@@ -51,8 +52,8 @@ impl Planner<'_> {
 
 /// Returns the pairs of files that are alike, where no third file is.
 fn pairs<'a>(
-    gone: &[(&'a RelPath, &FileState)],
-    new: &[(&'a RelPath, &FileState)],
+    gone: &[(&'a RelPath, &FileVersion)],
+    new: &[(&'a RelPath, &FileVersion)],
     by_name: bool,
 ) -> Vec<(&'a RelPath, &'a RelPath)> {
     let mut alike: HashMap<Likeness<'a>, [Vec<&'a RelPath>; 2]> = HashMap::new();

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use super::End;
+use super::SyncEnd;
 use crate::fold::folded_path;
 use crate::path::{MAX_NAME_BYTES, Name, RelPath};
 
 /// Words of the names of conflicts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Naming {
+pub struct ConflictNaming {
     /// The day, such as `2026-11-29`.
     pub day: Box<str>,
     /// A name for the end here.
@@ -17,11 +17,11 @@ pub struct Naming {
     pub there: Box<str>,
 }
 
-impl Naming {
-    fn label(&self, end: End) -> &str {
+impl ConflictNaming {
+    fn label(&self, end: SyncEnd) -> &str {
         match end {
-            End::Here => &self.here,
-            End::There => &self.there,
+            SyncEnd::Here => &self.here,
+            SyncEnd::There => &self.there,
         }
     }
 }
@@ -31,7 +31,7 @@ impl Naming {
 ///
 /// `nth` counts from 1. The first name has no number.
 #[must_use]
-pub fn conflict_name(name: &Name, naming: &Naming, from: End, nth: usize) -> Name {
+pub fn conflict_name(name: &Name, naming: &ConflictNaming, from: SyncEnd, nth: usize) -> Name {
     let (stem, ending) = parts(name.as_bytes());
     let (day, label) = (plain(&naming.day), plain(naming.label(from)));
     let number = if nth > 1 { format!(" {nth}") } else { String::new() };
@@ -80,16 +80,16 @@ const MAX_LABEL: usize = 40;
 /// Names that are taken.
 pub(super) struct ConflictNames<'a> {
     taken: HashSet<Vec<u8>>,
-    naming: &'a Naming,
+    naming: &'a ConflictNaming,
 }
 
 impl<'a> ConflictNames<'a> {
-    pub(super) fn new(paths: BTreeSet<&RelPath>, naming: &'a Naming) -> Self {
+    pub(super) fn new(paths: BTreeSet<&RelPath>, naming: &'a ConflictNaming) -> Self {
         Self { taken: paths.into_iter().map(folded_path).collect(), naming }
     }
 
     /// Returns a free path beside `path` for the version from the end `from`.
-    pub(super) fn free(&mut self, path: &RelPath, from: End) -> RelPath {
+    pub(super) fn free(&mut self, path: &RelPath, from: SyncEnd) -> RelPath {
         let (dir, name) = path.split_last().expect("the root is no file");
         let paths = (1..).map(|nth| {
             let other = conflict_name(&name, self.naming, from, nth);

@@ -5,8 +5,8 @@ mod model;
 use std::collections::BTreeMap;
 
 use deltic_tree::reconcile::{
-    Clash, Common, Deletions, End, FileState, Naming, Node, Plan, Step, Trees, conflict_name,
-    reconcile,
+    CommonEntry, ConflictNaming, Deletions, FileVersion, PathClash, SyncEnd, SyncPlan, SyncStep,
+    TreeNode, Trees, conflict_name, reconcile,
 };
 use deltic_tree::{Name, RelPath};
 
@@ -14,15 +14,15 @@ fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).unwrap()
 }
 
-fn naming() -> Naming {
-    Naming { day: "2026-11-29".into(), here: "laptop".into(), there: "server".into() }
+fn naming() -> ConflictNaming {
+    ConflictNaming { day: "2026-11-29".into(), here: "laptop".into(), there: "server".into() }
 }
 
 /// Returns the state of a file with this content. Tags of the two ends differ.
-fn state(end: End, content: &str) -> FileState {
+fn state(end: SyncEnd, content: &str) -> FileVersion {
     let tag = format!("{end:?}:{content}");
     let modified = content.bytes().map(i64::from).sum();
-    FileState {
+    FileVersion {
         tag: tag.into(),
         bytes: content.len() as u64,
         modified,
@@ -31,49 +31,55 @@ fn state(end: End, content: &str) -> FileState {
 }
 
 /// Parses a tree: `dir/` is a directory, `file=content` a file, `link@` another kind of entry.
-fn tree(end: End, words: &str) -> BTreeMap<RelPath, Node> {
+fn tree(end: SyncEnd, words: &str) -> BTreeMap<RelPath, TreeNode> {
     let one = |word: &str| match word.split_once('=') {
-        Some((name, content)) => (path(name), Node::File(state(end, content))),
-        None if word.ends_with('/') => (path(word.trim_end_matches('/')), Node::Dir),
-        None => (path(word.trim_end_matches('@')), Node::Other),
+        Some((name, content)) => (path(name), TreeNode::File(state(end, content))),
+        None if word.ends_with('/') => (path(word.trim_end_matches('/')), TreeNode::Dir),
+        None => (path(word.trim_end_matches('@')), TreeNode::Other),
     };
     words.split_whitespace().map(one).collect()
 }
 
-fn ancestor(words: &str) -> BTreeMap<RelPath, Common> {
-    let [mut here, there] = End::BOTH.map(|end| tree(end, words));
+fn ancestor(words: &str) -> BTreeMap<RelPath, CommonEntry> {
+    let [mut here, there] = SyncEnd::BOTH.map(|end| tree(end, words));
     let both = |(path, node)| match (node, here.remove(&path)) {
-        (Node::File(there), Some(Node::File(here))) => (path, Common::File { here, there }),
-        _ => (path, Common::Dir),
+        (TreeNode::File(there), Some(TreeNode::File(here))) => {
+            (path, CommonEntry::File { here, there })
+        }
+        _ => (path, CommonEntry::Dir),
     };
     there.into_iter().map(both).collect()
 }
 
 fn trees([was, here, there]: [&str; 3]) -> Trees {
-    Trees { ancestor: ancestor(was), here: tree(End::Here, here), there: tree(End::There, there) }
-}
-
-fn word(end: End) -> &'static str {
-    match end {
-        End::Here => "here",
-        End::There => "there",
+    Trees {
+        ancestor: ancestor(was),
+        here: tree(SyncEnd::Here, here),
+        there: tree(SyncEnd::There, there),
     }
 }
 
-fn told(plan: &Plan) -> String {
-    let step = |step: &Step| match step {
-        Step::Aside { end, from, to } => format!("aside {} {from} -> {to}", word(*end)),
-        Step::Move { end, from, to } => format!("move {} {from} -> {to}", word(*end)),
-        Step::Delete { end, path } => format!("delete {} {path}", word(*end)),
-        Step::MakeDir { end, path } => format!("make {} {path}", word(*end)),
-        Step::Transfer { to, path } => format!("to {} {path}", word(*to)),
-        Step::Compare { path } => format!("compare {path}"),
-        Step::Adopt { path } => format!("adopt {path}"),
-        Step::Forget { path } => format!("forget {path}"),
+fn word(end: SyncEnd) -> &'static str {
+    match end {
+        SyncEnd::Here => "here",
+        SyncEnd::There => "there",
+    }
+}
+
+fn told(plan: &SyncPlan) -> String {
+    let step = |step: &SyncStep| match step {
+        SyncStep::Aside { end, from, to } => format!("aside {} {from} -> {to}", word(*end)),
+        SyncStep::Move { end, from, to } => format!("move {} {from} -> {to}", word(*end)),
+        SyncStep::Delete { end, path } => format!("delete {} {path}", word(*end)),
+        SyncStep::MakeDir { end, path } => format!("make {} {path}", word(*end)),
+        SyncStep::Transfer { to, path } => format!("to {} {path}", word(*to)),
+        SyncStep::Compare { path } => format!("compare {path}"),
+        SyncStep::Adopt { path } => format!("adopt {path}"),
+        SyncStep::Forget { path } => format!("forget {path}"),
     };
-    let clash = |clash: &Clash| match clash {
-        Clash::Folds { end, path, with } => format!("folds {} {path} with {with}", word(*end)),
-        Clash::Other { end, path } => format!("other {} {path}", word(*end)),
+    let clash = |clash: &PathClash| match clash {
+        PathClash::Folds { end, path, with } => format!("folds {} {path} with {with}", word(*end)),
+        PathClash::Other { end, path } => format!("other {} {path}", word(*end)),
     };
     let guard = plan.guard.map(|it| format!("ask {} {} of {}", word(it.end), it.files, it.of));
     let told = plan.steps.iter().map(step).chain(plan.clashes.iter().map(clash)).chain(guard);
@@ -166,7 +172,7 @@ fn the_table_of_cases_holds() {
 fn without_digests_files_of_equal_length_are_compared_first() {
     let mut trees = trees(["", "a=1 b=1", "a=2 b=22"]);
     for node in trees.here.values_mut() {
-        if let Node::File(file) = node {
+        if let TreeNode::File(file) = node {
             file.digest = None;
         }
     }
@@ -179,10 +185,10 @@ fn a_name_of_a_conflict_is_never_a_name_that_is_there() {
     let taken = "a (conflict 2026-11-29 from laptop).md";
     let mut trees = trees(["", "a.md=1", "a.md=2"]);
     for (nth, other) in [(2, taken.to_uppercase()), (3, taken.replace("laptop", "laptop 2"))] {
-        trees.there.insert(path(&other), Node::File(state(End::There, "old")));
+        trees.there.insert(path(&other), TreeNode::File(state(SyncEnd::There, "old")));
         let plan = reconcile(&trees, &naming(), Deletions::Guarded);
         let to = path(&format!("a (conflict 2026-11-29 from laptop {nth}).md"));
-        let aside = Step::Aside { end: End::Here, from: path("a.md"), to };
+        let aside = SyncStep::Aside { end: SyncEnd::Here, from: path("a.md"), to };
         assert!(plan.steps.contains(&aside), "{plan:?}");
     }
 }
@@ -191,8 +197,8 @@ fn a_name_of_a_conflict_is_never_a_name_that_is_there() {
 fn long_names_of_conflicts_are_cut_between_letters() {
     for stem in ["x".repeat(251), "é".repeat(125), "€".repeat(83)] {
         let name = Name::new(format!("{stem}.txt").as_bytes()).unwrap();
-        let naming = Naming { here: "a/b\0c:\u{202e}".into(), ..naming() };
-        let other = conflict_name(&name, &naming, End::Here, 12);
+        let naming = ConflictNaming { here: "a/b\0c:\u{202e}".into(), ..naming() };
+        let other = conflict_name(&name, &naming, SyncEnd::Here, 12);
         let text = std::str::from_utf8(other.as_bytes()).unwrap();
         assert!(text.ends_with(" (conflict 2026-11-29 from a-b-c-- 12).txt"), "{text}");
         assert!(text.len() <= 255);

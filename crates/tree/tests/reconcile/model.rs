@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use deltic_tree::RelPath;
-use deltic_tree::reconcile::{Common, Deletions, End, Node, Step, Trees, reconcile};
+use deltic_tree::reconcile::{
+    CommonEntry, Deletions, SyncEnd, SyncStep, TreeNode, Trees, reconcile,
+};
 
 use super::{naming, path, state};
 
@@ -23,35 +25,39 @@ impl Rng {
 
 #[derive(Default)]
 struct World {
-    was: BTreeMap<RelPath, Common>,
+    was: BTreeMap<RelPath, CommonEntry>,
     ends: [Model; 2],
 }
 
 impl World {
-    fn end(&mut self, end: End) -> &mut Model {
+    fn end(&mut self, end: SyncEnd) -> &mut Model {
         &mut self.ends[end as usize]
     }
 
     fn trees(&self) -> Trees {
-        let nodes = |end: End| {
+        let nodes = |end: SyncEnd| {
             let node = |content: &Option<String>| match content {
-                None => Node::Dir,
-                Some(content) => Node::File(state(end, content)),
+                None => TreeNode::Dir,
+                Some(content) => TreeNode::File(state(end, content)),
             };
             self.ends[end as usize].iter().map(|(path, is)| (path.clone(), node(is))).collect()
         };
-        Trees { ancestor: self.was.clone(), here: nodes(End::Here), there: nodes(End::There) }
+        Trees {
+            ancestor: self.was.clone(),
+            here: nodes(SyncEnd::Here),
+            there: nodes(SyncEnd::There),
+        }
     }
 
     /// Executes a step. Panics if the step would replace or delete something that changed since the ancestor.
-    fn execute(&mut self, step: &Step) {
+    fn execute(&mut self, step: &SyncStep) {
         match step {
-            Step::Aside { end, from, to } => {
+            SyncStep::Aside { end, from, to } => {
                 let file = self.end(*end).remove(from).expect("the file is there");
                 assert!(file.is_some());
                 assert!(self.end(*end).insert(to.clone(), file).is_none(), "{to} was free");
             }
-            Step::Move { end, from, to } => {
+            SyncStep::Move { end, from, to } => {
                 if self.ends[*end as usize].get(from) == self.ends[end.other() as usize].get(to) {
                     let file = self.end(*end).remove(from).unwrap();
                     self.make_above(*end, to);
@@ -64,32 +70,32 @@ impl World {
                 self.note(from);
                 self.note(to);
             }
-            Step::Delete { end, path } => {
+            SyncStep::Delete { end, path } => {
                 self.delete(*end, path);
                 self.note(path);
             }
-            Step::MakeDir { end, path } => {
+            SyncStep::MakeDir { end, path } => {
                 let before = self.end(*end).insert(path.clone(), None);
                 assert!(before.is_none_or(|before| before.is_none()), "{path} was free");
                 self.note(path);
             }
-            Step::Transfer { to, path } => {
+            SyncStep::Transfer { to, path } => {
                 self.transfer(*to, path);
                 self.note(path);
             }
-            Step::Compare { .. } => panic!("all digests are known"),
-            Step::Adopt { path } | Step::Forget { path } => self.note(path),
+            SyncStep::Compare { .. } => panic!("all digests are known"),
+            SyncStep::Adopt { path } | SyncStep::Forget { path } => self.note(path),
         }
     }
 
-    fn make_above(&mut self, end: End, path: &RelPath) {
+    fn make_above(&mut self, end: SyncEnd, path: &RelPath) {
         for dir in above(path) {
             let before = self.end(end).insert(dir, None);
             assert!(before.is_none_or(|before| before.is_none()));
         }
     }
 
-    fn delete(&mut self, end: End, path: &RelPath) {
+    fn delete(&mut self, end: SyncEnd, path: &RelPath) {
         let gone = self.end(end).remove(path).expect("the entry is there");
         match gone {
             None => {
@@ -100,7 +106,7 @@ impl World {
         }
     }
 
-    fn transfer(&mut self, to: End, path: &RelPath) {
+    fn transfer(&mut self, to: SyncEnd, path: &RelPath) {
         let content = self.ends[to.other() as usize][path].clone();
         assert!(content.is_some());
         assert!(above(path).iter().all(|dir| self.ends[to as usize].get(dir) == Some(&None)));
@@ -110,14 +116,16 @@ impl World {
         }
     }
 
-    fn assert_unchanged(&self, end: End, path: &RelPath, content: &str) {
+    fn assert_unchanged(&self, end: SyncEnd, path: &RelPath, content: &str) {
         assert_eq!(self.tag(end, path), Some(state(end, content).tag), "{path} changed");
     }
 
     /// Returns the tag that the ancestor has for the file at `end`.
-    fn tag(&self, end: End, path: &RelPath) -> Option<Box<str>> {
+    fn tag(&self, end: SyncEnd, path: &RelPath) -> Option<Box<str>> {
         match self.was.get(path) {
-            Some(Common::File { here, there }) => Some([here, there][end as usize].tag.clone()),
+            Some(CommonEntry::File { here, there }) => {
+                Some([here, there][end as usize].tag.clone())
+            }
             _ => None,
         }
     }
@@ -127,9 +135,12 @@ impl World {
         let common = match (here, there) {
             (Some(Some(here)), Some(Some(there))) => {
                 assert_eq!(here, there, "{path}");
-                Common::File { here: state(End::Here, &here), there: state(End::There, &there) }
+                CommonEntry::File {
+                    here: state(SyncEnd::Here, &here),
+                    there: state(SyncEnd::There, &there),
+                }
             }
-            (Some(None), Some(None)) => Common::Dir,
+            (Some(None), Some(None)) => CommonEntry::Dir,
             _ => return drop(self.was.remove(path)),
         };
         self.was.insert(path.clone(), common);
@@ -138,7 +149,7 @@ impl World {
     /// Returns the contents that no plan may lose: those that changed since the ancestor.
     fn precious(&self) -> BTreeSet<String> {
         let mut all = BTreeSet::new();
-        for end in End::BOTH {
+        for end in SyncEnd::BOTH {
             for (path, content) in &self.ends[end as usize] {
                 let Some(content) = content else { continue };
                 if self.tag(end, path) != Some(state(end, content).tag) {
@@ -210,7 +221,7 @@ fn random_edits_at_both_ends_lose_and_invent_nothing_and_end_equal() {
         let mut rng = Rng(u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15));
         let mut world = World::default();
         for _ in 0..6 {
-            for end in End::BOTH {
+            for end in SyncEnd::BOTH {
                 (0..rng.below(5)).for_each(|_| edit(world.end(end), &mut rng));
             }
             let (precious, before) = (world.precious(), world.contents());
@@ -235,12 +246,12 @@ fn a_plan_of_the_other_end_is_the_mirrored_plan() {
         let mut rng = Rng(u64::wrapping_mul(seed, 0x2545_f491_4f6c_dd1d));
         let mut world = World::default();
         for _ in 0..3 {
-            for end in End::BOTH {
+            for end in SyncEnd::BOTH {
                 (0..rng.below(4)).for_each(|_| edit(world.end(end), &mut rng));
             }
             let plan = reconcile(&world.trees(), &naming(), Deletions::Confirmed);
             // The version here gives way, whichever end is here.
-            if !plan.steps.iter().any(|step| matches!(step, Step::Aside { .. })) {
+            if !plan.steps.iter().any(|step| matches!(step, SyncStep::Aside { .. })) {
                 let mirrored = reconcile(&swapped(world.trees()), &naming(), Deletions::Confirmed);
                 let steps: BTreeSet<_> = mirrored.steps.iter().map(mirror).collect();
                 assert_eq!(steps, plan.steps.iter().cloned().collect(), "seed {seed}");
@@ -254,22 +265,22 @@ fn a_plan_of_the_other_end_is_the_mirrored_plan() {
 
 fn swapped(trees: Trees) -> Trees {
     let swap = |common| match common {
-        Common::File { here, there } => Common::File { here: there, there: here },
-        Common::Dir => Common::Dir,
+        CommonEntry::File { here, there } => CommonEntry::File { here: there, there: here },
+        CommonEntry::Dir => CommonEntry::Dir,
     };
     let ancestor = trees.ancestor.into_iter().map(|(path, common)| (path, swap(common))).collect();
     Trees { ancestor, here: trees.there, there: trees.here }
 }
 
-fn mirror(step: &Step) -> Step {
+fn mirror(step: &SyncStep) -> SyncStep {
     let mut step = step.clone();
     match &mut step {
-        Step::Aside { end, .. }
-        | Step::Move { end, .. }
-        | Step::Delete { end, .. }
-        | Step::MakeDir { end, .. }
-        | Step::Transfer { to: end, .. } => *end = end.other(),
-        Step::Compare { .. } | Step::Adopt { .. } | Step::Forget { .. } => {}
+        SyncStep::Aside { end, .. }
+        | SyncStep::Move { end, .. }
+        | SyncStep::Delete { end, .. }
+        | SyncStep::MakeDir { end, .. }
+        | SyncStep::Transfer { to: end, .. } => *end = end.other(),
+        SyncStep::Compare { .. } | SyncStep::Adopt { .. } | SyncStep::Forget { .. } => {}
     }
     step
 }
