@@ -301,6 +301,67 @@ describe.skipIf(why)("a synced folder", () => {
     await expect.poll(filesThere).toEqual({ "a.txt": "two", "b.txt": "three" });
   });
 
+  test("a pause in one tab is a pause in all", async () => {
+    await write("a.txt", "one");
+    await begin();
+    const second = await s.context.newPage();
+    await second.goto(`${s.origin.url}files/${folder}/#synced`);
+    await card(second).getByText("Followed in another tab").waitFor();
+    await s.page.getByRole("button", { name: "Pause" }).click();
+    await card(second).getByText("Paused by you").waitFor();
+    put("a.txt", "two");
+    await second.getByRole("button", { name: "Resume" }).click();
+    await equal({ "a.txt": "two" });
+    await s.page.getByRole("button", { name: "Stop syncing" }).click();
+    await card(second).waitFor({ state: "detached" });
+  });
+
+  /** Random edits at both ends, reloads and ends of the server. LIVE_SCHEDULES sets their number. */
+  test("random schedules lose nothing and end equal", async () => {
+    const schedules = Number(process.env["LIVE_SCHEDULES"] ?? 10);
+    let x = 12345;
+    const below = (most: number) => ((x = (Math.imul(x, 1103515245) + 12345) >>> 0), (x >>> 8) % most);
+    const names = ["a.txt", "b.txt", "d/c.txt", "d/e.txt", "f/g/h.txt"];
+    await begin();
+    let count = 0;
+    for (let schedule = 0; schedule < schedules; schedule++) {
+      const told: string[] = [];
+      /** Contents that were written in this schedule, by path and end: the last of each may not be lost. */
+      const last = new Map<string, string>();
+      const isDown = below(4) === 0;
+      if (isDown) await s.server.kill();
+      for (let edit = 0; edit < 4; edit++) {
+        const path = names[below(names.length)]!;
+        const content = `content ${++count}`;
+        const kind = below(6);
+        told.push(`${kind} ${path} ${content}`);
+        if (kind < 2) {
+          await write(path, content);
+          last.set(`here ${path}`, content);
+        } else if (kind < 4) {
+          put(path, content);
+          last.set(`there ${path}`, content);
+        } else if (kind === 4) await s.page.reload();
+        else {
+          rmSync(disk(path), { force: true });
+          last.delete(`there ${path}`);
+        }
+      }
+      if (isDown) await s.server.start();
+      if (below(3) === 0) await s.page.reload();
+      await expect.poll(async () => JSON.stringify(sorted(await filesHere())) === JSON.stringify(sorted(filesThere())), { timeout: 60_000 }).toBe(true);
+      await inSync();
+      const contents = Object.values(filesThere());
+      // A write that reached the other end before the next write there is an older version, and no loss.
+      const newest = new Map<string, string>();
+      for (const [key, content] of last) newest.set(key.slice(key.indexOf(" ") + 1), content);
+      const isDeleted = (path: string) => told.some((one) => one.startsWith(`5 ${path} `));
+      for (const [path, content] of newest) if (!isDeleted(path)) expect(contents, told.join("; ")).toContain(content);
+    }
+  });
+
+  const sorted = (files: Record<string, string>) => Object.entries(files).sort();
+
   test("without permission nothing moves, and one press goes on", async () => {
     await write("a.txt", "one");
     await begin();

@@ -1,6 +1,7 @@
 /** The synced folders of this page: those of the present sign-in are followed as soon as there is a token. */
 import { computed, effect, signal, untracked } from "@preact/signals";
 import type { Place } from "../api/volumes";
+import { scoped } from "../root";
 import { signer, token } from "../session";
 import { canDownload } from "../transfer/delta/client";
 import { Follower } from "./follower";
@@ -31,13 +32,30 @@ export const needYou = computed(() => {
   return count;
 });
 
+/** Tells other tabs that the list has changed. */
+const tabs = typeof BroadcastChannel === "undefined" ? undefined : new BroadcastChannel(scoped("deltic.live"));
+const tellTabs = (): void => tabs?.postMessage("changed");
+
+/** Takes over changes that another tab made to the list. */
+async function hearTabs(): Promise<void> {
+  const records = await keptFolders();
+  for (const folder of folders.peek()) {
+    const now = records.find(({ id }) => id === folder.record.id);
+    if (now && now.paused === folder.record.paused) continue;
+    void folder.follower?.end();
+    replace(folder, now && opened(now));
+  }
+  take(records, signer());
+}
+
 export function startFolders(): void {
   if (!canSync()) return;
+  if (tabs) tabs.onmessage = () => void hearTabs().catch(() => undefined);
   effect(() => {
     const isSignedIn = token.value !== undefined;
     const by = signer();
     untracked(() => {
-      for (const { record, follower } of folders.value) if (!isSignedIn || record.signer !== by) follower?.end();
+      for (const { record, follower } of folders.value) if (!isSignedIn || record.signer !== by) void follower?.end();
       folders.value = isSignedIn ? folders.value.filter(({ record }) => record.signer === by) : [];
       if (isSignedIn) void keptFolders().then((records) => take(records, by), () => undefined);
     });
@@ -55,7 +73,7 @@ function take(records: readonly FolderRecord[], by: string): void {
 function opened(record: FolderRecord): Folder {
   if (record.paused) return { record, follower: undefined };
   const follower = new Follower(record);
-  void follower.run();
+  follower.run();
   return { record, follower };
 }
 
@@ -76,6 +94,7 @@ export async function addFolder(to: Place): Promise<"added" | "twice" | "none"> 
   for (const { record } of folders.value) if (await overlaps(record.handle, handle)) return "twice";
   const record: FolderRecord = { id: crypto.randomUUID(), signer: signer(), name: handle.name, handle, to, paused: false };
   await keepFolder(record);
+  tellTabs();
   folders.value = [...folders.value, opened(record)];
   return "added";
 }
@@ -86,16 +105,18 @@ async function overlaps(one: FileSystemDirectoryHandle, other: FileSystemDirecto
 }
 
 export async function pauseFolder(folder: Folder): Promise<void> {
-  folder.follower?.end();
   const record = { ...folder.record, paused: true };
   replace(folder, { record, follower: undefined });
   await keepFolder(record);
+  tellTabs();
+  await folder.follower?.end();
 }
 
 export async function resumeFolder(folder: Folder): Promise<void> {
   const record = { ...folder.record, paused: false };
-  replace(folder, opened(record));
   await keepFolder(record);
+  tellTabs();
+  replace(folder, opened(record));
 }
 
 /** Asks the browser for permission again. Call this from a press of a button. */
@@ -105,8 +126,11 @@ export async function allowFolder({ record, follower }: Folder): Promise<void> {
 
 /** Stops syncing. Both folders stay as they are. */
 export async function stopFolder(folder: Folder): Promise<void> {
-  folder.follower?.end();
   replace(folder, undefined);
+  await dropFolder(folder.record.id);
+  tellTabs();
+  await folder.follower?.end();
+  // The last step may have noted a state meanwhile.
   await dropFolder(folder.record.id);
 }
 

@@ -11,7 +11,7 @@ import { follow } from "../files/events";
 import { isMissing, Local, observe, permission } from "./local";
 import { planOf } from "./plan";
 import { digestOf, Remote } from "./remote";
-import { Ancestor, keptCommon, type FolderRecord } from "./store";
+import { Ancestor, keptCommon, keptFolders, type FolderRecord } from "./store";
 import { Outdated, parent, type Clash, type FileState, type Guard, type Node, type Plan, type Step, type Tree } from "./types";
 
 export type Status =
@@ -58,20 +58,23 @@ export class Follower {
   }
 
   /** Follows until `end` is called. Only one tab follows a folder at a time. */
-  async run(): Promise<void> {
+  run(): void {
     const stop = this.#stop.signal;
     this.status.value = { is: "elsewhere" };
-    await navigator.locks
+    this.#running = navigator.locks
       .request(`deltic.live.${this.record.id}`, { signal: stop }, () => this.#follow())
       .catch((error: unknown) => {
         if (!stop.aborted) this.#tellFailure(error);
       });
   }
 
+  #running: Promise<void> = Promise.resolve();
+
   /** Ends. Resolves when the last step has ended and all is noted. */
-  end(): void {
+  end(): Promise<void> {
     this.#stop.abort(new DOMException("ended", "AbortError"));
     this.#wake();
+    return this.#running;
   }
 
   /** Looks at everything again, now. */
@@ -95,6 +98,9 @@ export class Follower {
 
   async #follow(): Promise<void> {
     const stop = this.#stop.signal;
+    // The tab that worked until now may have paused or stopped the sync.
+    const kept = (await keptFolders()).find(({ id }) => id === this.record.id);
+    if (!kept || kept.paused) return void (this.status.value = { is: "paused" });
     this.status.value = { is: "starting" };
     this.#ancestor = new Ancestor(this.record.id, await keptCommon(this.record.id));
     const inside = this.record.to.path.join("/");
@@ -230,6 +236,8 @@ export class Follower {
       if (isOver) return void (this.status.value = reach.value.on ? { is: "synced" } : { is: "offline" });
       this.#stop.signal.throwIfAborted();
     }
+    // Both ends change faster than the rounds: go on, after the events so far.
+    this.#rouse();
   }
 
   /**

@@ -46,7 +46,13 @@ export class Local {
       const path = prefix + name;
       if (handle.kind === "directory") {
         found.set(path, "d");
-        await this.#walk(handle as FileSystemDirectoryHandle, `${path}/`, found);
+        try {
+          await this.#walk(handle as FileSystemDirectoryHandle, `${path}/`, found);
+        } catch (error) {
+          // The folder was removed meanwhile.
+          if (!isMissing(error)) throw error;
+          found.delete(path);
+        }
         continue;
       }
       const look = async () => {

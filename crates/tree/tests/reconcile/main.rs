@@ -11,7 +11,7 @@ use deltic_tree::reconcile::{
 use deltic_tree::{Name, RelPath};
 
 fn path(text: &str) -> RelPath {
-    RelPath::parse(text.as_bytes()).unwrap()
+    RelPath::parse(text.as_bytes()).expect("a path of a test")
 }
 
 fn naming() -> ConflictNaming {

@@ -59,7 +59,7 @@ impl World {
             }
             SyncStep::Move { end, from, to } => {
                 if self.ends[*end as usize].get(from) == self.ends[end.other() as usize].get(to) {
-                    let file = self.end(*end).remove(from).unwrap();
+                    let file = self.end(*end).remove(from).expect("the file is there");
                     self.make_above(*end, to);
                     assert!(self.end(*end).insert(to.clone(), file).is_none(), "{to} was free");
                 } else {
@@ -201,7 +201,7 @@ fn rename(end: &mut Model, rng: &mut Rng, to: &RelPath) {
     }
     let moved = end.iter().filter(|(path, _)| path.starts_with(&from)).map(|(path, is)| {
         let rest = &path.as_bytes()[from.as_bytes().len()..];
-        (RelPath::parse(&[to.as_bytes(), rest].concat()).unwrap(), is.clone())
+        (RelPath::parse(&[to.as_bytes(), rest].concat()).expect("the names are short"), is.clone())
     });
     let moved = moved.collect();
     end.retain(|path, _| !path.starts_with(&from));
