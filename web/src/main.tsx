@@ -20,6 +20,7 @@ import "./style/tokens.css";
 import "./style/base.css";
 import "./style/files.css";
 import "./style/screens.css";
+import "./style/live.css";
 import "./style/narrow.css";
 
 startTheme();

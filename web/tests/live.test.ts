@@ -1,5 +1,6 @@
 /** Synced folders: edits here reach the server's disk, edits there reach this device, and nothing is lost. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -361,6 +362,24 @@ describe.skipIf(why)("a synced folder", () => {
   });
 
   const sorted = (files: Record<string, string>) => Object.entries(files).sort();
+
+  test("axe finds nothing wrong, and the screen fits 360 px", async () => {
+    put("README", "one");
+    put("readme", "two");
+    await begin();
+    await card().getByText("is the same name as").waitFor();
+    const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+    await s.page.evaluate(axe);
+    interface Found {
+      violations: { id: string; nodes: { html: string }[] }[];
+    }
+    const { violations } = await s.page.evaluate(() => (globalThis as unknown as { axe: { run: () => Promise<Found> } }).axe.run());
+    expect(violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html}`))).toEqual([]);
+    if (process.env["LIVE_SHOT"]) await s.page.screenshot({ path: process.env["LIVE_SHOT"] });
+    await s.page.setViewportSize({ width: 360, height: 740 });
+    expect(await s.page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+    await s.page.setViewportSize({ width: 1280, height: 720 });
+  });
 
   test("without permission nothing moves, and one press goes on", async () => {
     await write("a.txt", "one");

@@ -39,7 +39,7 @@ export function Synced(): JSX.Element {
               <b>{words.earlierSynced(earlier.value.length)}</b>
               <p class="help">{words.earlierSyncedHelp}</p>
             </div>
-            <div class="rowx">
+            <div>
               <button class="btn" onClick={() => void takeEarlier()}>
                 {words.earlierGoOn}
               </button>
@@ -69,7 +69,7 @@ function Card({ folder }: { folder: Folder }): JSX.Element {
   return (
     <article class="card sync" aria-label={record.name} data-status={status.is}>
       <header>
-        <i class={`led ${lamp(status, troubles)}`} />
+        <i class={`led ${lamp(status, troubles)}`} aria-hidden="true" />
         <h2>
           <Name of={record.name} />
         </h2>
@@ -100,7 +100,7 @@ function Card({ folder }: { folder: Folder }): JSX.Element {
             <button class="btn" onClick={() => follower?.bringBack()}>
               {words.bringBack}
             </button>
-            <button class="btn bad" onClick={() => follower?.confirm()}>
+            <button class="btn" onClick={() => follower?.confirm()}>
               {words.deleteToo(status.guard.files)}
             </button>
           </>
@@ -131,7 +131,7 @@ function Card({ folder }: { folder: Folder }): JSX.Element {
 }
 
 function lamp({ is }: Status, troubles: readonly Trouble[]): string {
-  if (troubles.length > 0 || is === "permission" || is === "missing" || is === "refused" || is === "asking") return "ask";
+  if (troubles.length > 0 || is === "permission" || is === "missing" || is === "refused" || is === "asking") return "off";
   return is === "synced" || is === "working" ? "on" : "off";
 }
 
