@@ -74,12 +74,15 @@ impl ChangeNote {
     }
 
     fn to_bytes(&self, NotedVersion { len, modified }: NotedVersion) -> Vec<u8> {
-        let mut bytes = vec![FORMAT];
+        let is_new = self.map == ChangeMap::of_new_file(len);
+        let mut bytes = vec![if is_new { NEW_FILE } else { CHANGED }];
         bytes.extend(len.to_le_bytes());
         bytes.extend(modified.secs.to_le_bytes());
         bytes.extend(modified.nanos.to_le_bytes());
         bytes.extend(self.at.to_le_bytes());
-        bytes.extend(self.map.to_bytes());
+        if !is_new {
+            bytes.extend(self.map.to_bytes());
+        }
         let most = self.author.floor_char_boundary(MAX_AUTHOR_BYTES);
         bytes.extend_from_slice(&self.author.as_bytes()[..most]);
         bytes
@@ -92,12 +95,18 @@ impl ChangeNote {
         let (secs, bytes) = bytes.split_first_chunk()?;
         let (nanos, bytes) = bytes.split_first_chunk()?;
         let (at, bytes) = bytes.split_first_chunk()?;
-        let (map, author) = bytes.split_first_chunk::<CHANGE_MAP_BYTES>()?;
         let modified =
             Timestamp { secs: i64::from_le_bytes(*secs), nanos: u32::from_le_bytes(*nanos) };
         let noted = NotedVersion { len: u64::from_le_bytes(*len), modified };
-        let map = ChangeMap::from_bytes(map)?;
-        let fits = *format == FORMAT && noted == version && map.sums.total() == Some(version.len);
+        let (map, author) = match *format {
+            NEW_FILE => (ChangeMap::of_new_file(version.len), bytes),
+            CHANGED => {
+                let (map, author) = bytes.split_first_chunk::<CHANGE_MAP_BYTES>()?;
+                (ChangeMap::from_bytes(map)?, author)
+            }
+            _ => return None,
+        };
+        let fits = noted == version && map.sums.total() == Some(version.len);
         let author = String::from_utf8(author.to_vec()).ok()?;
         fits.then(|| Self { map, at: u64::from_le_bytes(*at), author })
     }
@@ -139,9 +148,11 @@ pub fn compare_short_versions(
 }
 
 const NAME: &[u8] = b"user.deltic.change";
-/// First byte of a note. Another format gets another number.
-const FORMAT: u8 = 1;
-/// Bytes of a note without the author.
+/// First byte of a note with a map. Another format gets another number.
+const CHANGED: u8 = 1;
+/// First byte of a note without a map: all bytes are new. File systems keep so short a note in the inode.
+const NEW_FILE: u8 = 2;
+/// Most bytes of a note without the author.
 const HEAD_BYTES: usize = 1 + 8 + 8 + 4 + 8 + CHANGE_MAP_BYTES;
 const MAX_AUTHOR_BYTES: usize = 64;
 /// Longest file in bytes that is compared byte by byte.
@@ -150,24 +161,37 @@ const SHORT_BYTES: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_core::{Change, ChangedSpan};
 
     fn note() -> (ChangeNote, NotedVersion) {
         let version = NotedVersion { len: 700, modified: Timestamp { secs: -3, nanos: 7 } };
-        let map = ChangeMap::of_new_file(700);
+        let kept = ChangedSpan { span: 0..500, change: Change::Kept, old: Some(0) };
+        let new = ChangedSpan { span: 500..700, change: Change::New, old: None };
+        let map = ChangeMap::from_bytes(&ChangeMap::of(700, &[kept, new]).to_bytes()).unwrap();
         (ChangeNote { map, at: 1_764_000_000, author: "laptop ü".into() }, version)
     }
 
     #[test]
     fn a_note_is_about_one_version_only() {
         let (note, version) = note();
-        let bytes = note.to_bytes(version);
-        assert_eq!(ChangeNote::parse(&bytes, version), Some(note));
+        let new_file = ChangeNote { map: ChangeMap::of_new_file(700), ..note.clone() };
         let later = Timestamp { secs: -3, nanos: 8 };
-        for other in
-            [NotedVersion { len: 701, ..version }, NotedVersion { modified: later, ..version }]
-        {
-            assert_eq!(ChangeNote::parse(&bytes, other), None);
+        for note in [note, new_file] {
+            let bytes = note.to_bytes(version);
+            assert_eq!(ChangeNote::parse(&bytes, version), Some(note));
+            let others =
+                [NotedVersion { len: 701, ..version }, NotedVersion { modified: later, ..version }];
+            for other in others {
+                assert_eq!(ChangeNote::parse(&bytes, other), None);
+            }
         }
+    }
+
+    #[test]
+    fn the_note_of_a_new_file_fits_in_an_inode() {
+        let version = note().1;
+        let note = ChangeNote { map: ChangeMap::of_new_file(700), at: 1, author: "laptop".into() };
+        assert_eq!(note.to_bytes(version).len(), 29 + 6);
     }
 
     #[test]
@@ -177,7 +201,7 @@ mod tests {
         for len in 0..HEAD_BYTES {
             assert_eq!(ChangeNote::parse(&bytes[..len], version), None);
         }
-        for at in [0, 1, 30, 40, bytes.len() - 1] {
+        for at in [0, 1, 30, bytes.len() - 1] {
             let mut damaged = bytes.clone();
             damaged[at] ^= 0xff;
             assert_eq!(ChangeNote::parse(&damaged, version), None, "at {at}");
