@@ -4,6 +4,7 @@ mod common;
 
 mod look;
 mod rest;
+mod rest_new_files;
 mod serve;
 mod serve_acme;
 mod serve_bad_input;

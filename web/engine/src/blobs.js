@@ -1,8 +1,10 @@
 // Files of a page, for the engine in a Web Worker: reads block.
 import { TransferError } from "./engine.js";
 
-// Reads ahead of a scan. Other reads, such as those of new bytes, are short.
-const AHEAD_BYTES = 8 * 1024 * 1024;
+// A scan reads blocks ahead, while the engine works. The first block, and parts of a block that is late, are read at once.
+const AHEAD_BYTES = 4 << 20;
+const FIRST_BYTES = 1 << 20;
+const PART_BYTES = 512 << 10;
 
 /** A transfer that failed because a file of the user changed, or cannot be read. */
 export class UnreadableFile extends TransferError {
@@ -54,14 +56,25 @@ export class BlobFiles {
   }
 }
 
+const nowhere = new MessageChannel().port1;
+nowhere.close();
+
+/** Gives memory back at once. The browser's own collection may come after hundreds of megabytes. */
+function free({ buffer }) {
+  nowhere.postMessage(null, [buffer]);
+}
+
 class Reading {
   isUnreadable = false;
   #isPermitted = false;
   #file;
   #permit;
-  /** Bytes that were read ahead, and their offset. */
-  #ahead = new Uint8Array();
-  #from = 0;
+  /** Blocks of the file that a scan has reached: the last one, and the one before, for reads that follow the scan. */
+  #blocks = [];
+  /** Offset at which the scan goes on. */
+  #end = 0;
+  /** The block that is being read, while the engine works on earlier blocks. */
+  #next;
 
   constructor(file, permit) {
     this.#file = file;
@@ -83,15 +96,36 @@ class Reading {
 
   /** Copies some bytes from offset `at` into a place. Returns their number, at least 1. */
   #copy(at, into) {
-    if (at === this.#from + this.#ahead.length) {
-      this.#ahead = this.#slice(at, AHEAD_BYTES);
-      this.#from = at;
-    }
-    const isAhead = at >= this.#from && at < this.#from + this.#ahead.length;
-    const found = isAhead ? this.#ahead.subarray(at - this.#from) : this.#slice(at, into.length);
+    if (at === this.#end) this.#scan();
+    const block = this.#blocks.find(({ from, bytes }) => at >= from && at < from + bytes.length);
+    const found = block ? block.bytes.subarray(at - block.from) : this.#slice(at, into.length);
     const some = found.subarray(0, into.length);
     into.set(some);
     return some.length;
+  }
+
+  /** Moves the scan on by a block, and begins to read the next block. */
+  #scan() {
+    const from = this.#end;
+    const next = this.#next;
+    // A block that has not arrived is read in parts meanwhile, so that the engine does not wait for the whole block.
+    const bytes = next?.bytes?.subarray(from - next.from) ?? this.#slice(from, next ? Math.min(PART_BYTES, next.end - from) : FIRST_BYTES);
+    const [last, old] = this.#blocks;
+    this.#blocks = [{ from, bytes }, ...(last ? [last] : [])];
+    if (old) free(old.bytes);
+    this.#end = from + bytes.length;
+    if (!next || this.#end >= next.end) this.#next = this.#begin(this.#end);
+  }
+
+  /** Begins to read a block. */
+  #begin(from) {
+    const end = Math.min(from + AHEAD_BYTES, this.#file.size);
+    if (from >= end) return undefined;
+    const block = { from, end, bytes: undefined };
+    const part = this.#file.slice(from, end).arrayBuffer();
+    // A block that cannot be read fails once more when the scan reads the block itself.
+    part.then((bytes) => bytes.byteLength === end - from && (block.bytes = new Uint8Array(bytes)), () => undefined);
+    return block;
   }
 
   /** Reads at most `len` bytes. Throws if the file changed since the user chose it. */

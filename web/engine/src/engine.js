@@ -185,10 +185,9 @@ export class Connection extends EventTarget {
     return call(pointer, bytes.length);
   }
 
-  /** Returns a copy of the module's output. */
-  #taken(len) {
-    const start = this.#wasm.deltic_output(this.#handle);
-    return new Uint8Array(this.#wasm.memory.buffer, start, len).slice();
+  /** Returns the module's output, which the next call of the module changes. */
+  #output(len) {
+    return new Uint8Array(this.#wasm.memory.buffer, this.#wasm.deltic_output(this.#handle), len);
   }
 
   #received(data) {
@@ -237,7 +236,8 @@ export class Connection extends EventTarget {
       if (this.#socket.bufferedAmount >= BUFFERED_BYTES || now < this.#due) return false;
       const len = this.#wasm.deltic_next_message(this.#handle);
       if (len === 0) return true;
-      this.#socket.send(this.#taken(len));
+      // A socket copies the bytes.
+      this.#socket.send(this.#output(len));
       if (this.#rate > 0) this.#due = now + (len / this.#rate) * 1000;
     }
   }
@@ -245,7 +245,7 @@ export class Connection extends EventTarget {
   #report() {
     let len;
     while (this.#handle && (len = this.#wasm.deltic_next_event(this.#handle)) > 0) {
-      const [[kind, event]] = entries(JSON.parse(new TextDecoder().decode(this.#taken(len))));
+      const [[kind, event]] = entries(JSON.parse(new TextDecoder().decode(this.#output(len))));
       this.#take(kind, event);
     }
   }

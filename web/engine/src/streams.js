@@ -30,7 +30,8 @@ export class StreamSocket {
   }
 
   send(message) {
-    const [channel, bytes] = decoded(message);
+    // As a WebSocket, keep a copy: the caller uses the memory again.
+    const [channel, bytes] = decoded(message.slice());
     if (channel > 0) return void this.#streams.get(channel)?.send(bytes);
     const [[kind, said]] = Object.entries(JSON.parse(new TextDecoder().decode(bytes)));
     if (kind === "auth") void this.#welcome(said.token);

@@ -24,6 +24,8 @@ interface Waiting {
 }
 
 const waiting: Waiting[] = [];
+/** Signals whose abort removes the files that wait. */
+const followed = new WeakSet<AbortSignal>();
 let underWay = 0;
 /** Greatest length of a body. Many proxies take 1 MiB. */
 let most = 1_000_000;
@@ -40,19 +42,18 @@ export const hasRoom = (): boolean => waiting.length < FILES;
 export function sendSmall(file: File, to: Place, stop: AbortSignal): Promise<Sent> {
   return new Promise((resolve, reject) => {
     if (stop.aborted) return reject(stop.reason);
-    const left = () => {
-      const at = waiting.indexOf(one);
-      if (at >= 0) waiting.splice(at, 1);
-      reject(stop.reason);
-    };
-    const settle = <T>(then: (value: T) => void) => (value: T) => {
-      stop.removeEventListener("abort", left);
-      then(value);
-    };
-    const one = { file, to, stop, resolve: settle(resolve), reject: settle(reject) };
-    stop.addEventListener("abort", left, { once: true });
-    waiting.push(one);
+    // One listener serves all files of a signal. Files of a request under way are rejected by the request.
+    if (!followed.has(stop)) stop.addEventListener("abort", () => leave(stop), { once: true });
+    followed.add(stop);
+    waiting.push({ file, to, stop, resolve, reject });
   });
+}
+
+/** Rejects all files that wait with this signal. */
+function leave(stop: AbortSignal): void {
+  const left = waiting.filter((one) => one.stop === stop);
+  waiting.splice(0, waiting.length, ...waiting.filter((one) => one.stop !== stop));
+  for (const { reject } of left) reject(stop.reason);
 }
 
 /** Sends bundles that are due. `isMoreComing` is true if other files are about to wait. `ended` runs after a request. */
@@ -120,11 +121,8 @@ interface Body {
 
 /** Reads the files of a bundle. Files that cannot be read are rejected, and are no part of the body. */
 async function bodyOf(bundle: Waiting[]): Promise<Body> {
-  // One read of many files costs the browser half as much as many reads.
-  const together = await new Blob(bundle.map(({ file }) => file)).arrayBuffer().catch(() => undefined);
-  const contents = together
-    ? split(new Uint8Array(together), bundle)
-    : await Promise.all(bundle.map(({ file }) => file.arrayBuffer().then((bytes) => new Uint8Array(bytes), () => undefined)));
+  const contents: (Uint8Array | undefined)[] = [];
+  for (let i = 0; i < bundle.length; i += READ) contents.push(...(await contentsOf(bundle.slice(i, i + READ))));
   const files: Waiting[] = [];
   const parts: Uint8Array[] = [];
   for (const [i, one] of bundle.entries()) {
@@ -141,9 +139,13 @@ async function bodyOf(bundle: Waiting[]): Promise<Body> {
   return { files, body: joined(parts) };
 }
 
-function split(bytes: Uint8Array, bundle: readonly Waiting[]): Uint8Array[] {
+/** Reads files; undefined for a file that cannot be read. One read of many files costs half as much as many reads. */
+async function contentsOf(some: readonly Waiting[]): Promise<(Uint8Array | undefined)[]> {
+  const together = await new Blob(some.map(({ file }) => file)).arrayBuffer().catch(() => undefined);
+  if (!together) return Promise.all(some.map(({ file }) => file.arrayBuffer().then((bytes) => new Uint8Array(bytes), () => undefined)));
+  const bytes = new Uint8Array(together);
   let end = 0;
-  return bundle.map(({ file }) => bytes.subarray(end, (end += file.size)));
+  return some.map(({ file }) => bytes.subarray(end, (end += file.size)));
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
@@ -159,6 +161,8 @@ function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 const SMALL_BYTES = 64 << 10;
 /** Most files of a bundle. */
 const FILES = 128;
+/** Most files of a read. The browser takes a part of a millisecond for each file, in which the page does nothing else. */
+const READ = 32;
 /** Bytes of a line, beside the path. */
 const LINE_BYTES = 64;
 const LEAST_BODY = 200_000;

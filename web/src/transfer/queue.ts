@@ -234,8 +234,13 @@ const isOver = (batch: Batch): boolean =>
   batch.listed && batch.cursor >= batch.items.length && batch.items.every(({ state }) => HAS_ENDED.includes(state.is));
 
 async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<void> {
+  let turn = performance.now();
   try {
     for await (const source of sources) {
+      if (performance.now() - turn > TURN) {
+        await new Promise((next) => setTimeout(next));
+        turn = performance.now();
+      }
       const to = { volume: batch.to.volume, path: [...batch.to.path, ...source.path] };
       // A folder may still be read while the sign-in ends.
       const state: State = batch.stop.signal.reason === ENDED ? { is: "failed", why: { kind: "ended" } } : { is: "waiting" };
@@ -610,7 +615,10 @@ function changed(): void {
 const samples: { at: number; bytes: number }[] = [];
 function count(bytes: number): void {
   const now = performance.now();
-  samples.push({ at: now, bytes });
+  const last = samples.at(-1);
+  // Thousands of small files arrive in a second.
+  if (last && now - last.at < SAMPLE) last.bytes += bytes;
+  else samples.push({ at: now, bytes });
   while (samples.length > 1 && samples[0]!.at < now - RATE_WINDOW) samples.shift();
   const span = now - samples[0]!.at;
   if (span < 500) return;
@@ -624,3 +632,7 @@ const ENDED = new DOMException("the sign-in ended", "AbortError");
 const AT_A_TIME = 4;
 const BEAT = 80;
 const RATE_WINDOW = 3000;
+/** Least time between two samples. */
+const SAMPLE = 50;
+/** Longest time for which listed files are noted without a turn for the screen. */
+const TURN = 8;
