@@ -56,12 +56,24 @@ export class BlobFiles {
   }
 }
 
-const nowhere = new MessageChannel().port1;
-nowhere.close();
-
-/** Gives memory back at once. The browser's own collection may come after hundreds of megabytes. */
-function free({ buffer }) {
-  nowhere.postMessage(null, [buffer]);
+/** Reads all of a blob, into the memory of an earlier block if there is one: the browser collects memory late. */
+async function filled(blob, spare) {
+  let reader;
+  try {
+    reader = blob.stream().getReader({ mode: "byob" });
+  } catch {
+    // The streams of this browser bring memory of their own.
+    return new Uint8Array(await blob.arrayBuffer());
+  }
+  let buffer = spare ?? new ArrayBuffer(AHEAD_BYTES);
+  let got = 0;
+  while (got < blob.size) {
+    const { value, done } = await reader.read(new Uint8Array(buffer, got, blob.size - got));
+    if (done) break;
+    buffer = value.buffer;
+    got += value.length;
+  }
+  return new Uint8Array(buffer, 0, got);
 }
 
 class Reading {
@@ -75,6 +87,8 @@ class Reading {
   #end = 0;
   /** The block that is being read, while the engine works on earlier blocks. */
   #next;
+  /** Memory of a block that is no longer needed. */
+  #spare;
 
   constructor(file, permit) {
     this.#file = file;
@@ -112,7 +126,7 @@ class Reading {
     const bytes = next?.bytes?.subarray(from - next.from) ?? this.#slice(from, next ? Math.min(PART_BYTES, next.end - from) : FIRST_BYTES);
     const [last, old] = this.#blocks;
     this.#blocks = [{ from, bytes }, ...(last ? [last] : [])];
-    if (old) free(old.bytes);
+    if (old?.bytes.buffer.byteLength === AHEAD_BYTES) this.#spare = old.bytes.buffer;
     this.#end = from + bytes.length;
     if (!next || this.#end >= next.end) this.#next = this.#begin(this.#end);
   }
@@ -122,9 +136,10 @@ class Reading {
     const end = Math.min(from + AHEAD_BYTES, this.#file.size);
     if (from >= end) return undefined;
     const block = { from, end, bytes: undefined };
-    const part = this.#file.slice(from, end).arrayBuffer();
-    // A block that cannot be read fails once more when the scan reads the block itself.
-    part.then((bytes) => bytes.byteLength === end - from && (block.bytes = new Uint8Array(bytes)), () => undefined);
+    const bytes = filled(this.#file.slice(from, end), this.#spare);
+    this.#spare = undefined;
+    // A block that cannot be read, or never arrives, is read again in parts by the scan.
+    bytes.then((bytes) => bytes.length === end - from && (block.bytes = bytes), () => undefined);
     return block;
   }
 
