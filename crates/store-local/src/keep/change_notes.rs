@@ -122,7 +122,7 @@ pub(crate) fn compare_short(place: &Place, new: BorrowedFd<'_>, len: u64) -> Opt
     }
     let whole = |file: BorrowedFd<'_>, len: u64| {
         let mut bytes = vec![0; len as usize];
-        (read_at(&file, 0, &mut bytes).ok()? == bytes.len()).then_some(bytes)
+        (read_at(file, 0, &mut bytes).ok()? == bytes.len()).then_some(bytes)
     };
     Some(Origins::of_bytes(&whole(old.as_fd(), old_len)?, &whole(new, len)?))
 }
