@@ -47,8 +47,10 @@ fn most_kept(runs: &[(Range<u64>, u64)]) -> u64 {
 fn slow_map(len: u64, spans: &[ChangedSpan]) -> (ChangeSums, [ChangeSums; BUCKETS]) {
     let (mut sums, mut buckets) = (ChangeSums::default(), [ChangeSums::default(); BUCKETS]);
     for at in 0..len {
-        let span = spans.iter().find(|span| span.span.contains(&at)).unwrap();
-        let number = (0..BUCKETS).find(|number| bucket_range(len, *number).contains(&at)).unwrap();
+        let span = spans.iter().find(|span| span.span.contains(&at));
+        let span = span.expect("spans cover the file");
+        let number = (0..BUCKETS).find(|number| bucket_range(len, *number).contains(&at));
+        let number = number.expect("parts cover the file");
         for sums in [&mut sums, &mut buckets[number]] {
             *match span.change {
                 Change::Kept => &mut sums.kept,
