@@ -70,7 +70,7 @@ describe.skipIf(why)("a synced folder", () => {
   }
 
   async function inSync(page = s.page): Promise<void> {
-    await card(page).getByRole("status").filter({ hasText: "In sync" }).waitFor();
+    await card(page).getByRole("status").filter({ hasText: /In sync|need(s)? you/ }).waitFor();
   }
 
   /** Writes a file of this device, as another program would. */

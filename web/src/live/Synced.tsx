@@ -75,7 +75,7 @@ function Card({ folder }: { folder: Folder }): JSX.Element {
         </h2>
         <span class="push" />
         <span class="small" role="status">
-          {words.syncStatus(status)}
+          {status.is === "synced" && troubles.length > 0 ? words.needYou(troubles.length) : words.syncStatus(status)}
         </span>
       </header>
       <div class="pad stack s2">
