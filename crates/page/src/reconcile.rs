@@ -27,6 +27,9 @@ struct PlanRequest {
     /// True if the user has agreed to delete many files.
     #[serde(default)]
     confirmed: bool,
+    /// Number of files that earlier plans deleted here and there, since the user was asked last.
+    #[serde(default)]
+    deleted: [usize; 2],
 }
 
 /// Tag, length, modification time and digest.
@@ -103,7 +106,8 @@ fn planned(request: PlanRequest) -> Value {
     };
     let naming =
         ConflictNaming { day: request.day, here: request.here_name, there: request.there_name };
-    let deletions = if request.confirmed { Deletions::Confirmed } else { Deletions::Guarded };
+    let guarded = Deletions::Guarded { before: request.deleted };
+    let deletions = if request.confirmed { Deletions::Confirmed } else { guarded };
     let SyncPlan { steps, clashes, guard } = reconcile(&trees, &naming, deletions);
     let mut told: Vec<Value> = clashes.iter().map(clash).collect();
     told.extend(bad.into_iter().map(|path| json!({ "is": "name", "path": path })));

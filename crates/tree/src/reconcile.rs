@@ -133,7 +133,11 @@ impl Trees {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletions {
     /// A plan with many deletions has no steps ([`SyncPlan::guard`]).
-    Guarded,
+    Guarded {
+        /// Number of files that earlier plans deleted here and there since the user was asked last: many small plans
+        /// delete no more than one plan.
+        before: [usize; 2],
+    },
     /// The user has agreed.
     Confirmed,
 }
@@ -151,7 +155,7 @@ pub enum SyncStep {
         to: RelPath,
     },
     /// Renames the file `from` at `end` to the free name `to`, if the other end's `to` has the same content. Otherwise
-    /// the step is a transfer of `to` and a deletion of `from`.
+    /// the step fails, and the next plan, which knows both digests, has a transfer of `to` and a deletion of `from`.
     Move {
         /// The end at which the file is renamed.
         end: SyncEnd,
@@ -224,9 +228,9 @@ pub enum PathClash {
 pub struct DeletionGuard {
     /// The end at which files would be deleted.
     pub end: SyncEnd,
-    /// Number of these files.
+    /// Number of these files, with those that earlier plans deleted.
     pub files: usize,
-    /// Number of files of the ancestor.
+    /// Number of files of the ancestor, with those that earlier plans deleted.
     pub of: usize,
 }
 
@@ -434,7 +438,9 @@ impl<'a> Planner<'a> {
         let moved: HashSet<_> =
             moves.iter().flat_map(|(_, from, to)| [from.clone(), to.clone()]).collect();
         let rest: Vec<_> = self.files.iter().filter(|(path, _)| !moved.contains(*path)).collect();
-        if let Some(guard) = self.guard(&rest).filter(|_| deletions == Deletions::Guarded) {
+        if let Deletions::Guarded { before } = deletions
+            && let Some(guard) = self.guard(&rest, before)
+        {
             return SyncPlan { clashes: self.clashes, guard: Some(guard), ..SyncPlan::default() };
         }
         let mut steps: Vec<SyncStep> = Vec::new();
@@ -496,19 +502,25 @@ impl<'a> Planner<'a> {
     }
 
     /// Returns the deletions that need the user's consent, if any: all of an end, or most of many files.
-    fn guard(&self, rest: &[(&RelPath, &FileVerdict)]) -> Option<DeletionGuard> {
+    fn guard(
+        &self,
+        rest: &[(&RelPath, &FileVerdict)],
+        before: [usize; 2],
+    ) -> Option<DeletionGuard> {
         let is_file = |common: &&CommonEntry| matches!(common, CommonEntry::File { .. });
-        let of = self.trees.ancestor.values().filter(is_file).count();
-        let counted = |end| {
+        let now = self.trees.ancestor.values().filter(is_file).count();
+        let counted = |end: SyncEnd| {
             let files =
                 rest.iter().filter(|(_, verdict)| **verdict == FileVerdict::Remove(end)).count();
-            DeletionGuard { end, files, of }
+            let earlier = before[end as usize];
+            // A plan that deletes nothing needs no consent, whatever was deleted before.
+            (files > 0).then(|| DeletionGuard { end, files: files + earlier, of: now + earlier })
         };
-        let is_much = |guard: &DeletionGuard| match guard.files == of {
-            true => of >= FEW_FILES,
-            false => guard.files > MANY_FILES && 2 * guard.files > of,
+        let is_much = |guard: &DeletionGuard| match guard.files == guard.of {
+            true => guard.of >= FEW_FILES,
+            false => guard.files > MANY_FILES && 2 * guard.files > guard.of,
         };
-        SyncEnd::BOTH.into_iter().map(counted).find(is_much)
+        SyncEnd::BOTH.into_iter().filter_map(counted).find(is_much)
     }
 }
 

@@ -37,7 +37,7 @@ export interface ChangeMap {
 export interface Change extends ChangeMap {
   /** Seconds since 1970. */
   at: number;
-  /** Name of the token that made the change. The server tells it only to tokens for a whole volume. */
+  /** Name of the token that made the change. The server tells the name only to tokens that may write the whole volume. */
   by?: string;
 }
 

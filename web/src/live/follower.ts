@@ -47,7 +47,12 @@ export class Follower {
   #dirtyThere: Set<string> | "all" = "all";
   #wake = (): void => undefined;
   #isAwake = true;
-  #isConfirmed = false;
+  /** The deletions that the user has agreed to. */
+  #confirmed: Guard | undefined;
+  /** The last question about deletions. */
+  #asked: Guard | undefined;
+  /** Files that were deleted here and there since the user was asked last. */
+  #deleted: [number, number] = [0, 0];
   /** Time that the last complete looks took. */
   #tookHere = 0;
   #tookThere = 0;
@@ -86,7 +91,7 @@ export class Follower {
 
   /** The user agrees to the deletions that the plan asked about. */
   confirm(): void {
-    this.#isConfirmed = true;
+    this.#confirmed = this.#asked;
     this.again();
   }
 
@@ -222,12 +227,15 @@ export class Follower {
   async #rounds(): Promise<void> {
     for (let round = 0; round < MOST_ROUNDS; round++) {
       await Promise.all([this.#refreshHere(), this.#refreshThere()]);
-      const plan = await planOf({ ancestor: this.#ancestor.entries, here: this.#here, there: this.#there }, this.#isConfirmed);
+      const plan = await this.#plan();
       this.troubles.value = plan.clashes.map((why) => ({ path: why.path, why }));
-      if (plan.guard) return void (this.status.value = { is: "asking", guard: plan.guard });
+      if (plan.guard) {
+        this.#asked = plan.guard;
+        return void (this.status.value = { is: "asking", guard: plan.guard });
+      }
       if (await this.#mustSettle(plan)) continue;
       const failed = await this.#execute(plan);
-      this.#isConfirmed = false;
+      this.#confirmed = undefined;
       if (failed.length > 0) {
         this.troubles.value = [...this.troubles.value, ...failed];
         return void (this.status.value = { is: "synced" });
@@ -238,6 +246,16 @@ export class Follower {
     }
     // Both ends change faster than the rounds: go on, after the events so far.
     this.#rouse();
+  }
+
+  /** Returns the plan. The user's consent is for the deletions of the question, and for no more. */
+  async #plan(): Promise<Plan> {
+    const trees = { ancestor: this.#ancestor.entries, here: this.#here, there: this.#there };
+    const plan = await planOf(trees, false, this.#deleted);
+    const [asked, agreed] = [plan.guard, this.#confirmed];
+    if (!asked || !agreed || asked.end !== agreed.end || asked.files > agreed.files) return plan;
+    this.#deleted = [0, 0];
+    return planOf(trees, true, this.#deleted);
   }
 
   /**
@@ -393,6 +411,7 @@ export class Follower {
     await (end === "here" ? this.#local : this.#remote).remove(path, was);
     (end === "here" ? this.#here : this.#there).delete(path);
     this.#ancestor.set(path, undefined);
+    if (was !== "d") this.#deleted[end === "here" ? 0 : 1]++;
     return 0;
   }
 
@@ -412,8 +431,10 @@ export class Follower {
     const content = (await this.#local.expect(here, one))!;
     const sums = await Promise.all([digestOf(content), this.#remote.digest(there, other)]);
     if (sums[0] !== sums[1]) {
-      await this.#delete(end, from, (end === "here" ? this.#here : this.#there).get(from));
-      return end === "there" ? this.#up(to) : this.#down(to);
+      // The next plan knows the digests: a deletion, which may need the user's consent, and a transfer.
+      this.#here.set(here, { ...one, digest: sums[0] });
+      this.#there.set(there, { ...other, digest: sums[1] });
+      throw new Outdated();
     }
     await this.#rename(end, from, to);
     this.#ancestor.set(from, undefined);

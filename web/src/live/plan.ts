@@ -12,8 +12,11 @@ export interface Trees {
   there: Tree;
 }
 
-/** Returns the plan. With `confirmed`, the plan may delete most files of an end. */
-export async function planOf({ ancestor, here, there }: Trees, confirmed: boolean): Promise<Plan> {
+/**
+ * Returns the plan. With `confirmed`, the plan may delete most files of an end. `deleted` has the numbers of files that
+ * earlier plans deleted here and there.
+ */
+export async function planOf({ ancestor, here, there }: Trees, confirmed: boolean, deleted: readonly [number, number]): Promise<Plan> {
   const now = new Date();
   const two = (n: number) => String(n).padStart(2, "0");
   const request = {
@@ -24,6 +27,7 @@ export async function planOf({ ancestor, here, there }: Trees, confirmed: boolea
     here_name: "this device",
     there_name: "server",
     confirmed,
+    deleted,
   };
   return (await plan(request)) as Plan;
 }

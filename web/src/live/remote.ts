@@ -55,6 +55,7 @@ export class Remote {
         }
         const path = dir ? `${dir}/${name}` : name;
         if (type === "dir") dirs.push(path);
+        if (found.size >= MOST_ENTRIES) throw new Problem(0, `more than ${MOST_ENTRIES} entries`);
         found.set(path, type === "dir" ? "d" : type === "file" && etag !== undefined ? { tag: etag, bytes, modified } : "o");
       }
     }
@@ -120,6 +121,8 @@ export class Remote {
     if (was && was.bytes >= WHOLE_BYTES && of.bytes >= WHOLE_BYTES) return this.#pull(path, of, local, was);
     const answer = await call(address("files", this.at(path)), { signal: this.stop });
     const tag = answer.headers.get("ETag") ?? "";
+    // A longer file is another version, or the server does not tell the truth.
+    if (Number(answer.headers.get("Content-Length") ?? 0) > of.bytes) throw new Outdated();
     const content = await answer.blob();
     // While a program writes the file, there is no tag, and the bytes may be of two versions.
     if (tag === "") throw new Outdated();
@@ -188,5 +191,7 @@ function refusal(end: { is: string; why?: string; secs?: number } | undefined): 
   return new Problem(end?.is === "busy" ? 503 : 0, end?.why ?? "", end?.secs);
 }
 
+/** Most entries of a synced folder. */
+const MOST_ENTRIES = 1_000_000;
 const QUICK_BYTES = 1 << 20;
 const AT_ONCE = 4;

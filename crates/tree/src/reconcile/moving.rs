@@ -16,7 +16,8 @@ impl Planner<'_> {
         for end in SyncEnd::BOTH {
             let (mut gone, mut new) = (self.gone(end), self.sent(end));
             for by_name in [true, false] {
-                let found = pairs(&gone, &new, by_name);
+                let mut found = pairs(&gone, &new, by_name);
+                found.retain(|(from, to)| self.may_be_equal(end, from, to));
                 let paired: HashSet<_> = found.iter().flat_map(|(from, to)| [*from, *to]).collect();
                 gone.retain(|(path, _)| !paired.contains(path));
                 new.retain(|(path, _)| !paired.contains(path));
@@ -24,6 +25,13 @@ impl Planner<'_> {
             }
         }
         moves
+    }
+
+    /// False if the file `from` at `end` is known to differ from the other end's file `to`.
+    fn may_be_equal(&self, end: SyncEnd, from: &RelPath, to: &RelPath) -> bool {
+        let digest = |end, path| self.trees.file(end, path)?.digest.as_ref();
+        let known = digest(end, from).zip(digest(end.other(), to));
+        known.is_none_or(|(one, other)| one == other)
     }
 
     /// Returns the files that a plan deletes at `end`, as the other end had them.

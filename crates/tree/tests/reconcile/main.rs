@@ -10,6 +10,8 @@ use deltic_tree::reconcile::{
 };
 use deltic_tree::{Name, RelPath};
 
+const GUARDED: Deletions = Deletions::Guarded { before: [0, 0] };
+
 fn path(text: &str) -> RelPath {
     RelPath::parse(text.as_bytes()).expect("a path of a test")
 }
@@ -161,7 +163,7 @@ const CASES: &[[&str; 4]] = &[
 #[test]
 fn the_table_of_cases_holds() {
     let wrong = CASES.iter().filter_map(|[was, here, there, expected]| {
-        let plan = told(&reconcile(&trees([was, here, there]), &naming(), Deletions::Guarded));
+        let plan = told(&reconcile(&trees([was, here, there]), &naming(), GUARDED));
         (plan != *expected).then(|| format!("{was} | {here} | {there}:\n  {plan}\n  {expected}\n"))
     });
     let wrong: String = wrong.collect();
@@ -176,7 +178,7 @@ fn without_digests_files_of_equal_length_are_compared_first() {
             file.digest = None;
         }
     }
-    let plan = told(&reconcile(&trees, &naming(), Deletions::Guarded));
+    let plan = told(&reconcile(&trees, &naming(), GUARDED));
     assert!(plan.contains("compare a") && plan.contains("aside here b"), "{plan}");
 }
 
@@ -186,7 +188,7 @@ fn a_name_of_a_conflict_is_never_a_name_that_is_there() {
     let mut trees = trees(["", "a.md=1", "a.md=2"]);
     for (nth, other) in [(2, taken.to_uppercase()), (3, taken.replace("laptop", "laptop 2"))] {
         trees.there.insert(path(&other), TreeNode::File(state(SyncEnd::There, "old")));
-        let plan = reconcile(&trees, &naming(), Deletions::Guarded);
+        let plan = reconcile(&trees, &naming(), GUARDED);
         let to = path(&format!("a (conflict 2026-11-29 from laptop {nth}).md"));
         let aside = SyncStep::Aside { end: SyncEnd::Here, from: path("a.md"), to };
         assert!(plan.steps.contains(&aside), "{plan:?}");
@@ -211,10 +213,43 @@ fn consent_is_asked_for_most_of_many_files_and_then_given() {
     let cases = [(3, 0, true), (2, 0, false), (50, 24, true), (50, 25, false), (30, 10, false)];
     for (of, left, is_asked) in cases {
         let trees = trees([&words(of), &words(left), &words(of)]);
-        let plan = reconcile(&trees, &naming(), Deletions::Guarded);
+        let plan = reconcile(&trees, &naming(), GUARDED);
         assert_eq!(plan.guard.is_some(), is_asked, "{left} of {of}");
         assert_eq!(plan.steps.is_empty(), is_asked);
         let plan = reconcile(&trees, &naming(), Deletions::Confirmed);
         assert_eq!(plan.steps.len(), of - left);
     }
+}
+
+#[test]
+fn many_small_plans_delete_no_more_without_consent_than_one_plan() {
+    let words = |count: usize| (0..count).map(|nth| format!("f{nth}={nth} ")).collect::<String>();
+    let (mut left, mut before) = (50, [0, 0]);
+    let asked = loop {
+        let trees = trees([&words(left), &words(left), &words(left - 1)]);
+        let plan = reconcile(&trees, &naming(), Deletions::Guarded { before });
+        match plan.guard {
+            Some(guard) => break guard,
+            None => (left, before[0]) = (left - 1, before[0] + 1),
+        }
+    };
+    assert_eq!((asked.end, asked.files, asked.of), (SyncEnd::Here, 26, 50));
+    // A plan that deletes nothing is not held up.
+    let trees = trees(["a=1", "a=1", "a=2"]);
+    let plan = reconcile(&trees, &naming(), Deletions::Guarded { before: [99, 99] });
+    assert_eq!((plan.guard, plan.steps.len()), (None, 1));
+}
+
+#[test]
+fn a_file_of_the_same_length_and_time_is_no_rename_once_its_digest_differs() {
+    let mut trees = trees(["a=xy", "a=xy", "b=yx"]);
+    let plan = told(&reconcile(&trees, &naming(), GUARDED));
+    assert!(plan.contains("delete here a") && !plan.contains("move"), "{plan}");
+    for tree in [&mut trees.here, &mut trees.there] {
+        for node in tree.values_mut() {
+            let TreeNode::File(file) = node else { continue };
+            file.digest = None;
+        }
+    }
+    assert_eq!(told(&reconcile(&trees, &naming(), GUARDED)), "move here a -> b");
 }

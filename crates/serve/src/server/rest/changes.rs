@@ -56,7 +56,8 @@ fn put(answer: &mut Value, more: &Value) {
     }
 }
 
-/// Whether the names of clients are told: only to tokens for a whole volume. A guest learns nothing of other clients.
+/// Whether the names of clients are told: only to tokens that may write a whole volume. A guest learns nothing of other
+/// clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Names {
     Told,
@@ -65,7 +66,7 @@ pub(super) enum Names {
 
 impl Names {
     pub(super) fn of(known: &Known) -> Self {
-        if known.grant.path.is_none() { Self::Told } else { Self::Hidden }
+        if known.grant.path.is_none() && known.grant.write { Self::Told } else { Self::Hidden }
     }
 }
 

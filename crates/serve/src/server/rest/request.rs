@@ -192,6 +192,9 @@ pub(crate) async fn on_disk<T: Send + 'static>(
     done.await.map_err(failed)?
 }
 
+/// Most directories that one request creates: deep paths in a bundle of files could name hundreds of thousands.
+const MOST_NEW_DIRS: usize = 2_000;
+
 /// Directories created above an entry. Dropping the value removes them again, unless `keep` was called.
 pub(super) struct Above {
     store: LocalStore,
@@ -214,6 +217,10 @@ impl Above {
             None => {}
         }
         self.make(&above)?;
+        if self.made.len() == MOST_NEW_DIRS {
+            let why = format!("more than {MOST_NEW_DIRS} new directories in one request");
+            return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
+        }
         let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
         self.store.make_dir(dir, Some((&meta, Keep::default())))?;
         self.made.push(dir.clone());
