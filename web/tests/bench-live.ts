@@ -162,6 +162,13 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
       return files.map((entry) => one(join(entry.parentPath, entry.name))).sort();
     };
     const digest = (of: unknown) => createHash("sha256").update(JSON.stringify(of)).digest("hex");
+    const isEqual = (wanted: string) => {
+      try {
+        return digest(there()) === wanted;
+      } catch {
+        return false; // a file was deleted between the list and the read
+      }
+    };
     let began = 0;
     const page = await device(folder, async (page) => {
       await checkout(page, 0);
@@ -169,7 +176,7 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
     });
     const equal = async () => {
       const wanted = digest(await here(page));
-      for (const end = Date.now() + 600_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 100))) if (digest(there()) === wanted) return;
+      for (const end = Date.now() + 600_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 100))) if (isEqual(wanted)) return;
       throw new Error("never equal");
     };
     await equal();
