@@ -106,8 +106,10 @@ fn planned(request: PlanRequest) -> Value {
     };
     let naming =
         ConflictNaming { day: request.day, here: request.here_name, there: request.there_name };
-    let guarded = Deletions::Guarded { before: request.deleted };
-    let deletions = if request.confirmed { Deletions::Confirmed } else { guarded };
+    let deletions = match request.confirmed {
+        true => Deletions::Confirmed,
+        false => Deletions::Guarded { before: request.deleted },
+    };
     let SyncPlan { steps, clashes, guard } = reconcile(&trees, &naming, deletions);
     let mut told: Vec<Value> = clashes.iter().map(clash).collect();
     told.extend(bad.into_iter().map(|path| json!({ "is": "name", "path": path })));
