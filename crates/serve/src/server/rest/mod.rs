@@ -44,7 +44,7 @@ use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
-pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 14] {
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 15] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     let parts = head(uploads::look).patch(uploads::append).delete(uploads::cancel);
     [
