@@ -135,7 +135,7 @@ fn timed(disk: &LoopDisk, names: &[RelPath], ask: SumSource) -> Result<(Duration
 /// Returns the XOR of the sums. Every block of random bytes has a sum.
 fn xor_of_sums(sums: &StoredSums) -> Result<u32> {
     let mut blocks = sums.range().step_by(sums.block_bytes() as usize);
-    blocks.try_fold(0, |all, at| match sums.at(at) {
+    blocks.try_fold(0, |all, at| match sums.sum_at(at) {
         BlockSum::Sum(sum) => Ok(all ^ u32::from_le_bytes(sum.try_into()?)),
         other => bail!("btrfs reports {other:?} for a block of random bytes"),
     })

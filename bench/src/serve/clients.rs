@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use deltic_core::{Fingerprint, Fingerprinter, Key};
 use deltic_net::SyncError;
 use deltic_net::embed::{Embedding, Outcome, sync};
-use deltic_net::plan::{Destination, Patience, Plan, Sources};
+use deltic_net::plan::{Destination, Plan, SessionTimeouts, Sources};
 use deltic_protocol::options::Options as SyncOptions;
 use deltic_protocol::report::Notice;
 use deltic_serve::client::{Address, Credentials, Link, Local, Updates};
@@ -439,7 +439,7 @@ impl LoadClient {
     ) -> Result<ClientSample> {
         let plan = Plan {
             dial: Some(self.link.dial()),
-            patience: Patience { whole: Some(PATIENCE), ..Patience::default() },
+            timeouts: SessionTimeouts { whole: Some(PATIENCE), ..SessionTimeouts::default() },
             ..Plan::new(sources, destination, options.clone())
         };
         let begun = Instant::now();

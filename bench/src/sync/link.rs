@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use deltic_net::rehearsal::run_beyond;
+use deltic_net::rehearsal::run_at_far_end;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
@@ -53,7 +53,7 @@ fn beyond(args: &LinkCommandArgs) -> Result<ExitStatus> {
     let mut command = Command::new(program);
     command.args(words);
     let status = match args.between.link() {
-        Some(link) => run_beyond(link, command)?,
+        Some(link) => run_at_far_end(link, command)?,
         None => command.status().with_context(|| format!("start {}", shown(Path::new(program))))?,
     };
     let costs =

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use deltic_core::Strategy;
-use deltic_net::most_threads;
+use deltic_net::max_threads;
 
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words as causes};
 use crate::files;
@@ -127,7 +127,7 @@ impl<'a> SyncPlan<'a> {
         let mut strategies = Vec::new();
         for name in &args.strategy {
             let named =
-                if name == "all" { Strategy::ALL.into() } else { vec![Strategy::named(name)?] };
+                if name == "all" { Strategy::ALL.into() } else { vec![Strategy::by_name(name)?] };
             for strategy in named {
                 if !strategies.contains(&strategy) {
                     strategies.push(strategy);
@@ -136,7 +136,7 @@ impl<'a> SyncPlan<'a> {
         }
         let threads =
             if args.threads.is_empty() { vec![processors()] } else { args.threads.clone() };
-        let most = most_threads();
+        let most = max_threads();
         if let Some(many) = threads.iter().find(|threads| threads.get() > most) {
             bail!("--threads {many}: at most {most} on this machine");
         }

@@ -182,7 +182,7 @@ impl SyncWay {
             wall: ended.outcome.elapsed,
             cpu,
             ends: Some(ends),
-            split: Some(spent.map(|spent| spent.cpu_in_all())),
+            split: Some(spent.map(|spent| spent.total_cpu())),
             up: ended.outcome.traffic.sent,
             down: ended.outcome.traffic.received,
             literal: Some(ended.outcome.totals.literal),

@@ -43,12 +43,12 @@ impl PathChange {
 
 /// Writes and numbers the messages of a watch.
 #[derive(Debug)]
-pub struct WatchTeller {
+pub struct WatchMessages {
     channel: u32,
     seq: u64,
 }
 
-impl WatchTeller {
+impl WatchMessages {
     /// Returns the writer for the watch with number `channel`.
     #[must_use]
     pub const fn new(channel: u32) -> Self {
@@ -61,7 +61,10 @@ impl WatchTeller {
     }
 
     /// Packs `changes`, in order, into as few messages as possible. Without changes there is no message.
-    pub fn tell(&mut self, changes: impl IntoIterator<Item = PathChange>) -> Vec<FromServer> {
+    pub fn messages_for(
+        &mut self,
+        changes: impl IntoIterator<Item = PathChange>,
+    ) -> Vec<FromServer> {
         let (mut messages, mut paths, mut bytes) = (Vec::new(), Vec::new(), ENVELOPE_BYTES);
         for change in changes {
             let more = change.bytes();
@@ -105,7 +108,8 @@ mod tests {
         {
             let many = vec![&path[..]; 4096 / (path.len() + 1)].join(&b'/');
             let change = PathChange::new(&RelPath::parse(&many).unwrap(), ChangeKind::Gone);
-            let messages = WatchTeller { channel: u32::MAX, seq: u64::MAX - 9 }.tell([change]);
+            let messages =
+                WatchMessages { channel: u32::MAX, seq: u64::MAX - 9 }.messages_for([change]);
             let [message] = &messages[..] else { panic!("{}", messages.len()) };
             assert!(message.message().len() <= MAX_CHANGED_BYTES);
         }
@@ -113,10 +117,10 @@ mod tests {
 
     #[test]
     fn messages_of_a_watch_are_counted() {
-        let mut teller = WatchTeller::new(3);
+        let mut teller = WatchMessages::new(3);
         let first = FromServer::Changed { channel: 3, seq: 0, paths: Some(Vec::new()) };
         assert_eq!(teller.first_message(), first);
-        assert!(teller.tell([]).is_empty());
+        assert!(teller.messages_for([]).is_empty());
         assert_eq!(teller.missed(), FromServer::Changed { channel: 3, seq: 1, paths: None });
     }
 
@@ -130,7 +134,7 @@ mod tests {
                 PathChange::new(&path, if *gone { ChangeKind::Gone } else { ChangeKind::Put })
             };
             let changes: Vec<_> = lengths.iter().map(change).collect();
-            let messages = WatchTeller::new(1).tell(changes.clone());
+            let messages = WatchMessages::new(1).messages_for(changes.clone());
             let mut told = Vec::new();
             for (at, message) in messages.into_iter().enumerate() {
                 let bytes = message.message();

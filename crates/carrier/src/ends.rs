@@ -43,7 +43,7 @@ impl ClientEnd {
     /// Returns the message that lists the capabilities `can` of this client. `None` if `can` is empty, or the server
     /// has no capabilities.
     #[must_use]
-    pub fn tell(&self, can: Capabilities) -> Option<FromClient> {
+    pub fn capabilities_message(&self, can: Capabilities) -> Option<FromClient> {
         (!self.server.is_empty() && !can.is_empty()).then_some(FromClient::Can(can))
     }
 
@@ -51,7 +51,7 @@ impl ClientEnd {
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.
-    pub fn hear(&mut self, message: &[u8]) -> Result<FromServer, BadControl> {
+    pub fn parse_message(&mut self, message: &[u8]) -> Result<FromServer, BadControl> {
         let heard = FromServer::parse(message)?;
         if let FromServer::Welcome { can, .. } = &heard {
             self.server = *can;
@@ -71,7 +71,7 @@ impl ServerEnd {
     ///
     /// # Errors
     /// [`BadControl`] if the message is unknown, malformed or too long.
-    pub fn hear(&mut self, message: &[u8]) -> Result<FromClient, BadControl> {
+    pub fn parse_message(&mut self, message: &[u8]) -> Result<FromClient, BadControl> {
         let heard = FromClient::parse(message)?;
         if let FromClient::Can(can) = &heard {
             self.client = *can;
@@ -97,8 +97,8 @@ mod tests {
         let mut client = ClientEnd::default();
         let old = welcome(Capabilities::default());
         assert!(!String::from_utf8_lossy(&old).contains("can"), "as it was before");
-        client.hear(&old).unwrap();
-        assert_eq!((client.renew(), client.tell(ALL)), (None, None));
+        client.parse_message(&old).unwrap();
+        assert_eq!((client.renew(), client.capabilities_message(ALL)), (None, None));
         assert_eq!(client.watch("photos".into(), String::new()), None);
         assert_eq!(client.new_channel(), 1, "a watch that cannot be takes no number");
     }
@@ -106,15 +106,17 @@ mod tests {
     #[test]
     fn a_newer_server_is_asked_for_what_it_names() {
         let mut client = ClientEnd::default();
-        client.hear(&welcome(Capabilities { watch: true, ..Capabilities::default() })).unwrap();
+        client
+            .parse_message(&welcome(Capabilities { watch: true, ..Capabilities::default() }))
+            .unwrap();
         assert_eq!(client.renew(), None);
-        assert_eq!(client.tell(ALL), Some(FromClient::Can(ALL)));
-        assert_eq!(client.tell(Capabilities::default()), None);
+        assert_eq!(client.capabilities_message(ALL), Some(FromClient::Can(ALL)));
+        assert_eq!(client.capabilities_message(Capabilities::default()), None);
         let (channel, volume, path) = (1, "photos".to_owned(), "2026".to_owned());
         let watch = FromClient::Watch { channel, volume: volume.clone(), path: path.clone() };
         assert_eq!(client.watch(volume, path), Some((1, watch)));
         let later = br#"{"welcome":{"version":"9","channels":8,"message_bytes":65536,"can":["renew","fly"]}}"#;
-        client.hear(later).unwrap();
+        client.parse_message(later).unwrap();
         assert_eq!(client.renew(), Some(FromClient::Renew), "unknown words are ignored");
     }
 
@@ -122,7 +124,7 @@ mod tests {
     fn only_a_client_that_heeds_it_is_asked_to_wait() {
         let mut server = ServerEnd::default();
         assert_eq!(server.busy(5), None);
-        server.hear(br#"{"can":["busy"]}"#).unwrap();
+        server.parse_message(br#"{"can":["busy"]}"#).unwrap();
         assert_eq!(server.busy(5), Some(FromServer::Busy { secs: 5 }));
     }
 

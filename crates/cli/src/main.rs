@@ -20,7 +20,7 @@ use report::output;
 fn main() -> ExitCode {
     let parsed = args::read(std::env::args_os(), &settings::SettingSources::here());
     let is_far = parsed.as_ref().is_ok_and(|cli| matches!(cli.command, Command::Agent(_)));
-    let stands_in = !is_far && output::stands_in();
+    let stands_in = !is_far && output::behaves_like_rsync();
     if stands_in {
         start::warn_of_aliases();
     }

@@ -10,7 +10,7 @@ use crate::common::maker::{Taste, Tree};
 use crate::common::tree::picture;
 use crate::common::{DELTIC, Mounted, Run, SHELL, WAYS, World, edited, is_root, noise, rsync};
 use deltic_protocol::ToReceiver;
-use deltic_protocol::batch::{MAGIC, asked};
+use deltic_protocol::batch::{MAGIC, encode_request};
 use deltic_protocol::message::Extent;
 use deltic_protocol::options::Options;
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
@@ -254,10 +254,10 @@ fn a_list_without_end_leaves_room_where_it_is_copied_to() {
     command.env("TMPDIR", world.path("tmp")).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("it starts");
     let mut to = child.stdin.take().expect("it is piped");
-    let mut frame = [MAGIC.to_vec(), asked(None, Options::default())].concat();
+    let mut frame = [MAGIC.to_vec(), encode_request(None, Options::default())].concat();
     let (mut no, mut least) = (0_u64, free());
     while to.write_all(&frame).is_ok() {
-        let meta = Meta::plain(Kind::File, 1, Timestamp { secs: 1, nanos: 0 }, 0o644);
+        let meta = Meta::without_owner(Kind::File, 1, Timestamp { secs: 1, nanos: 0 }, 0o644);
         let name = |no| Name::new(format!("{no:0200}").as_bytes()).expect("digits are a name");
         let entries = (no..no + 1000).map(|no| Entry { name: name(no), meta: meta.clone() });
         let (dir, entries) = (RelPath::root(), entries.collect());

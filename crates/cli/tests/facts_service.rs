@@ -120,7 +120,7 @@ const ZERO: u8 = 1;
 fn sums(kind: SumKind, block: u32, part: &Range<u64>) -> Vec<u8> {
     let mut sums = StoredSums::new(kind, block, part);
     let all = sums.range();
-    sums.put(
+    sums.put_sums(
         all.start,
         &vec![7; ((all.end - all.start) / u64::from(block)) as usize * kind.bytes()],
     );

@@ -121,7 +121,7 @@ fn sums_that_are_shown_are_those_of_the_bytes() {
                 "crc32c" => format!("{:08x}", deltic_core::Crc32c::of(block).get()),
                 _ => {
                     let kind = deltic_core::StrongKind::Sha256;
-                    let sum = kind.of(None, block);
+                    let sum = kind.sum_of(None, block);
                     sum.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
                 }
             };

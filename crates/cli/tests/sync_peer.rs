@@ -8,7 +8,7 @@ use crate::common::{
     DELTIC, Run, SHELL, World, at_once, is_installed, is_root, noise, skip, wait_until,
 };
 use deltic_protocol::hello::Reply;
-use deltic_protocol::message::{FileNo, How};
+use deltic_protocol::message::{FileNo, TransferKind};
 use deltic_protocol::{ToReceiver, ToSender};
 use deltic_tree::{Kind, Name};
 
@@ -281,7 +281,7 @@ fn a_refusal_is_heard_however_much_was_said_before_it_came() {
     world.write("said", "Who are you?\n");
     let shell = "sh -c 'head -c 100000 >/dev/null; cat said; exec cat >/dev/null' rsh";
     assert_ends(&sync_over(&world, shell, &PUSH), &[2], "Who are you?");
-    let want = ToSender::Want { file: FileNo(0), how: How::Whole }.encode();
+    let want = ToSender::Want { file: FileNo(0), how: TransferKind::Whole }.encode();
     let run = sync_with(&world, &[hello(), want].concat(), &PUSH);
     assert_ends(&run, &[12], "anything before the reply");
 }
@@ -309,7 +309,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 #[test]
 fn a_claim_of_two_to_the_sixty_third_costs_nothing_wherever_it_stands() {
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-    let (file, how) = (FileNo(0), How::Whole);
+    let (file, how) = (FileNo(0), TransferKind::Whole);
     let list = listing(vec![entry("file", Kind::File, 5000)]);
     let frames = [
         (agreed(), list[agreed().len()..].to_vec(), PULL),

@@ -125,7 +125,7 @@ fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
 
 /// The sum of the first block of `insert`, as storage has it.
 fn old_sum(world: &World) -> Vec<u8> {
-    StrongKind::Sha256.of(None, &world.read("dst/insert")[..4096]).as_bytes().into()
+    StrongKind::Sha256.sum_of(None, &world.read("dst/insert")[..4096]).as_bytes().into()
 }
 
 /// A sync by SkySync's blocks, and all that both ends said.

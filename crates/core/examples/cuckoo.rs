@@ -42,12 +42,12 @@ fn loads(bits: u32) {
 fn ours(bits: u32, seed: u64) -> f64 {
     let slots = 1 << bits;
     let mut index = CuckooIndex::with_room(slots, slots * 9 / 10);
-    assert_eq!(index.load().slots, slots);
+    assert_eq!(index.fill_level().slots, slots);
     let mut full = 0;
     for sum in sums(seed) {
-        full = index.load().taken.max(full);
+        full = index.fill_level().taken.max(full);
         index.push(sum);
-        if index.load().overflow > 0 || index.load().slots > slots {
+        if index.fill_level().overflow > 0 || index.fill_level().slots > slots {
             break;
         }
     }

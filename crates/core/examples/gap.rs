@@ -36,7 +36,7 @@ fn sums() {
             black_box(&data).chunks(len as usize).for_each(|block| _ = black_box(sum(block)));
         };
         let times = medians([
-            &|| drop(black_box(GapSums::of(black_box(&data), block_len(len), SEED))),
+            &|| drop(black_box(GapSums::sums_of(black_box(&data), block_len(len), SEED))),
             &|| blocks(crc32c::crc32c),
             &|| blocks(adler),
         ]);
@@ -50,7 +50,7 @@ fn rolling() {
     let (old, new) = (random(1, 64 << 10), random(2, 64 << 10));
     println!("\nns per byte rolled      {}", row(&["deltic", "crc32c", "adler"]));
     for len in [128, 320, 1024] {
-        let sums = GapSums::of(&old, block_len(len), SEED);
+        let sums = GapSums::sums_of(&old, block_len(len), SEED);
         let crc = RollingCrc::new(len as usize);
         let times = medians([
             &|| drop(black_box(GapDelta::of(black_box(&new), &sums, SEED))),
@@ -78,7 +78,7 @@ fn worst() {
         ("pairs of old blocks", &old, &torn),
         ("noise, old is zeros", &zeros, &old),
     ] {
-        let sums = [128, 1280].map(|len| GapSums::of(old, block_len(len), SEED));
+        let sums = [128, 1280].map(|len| GapSums::sums_of(old, block_len(len), SEED));
         let run = |n: usize| drop(black_box(GapDelta::of(black_box(new), &sums[n], SEED)));
         let times = medians([&|| run(0), &|| run(1)]);
         let nanos = times.map(|time| format!("{:.2}", time.as_secs_f64() * 1e9 / new.len() as f64));
@@ -115,7 +115,7 @@ fn measure(pairs: &[[Vec<u8>; 2]], len: BlockLen, edits: usize) -> Vec<String> {
     let (mut encoded, mut out) = (Vec::new(), Vec::new());
     for [old, new] in pairs {
         encoded.clear();
-        let sums = GapSums::of(old, len, SEED);
+        let sums = GapSums::sums_of(old, len, SEED);
         sums.encode(&mut encoded);
         sums_len += encoded.len();
         encoded.clear();
@@ -127,11 +127,11 @@ fn measure(pairs: &[[Vec<u8>; 2]], len: BlockLen, edits: usize) -> Vec<String> {
         apply(old, &delta, new.len(), &mut out).expect("the delta is of this gap");
         wrong += usize::from(out != *new);
     }
-    let all: Vec<GapSums> = pairs.iter().map(|[old, _]| GapSums::of(old, len, SEED)).collect();
+    let all: Vec<GapSums> = pairs.iter().map(|[old, _]| GapSums::sums_of(old, len, SEED)).collect();
     let deltas: Vec<_> =
         pairs.iter().zip(&all).map(|(p, sums)| GapDelta::of(&p[1], sums, SEED)).collect();
     let times = medians([
-        &|| pairs.iter().for_each(|[old, _]| drop(black_box(GapSums::of(old, len, SEED)))),
+        &|| pairs.iter().for_each(|[old, _]| drop(black_box(GapSums::sums_of(old, len, SEED)))),
         &|| {
             let both = pairs.iter().zip(&all);
             both.for_each(|([_, new], sums)| drop(black_box(GapDelta::of(new, sums, SEED))));

@@ -47,7 +47,7 @@ fn main() {
 fn rivals() -> Vec<(&'static str, Sum)> {
     let key = Key::from_bytes(*blake3::hash(b"a key").as_bytes());
     let by_engine = CarrylessEngine::available().into_iter().map(|engine| {
-        let keyed = KeyedSum::with(&key, engine);
+        let keyed = KeyedSum::with_engine(&key, engine);
         (engine.name(), rival(move |bytes| keyed.sum(bytes)))
     });
     let others = [("blake3", rival(Fingerprint::of)), ("crc32c", rival(Crc32c::of))];

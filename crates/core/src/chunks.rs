@@ -35,7 +35,7 @@ impl ChunkNo {
 
     /// The number as an array index, from 0.
     #[must_use]
-    pub const fn at(self) -> usize {
+    pub const fn as_index(self) -> usize {
         self.0 as usize
     }
 }
@@ -82,7 +82,7 @@ impl Chunks {
     /// If the list would have more than `u32::MAX` chunks.
     pub fn push(&mut self, start: u64, Chunk { len, fingerprint }: Chunk) -> ChunkNo {
         let no = ChunkNo(u32::try_from(self.len()).expect("chunk numbers fit in 32 bits"));
-        let [head, tail] = halves(&fingerprint);
+        let [head, tail] = fingerprint_halves(&fingerprint);
         if tail != Half::default() {
             // Reserve as much memory as `heads` has.
             self.tails.reserve(self.heads.capacity() - self.tails.len());
@@ -105,7 +105,7 @@ impl Chunks {
     /// The byte range of chunk `no`, or `None` if the list has no such chunk.
     #[must_use]
     pub fn span(&self, no: ChunkNo) -> Option<Span> {
-        Some(Span::new(self.start(no.at())?, *self.lens.get(no.at())?))
+        Some(Span::new(self.start(no.as_index())?, *self.lens.get(no.as_index())?))
     }
 
     /// The byte offset of chunk `at`, or `None` if the list has no such chunk.
@@ -118,9 +118,9 @@ impl Chunks {
     #[must_use]
     pub fn get(&self, no: ChunkNo) -> Option<(Span, Fingerprint)> {
         let span = self.span(no)?;
-        let tail = self.tails.get(no.at()).copied().unwrap_or_default();
+        let tail = self.tails.get(no.as_index()).copied().unwrap_or_default();
         let mut bytes = [0; FINGERPRINT_BYTES];
-        bytes[..tail.len()].copy_from_slice(&self.heads[no.at()]);
+        bytes[..tail.len()].copy_from_slice(&self.heads[no.as_index()]);
         bytes[tail.len()..].copy_from_slice(&tail);
         Some((span, Fingerprint::from_bytes(bytes)))
     }
@@ -137,7 +137,7 @@ impl Chunks {
 
     /// Returns a new list of the chunks with these numbers, in this order. Numbers without a chunk are skipped.
     #[must_use]
-    pub fn pick(&self, numbers: &[ChunkNo]) -> Self {
+    pub fn select(&self, numbers: &[ChunkNo]) -> Self {
         let mut picked = Self::default();
         picked.reserve(numbers.len());
         for (Span { start, len }, fingerprint) in numbers.iter().filter_map(|no| self.get(*no)) {
@@ -163,8 +163,8 @@ impl Chunks {
     }
 
     /// The first half of the fingerprint of chunk `no`.
-    pub(crate) fn head(&self, no: ChunkNo) -> Option<&Half> {
-        self.heads.get(no.at())
+    pub(crate) fn first_half_of_fingerprint(&self, no: ChunkNo) -> Option<&Half> {
+        self.heads.get(no.as_index())
     }
 }
 
@@ -178,7 +178,7 @@ impl FromIterator<(u64, Chunk)> for Chunks {
     }
 }
 
-fn halves(fingerprint: &Fingerprint) -> [Half; 2] {
+fn fingerprint_halves(fingerprint: &Fingerprint) -> [Half; 2] {
     let bytes = fingerprint.as_bytes();
     let (head, tail) = bytes.split_first_chunk().expect("a fingerprint has two halves");
     [*head, *tail.first_chunk().expect("a fingerprint has two halves")]

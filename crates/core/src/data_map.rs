@@ -46,7 +46,7 @@ impl PackedRuns {
     }
 
     /// The file ranges of a packed range, in order. Bytes past the end of the last run have no file range.
-    pub fn places(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    pub fn places_in_file(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let first = self.starts.partition_point(|start| *start <= packed.start).saturating_sub(1);
         let runs = self.runs[first..].iter().zip(&self.starts[first..]);
         let within = runs.take_while({
@@ -95,7 +95,7 @@ impl DataMap {
     pub fn of_large_holes(runs: &[Range<u64>], file_len: u64, least: u64, most: usize) -> Self {
         let mut least = least.max(1);
         loop {
-            let joined = join(runs, file_len, least);
+            let joined = joined_runs(runs, file_len, least);
             if joined.len() <= most {
                 return Self { data: PackedRuns::new(joined), file_len };
             }
@@ -133,8 +133,8 @@ impl DataMap {
     }
 
     /// The file ranges of a packed range, in order.
-    pub fn places(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        self.data.places(packed)
+    pub fn places_in_file(&self, packed: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        self.data.places_in_file(packed)
     }
 
     /// Splits the old version, of `len` bytes with data runs `data`, by this map of the new version. Returns
@@ -170,7 +170,7 @@ fn gaps(runs: &[Range<u64>], within: Range<u64>) -> impl Iterator<Item = Range<u
 }
 
 /// Joins data runs across holes shorter than `least` bytes, at both ends of the file too.
-fn join(runs: &[Range<u64>], file_len: u64, least: u64) -> Vec<Range<u64>> {
+fn joined_runs(runs: &[Range<u64>], file_len: u64, least: u64) -> Vec<Range<u64>> {
     let mut joined: Vec<Range<u64>> = Vec::new();
     for run in runs.iter().map(|run| run.start..run.end.min(file_len)) {
         let start = if run.start < least { 0 } else { run.start };
@@ -214,7 +214,7 @@ mod tests {
             let all = bytes(runs);
             let (from, to) = (a.min(b), a.max(b));
             let of = |at: u64| (at as usize).min(all.len());
-            prop_assert_eq!(bytes(map.places(from..to)), &all[of(from)..of(to)]);
+            prop_assert_eq!(bytes(map.places_in_file(from..to)), &all[of(from)..of(to)]);
             let mut both = bytes(map.holes());
             both.extend(&all);
             both.sort_unstable();

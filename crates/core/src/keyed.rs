@@ -7,7 +7,7 @@
 //!
 //! # The sum
 //!
-//! BLAKE3 expands the key ([`KeyedSum::with`]) to a point `p` of GF(2^128) and to rows of 64-bit words. Numbers
+//! BLAKE3 expands the key ([`KeyedSum::with_engine`]) to a point `p` of GF(2^128) and to rows of 64-bit words. Numbers
 //! are little-endian polynomials over GF(2), lowest bit first; the field polynomial is `x^128 + x^7 + x^2 + x +
 //! 1`.
 //!
@@ -119,12 +119,12 @@ impl KeyedSum {
     /// Expands `key`, in some microseconds, for the fastest [`CarrylessEngine`] of this machine.
     #[must_use]
     pub fn new(key: &Key) -> Self {
-        Self::with(key, CarrylessEngine::best())
+        Self::with_engine(key, CarrylessEngine::best())
     }
 
     /// As [`KeyedSum::new`] with an engine that tests and benchmarks choose.
     #[must_use]
-    pub fn with(key: &Key, engine: CarrylessEngine) -> Self {
+    pub fn with_engine(key: &Key, engine: CarrylessEngine) -> Self {
         Self { engine, secrets: Box::new(ExpandedKey::of(key)) }
     }
 
@@ -240,10 +240,10 @@ impl CarrylessKernel for SumKernel<'_> {
         let [p1, p2, p3, p4] = self.secrets.powers.map(|power| carryless.element(power));
         let mut before = carryless.element(0);
         for page in first_rows.chunks_exact(PAGE_ROWS) {
-            let [a, b] = self.page(carryless, page, None);
+            let [a, b] = self.sum_page(carryless, page, None);
             before = carryless.add(carryless.dot([(before, p2), (a, p1)]), b);
         }
-        let [a, b] = self.page(carryless, rows, last_row);
+        let [a, b] = self.sum_page(carryless, rows, last_row);
         let len = carryless.element(self.bytes.len() as u128);
         carryless.bits(carryless.dot([(before, p4), (a, p3), (b, p2), (len, p1)])).to_le_bytes()
     }
@@ -252,7 +252,7 @@ impl CarrylessKernel for SumKernel<'_> {
 impl SumKernel<'_> {
     /// A and B of the page of `rows`, followed by `last_row`.
     #[inline(always)]
-    fn page<C: Carryless>(
+    fn sum_page<C: Carryless>(
         &self,
         carryless: C,
         rows: &[Row],

@@ -53,7 +53,7 @@ impl MatchRun {
 
     /// The next step for this run once it is refuted: its strong sums in the old and in the new version differ.
     #[must_use]
-    pub const fn refuted(&self) -> RefutedStep {
+    pub const fn next_step_if_refuted(&self) -> RefutedStep {
         RefutedStep::of(self.chunks, self.len)
     }
 
@@ -64,9 +64,9 @@ impl MatchRun {
         news.zip(olds).map(move |(new, old)| Self::of(ChunkMatch { new, old, len: lens(new) }))
     }
 
-    fn goes_on_with(&self, next: &ChunkMatch) -> bool {
-        let after = (self.new.checked_add(self.chunks), self.old.at() + self.chunks as usize);
-        after == (Some(next.new), next.old.at())
+    fn continues_with(&self, next: &ChunkMatch) -> bool {
+        let after = (self.new.checked_add(self.chunks), self.old.as_index() + self.chunks as usize);
+        after == (Some(next.new), next.old.as_index())
     }
 }
 
@@ -106,7 +106,7 @@ impl RunMerger {
     pub fn push(&mut self, next: ChunkMatch) -> Option<MatchRun> {
         if let Some(run) = &mut self.open {
             let len = run.len + u64::from(next.len);
-            if run.goes_on_with(&next) && len <= self.max_bytes {
+            if run.continues_with(&next) && len <= self.max_bytes {
                 (run.chunks, run.len) = (run.chunks + 1, len);
                 return None;
             }
@@ -142,7 +142,7 @@ mod tests {
             })
             .collect();
         all.extend(runs.finish());
-        all.iter().map(|run| (run.new, run.old.at(), run.chunks, run.len)).collect()
+        all.iter().map(|run| (run.new, run.old.as_index(), run.chunks, run.len)).collect()
     }
 
     #[test]
@@ -164,9 +164,9 @@ mod tests {
     #[test]
     fn a_refuted_run_is_sent_below_800_kb_and_split_from_there() {
         let run = |chunks, len| MatchRun { new: 0, old: olds(1)[0], chunks, len };
-        assert_eq!(run(100, RESEND_BELOW_BYTES - 1).refuted(), RefutedStep::Send);
-        assert_eq!(run(100, RESEND_BELOW_BYTES).refuted(), RefutedStep::Split);
-        assert_eq!(run(1, RESEND_BELOW_BYTES).refuted(), RefutedStep::Send);
+        assert_eq!(run(100, RESEND_BELOW_BYTES - 1).next_step_if_refuted(), RefutedStep::Send);
+        assert_eq!(run(100, RESEND_BELOW_BYTES).next_step_if_refuted(), RefutedStep::Split);
+        assert_eq!(run(1, RESEND_BELOW_BYTES).next_step_if_refuted(), RefutedStep::Send);
     }
 
     /// NetSync §4.3: a run saves 24 bytes a chunk and a collision costs 8 KB a chunk, so merging pays below 0.003.

@@ -61,13 +61,13 @@ impl KeptSums {
     pub fn new(kind: SumKind, block: u32, key: [u8; 32], len: u64) -> Option<Self> {
         let blocks = usize::try_from(len.checked_div(block.into())?).ok()?;
         let may_decide = kind.strength() > SumStrength::Hint && blocks <= MAX_BLOCKS;
-        may_decide.then(|| Self { kind, block, key, sums: vec![0; blocks * width(kind)] })
+        may_decide.then(|| Self { kind, block, key, sums: vec![0; blocks * sum_bytes(kind)] })
     }
 
     /// Creates an empty table with the same kind, block length and key, for a version of `len` bytes. The two
     /// tables can be compared.
     #[must_use]
-    pub fn beside(&self, len: u64) -> Option<Self> {
+    pub fn empty_for(&self, len: u64) -> Option<Self> {
         Self::new(self.kind, self.block, self.key, len)
     }
 
@@ -86,7 +86,7 @@ impl KeptSums {
     /// Number of blocks.
     #[must_use]
     pub const fn len(&self) -> usize {
-        self.sums.len() / width(self.kind)
+        self.sums.len() / sum_bytes(self.kind)
     }
 
     /// True if the version has no whole block.
@@ -103,7 +103,7 @@ impl KeptSums {
 
     /// Stores the sums of `stored` for all blocks that lie entirely in `range`. Ignores `stored` if its kind or
     /// block length differs.
-    pub fn take(&mut self, stored: &StoredSums, range: &Range<u64>) {
+    pub fn take_stored(&mut self, stored: &StoredSums, range: &Range<u64>) {
         if (stored.kind(), stored.block_bytes()) != (self.kind, self.block) {
             return;
         }
@@ -111,29 +111,29 @@ impl KeptSums {
         for no in
             self.numbers(&(range.start.next_multiple_of(block)..range.end - range.end % block))
         {
-            let sum = match stored.at(no as u64 * block) {
-                BlockSum::Sum(sum) => self.shortened(sum),
+            let sum = match stored.sum_at(no as u64 * block) {
+                BlockSum::Sum(sum) => self.shortened_sum(sum),
                 BlockSum::Zero => ZEROS,
                 BlockSum::Unknown => UNKNOWN,
             };
-            let width = width(self.kind);
+            let width = sum_bytes(self.kind);
             self.sums[no * width..][..width].copy_from_slice(&sum[..width]);
         }
     }
 
     /// Marks all blocks that overlap `range` as unknown.
-    pub fn forget(&mut self, range: &Range<u64>) {
+    pub fn forget_range(&mut self, range: &Range<u64>) {
         let block = u64::from(self.block);
         let end = range.end.div_ceil(block).saturating_mul(block);
         let (blocks, width) =
-            (self.numbers(&(range.start - range.start % block..end)), width(self.kind));
+            (self.numbers(&(range.start - range.start % block..end)), sum_bytes(self.kind));
         self.sums[blocks.start * width..blocks.end * width].fill(0);
     }
 
     /// Truncates the table to the whole blocks of the first `len` bytes.
-    pub fn cut(&mut self, len: u64) {
+    pub fn truncate(&mut self, len: u64) {
         let blocks = usize::try_from(len / u64::from(self.block)).unwrap_or(usize::MAX);
-        self.sums.truncate(blocks.saturating_mul(width(self.kind)));
+        self.sums.truncate(blocks.saturating_mul(sum_bytes(self.kind)));
     }
 
     /// The numbers of the blocks in `range`, which begins and ends at block boundaries, clipped to the table.
@@ -142,35 +142,35 @@ impl KeptSums {
         no(range.start)..no(range.end).max(no(range.start))
     }
 
-    fn shortened(&self, sum: &[u8]) -> [u8; MAX_WIDTH] {
+    fn shortened_sum(&self, sum: &[u8]) -> [u8; MAX_WIDTH] {
         let mut short = UNKNOWN;
-        match width(self.kind) {
+        match sum_bytes(self.kind) {
             MAX_WIDTH => {
                 short.copy_from_slice(&blake3::keyed_hash(&self.key, sum).as_bytes()[..MAX_WIDTH])
             }
             width => short[..width].copy_from_slice(sum),
         }
         // A sum that looks like the mark of a zero block is stored as unknown.
-        if short[..width(self.kind)] == ZEROS[..width(self.kind)] { UNKNOWN } else { short }
+        if short[..sum_bytes(self.kind)] == ZEROS[..sum_bytes(self.kind)] { UNKNOWN } else { short }
     }
 
     /// The shortened sum of block `no`; `None` if the sum is unknown or the table has no such block.
-    fn at(&self, no: usize) -> Option<&[u8]> {
-        let width = width(self.kind);
+    fn sum_at(&self, no: usize) -> Option<&[u8]> {
+        let width = sum_bytes(self.kind);
         let sum = self.sums.get(no * width..(no + 1) * width)?;
         (sum != &UNKNOWN[..width]).then_some(sum)
     }
 
     /// True if both blocks have known and equal sums.
-    fn is_same(&self, no: usize, other: &Self, other_no: usize) -> bool {
-        self.at(no).is_some_and(|sum| other.at(other_no) == Some(sum))
+    fn has_same_block(&self, no: usize, other: &Self, other_no: usize) -> bool {
+        self.sum_at(no).is_some_and(|sum| other.sum_at(other_no) == Some(sum))
     }
 
     /// A hash of the block by which [`SeedTable`] finds it. `None` if the block is unknown, zeros, or equal to the
     /// block before.
-    fn seed(&self, no: usize) -> Option<u64> {
-        let sum = self.at(no)?;
-        let repeats = no > 0 && self.at(no - 1) == Some(sum);
+    fn seed_of(&self, no: usize) -> Option<u64> {
+        let sum = self.sum_at(no)?;
+        let repeats = no > 0 && self.sum_at(no - 1) == Some(sum);
         let is_zeros = sum == &ZEROS[..sum.len()];
         let seed = u64::from_le_bytes(*sum.first_chunk()?);
         (!repeats && !is_zeros).then_some(seed)
@@ -195,7 +195,8 @@ impl KeptSums {
         let block = u32::from_le_bytes(from.array().ok()?);
         let key = from.array().ok()?;
         let sums = bytes.get(HEAD_BYTES..)?.to_vec();
-        let fits = sums.len().is_multiple_of(width(kind)) && sums.len() / width(kind) <= MAX_BLOCKS;
+        let fits = sums.len().is_multiple_of(sum_bytes(kind))
+            && sums.len() / sum_bytes(kind) <= MAX_BLOCKS;
         (fits && block > 0).then_some(Self { kind, block, key, sums })
     }
 }
@@ -217,7 +218,7 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
     let (mut runs, mut at) = (Vec::<MovedRun>::new(), 0);
     while at < new.len() {
         let forward =
-            |from: usize| (0..).take_while(|n| new.is_same(at + n, base, from + n)).count();
+            |from: usize| (0..).take_while(|n| new.has_same_block(at + n, base, from + n)).count();
         let stays = Some((at, forward(at)));
         let last = runs.last().map_or(0..0, |run| run.to as usize..run.end() as usize);
         let goes_on = runs.last().and_then(|run| (run.from as usize + at).checked_sub(last.start));
@@ -237,7 +238,7 @@ pub fn find(base: &KeptSums, new: &KeptSums) -> Vec<MovedRun> {
         };
         // Blocks before the seed may belong to the run too.
         let mut to = at;
-        while to > last.end && from > 0 && new.is_same(to - 1, base, from - 1) {
+        while to > last.end && from > 0 && new.has_same_block(to - 1, base, from - 1) {
             (to, from, blocks) = (to - 1, from - 1, blocks + 1);
         }
         at = to + blocks;
@@ -259,11 +260,11 @@ impl SeedTable {
         let count = (base.len() / (sparse as usize + 1) * 2).next_power_of_two();
         let mut seeds = Self { places: vec![0; count] };
         for no in 0..base.len() {
-            let Some(seed) = base.seed(no).filter(|seed| seed & sparse == 0) else { continue };
+            let Some(seed) = base.seed_of(no).filter(|seed| seed & sparse == 0) else { continue };
             // The first of several equal blocks is kept.
-            let free = seeds.probe(seed).find(|place| match seeds.places[*place] {
+            let free = seeds.slots_to_probe(seed).find(|place| match seeds.places[*place] {
                 0 => true,
-                other => base.at(other as usize - 1) == base.at(no),
+                other => base.sum_at(other as usize - 1) == base.sum_at(no),
             });
             if let Some(free) = free.filter(|free| seeds.places[*free] == 0) {
                 seeds.places[free] = no as u32 + 1;
@@ -274,16 +275,16 @@ impl SeedTable {
 
     /// The slots to probe for `seed`. Their number is small, so that an author of blocks cannot slow the search
     /// down.
-    fn probe(&self, seed: u64) -> impl Iterator<Item = usize> + use<> {
+    fn slots_to_probe(&self, seed: u64) -> impl Iterator<Item = usize> + use<> {
         let (first, mask) = ((seed >> 20) as usize, self.places.len() - 1);
         (0..MAX_PROBES).map(move |n| (first + n) & mask)
     }
 
     /// The first block of the base that is equal to block `at` of the new version.
     fn find(&self, base: &KeptSums, new: &KeptSums, at: usize) -> Option<usize> {
-        let seed = new.at(at).and_then(|sum| Some(u64::from_le_bytes(*sum.first_chunk()?)))?;
-        let taken = self.probe(seed).map_while(|place| self.places[place].checked_sub(1));
-        taken.map(|no| no as usize).find(|no| new.is_same(at, base, *no))
+        let seed = new.sum_at(at).and_then(|sum| Some(u64::from_le_bytes(*sum.first_chunk()?)))?;
+        let taken = self.slots_to_probe(seed).map_while(|place| self.places[place].checked_sub(1));
+        taken.map(|no| no as usize).find(|no| new.has_same_block(at, base, *no))
     }
 }
 
@@ -291,7 +292,7 @@ impl SeedTable {
 const KINDS: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
 /// Number of bytes that are kept of a sum.
-const fn width(kind: SumKind) -> usize {
+const fn sum_bytes(kind: SumKind) -> usize {
     if kind.bytes() < MAX_WIDTH { kind.bytes() } else { MAX_WIDTH }
 }
 

@@ -158,7 +158,7 @@ impl StringSlab {
     ///
     /// # Errors
     /// [`OutOfRoom`] if the slots are exhausted.
-    pub fn put(&mut self, text: &[u8]) -> Result<StringSlot, OutOfRoom> {
+    pub fn store(&mut self, text: &[u8]) -> Result<StringSlot, OutOfRoom> {
         let is_full = |part: &SlabPart| part.bytes.len() + text.len() + MAX_LEN_BYTES > PART_BYTES;
         if self.parts.get(self.filling).is_none_or(is_full) {
             self.filling = self.free.pop().unwrap_or(self.parts.len());
@@ -191,7 +191,7 @@ impl StringSlab {
     ///
     /// # Panics
     /// If slot `at` holds no string.
-    pub fn take(&mut self, at: StringSlot) -> Vec<u8> {
+    pub fn remove(&mut self, at: StringSlot) -> Vec<u8> {
         let (no, start) = at.part_and_start();
         let part = &mut self.parts[no];
         let text = read(&part.bytes, start).0.to_vec();
@@ -272,18 +272,21 @@ mod tests {
             let text =
                 |n: u32| [&[round][..], &n.to_le_bytes(), &vec![7; n as usize % 500]].concat();
             let mut places: Vec<_> =
-                (0..20_000).map(|n| (n, shelf.put(&text(n)).unwrap())).collect();
+                (0..20_000).map(|n| (n, shelf.store(&text(n)).unwrap())).collect();
             assert!(shelf.held_bytes() > 4 * PART_BYTES);
             // Every seventh string first, then all others from the end.
             places.sort_by_key(|(n, _)| (n % 7 != 0, std::cmp::Reverse(*n)));
             for (n, at) in places {
-                assert_eq!(shelf.take(at), text(n));
+                assert_eq!(shelf.remove(at), text(n));
             }
             assert_eq!(shelf.held_bytes(), 0);
             assert!(shelf.parts.len() < 10, "free buffers are used again: {}", shelf.parts.len());
         }
-        let long = shelf.put(&vec![1; 2 * PART_BYTES]).unwrap();
-        let next = shelf.put(b"next").unwrap();
-        assert_eq!((shelf.take(long).len(), &*shelf.take(next)), (2 * PART_BYTES, &b"next"[..]));
+        let long = shelf.store(&vec![1; 2 * PART_BYTES]).unwrap();
+        let next = shelf.store(b"next").unwrap();
+        assert_eq!(
+            (shelf.remove(long).len(), &*shelf.remove(next)),
+            (2 * PART_BYTES, &b"next"[..])
+        );
     }
 }

@@ -341,7 +341,7 @@ impl StreamCutter {
         each: impl FnMut(&[u8], Chunk) -> Result<(), E>,
     ) -> Result<(), E> {
         self.held.extend_from_slice(bytes);
-        if self.held.len() < SCAN_BYTES { Ok(()) } else { self.cut(AtEnd::No, each) }
+        if self.held.len() < SCAN_BYTES { Ok(()) } else { self.cut_chunks(AtEnd::No, each) }
     }
 
     /// Ends the file. `each` receives the remaining chunks.
@@ -349,10 +349,10 @@ impl StreamCutter {
     /// # Errors
     /// The first error of `each`.
     pub fn finish<E>(mut self, each: impl FnMut(&[u8], Chunk) -> Result<(), E>) -> Result<(), E> {
-        self.cut(AtEnd::Yes, each)
+        self.cut_chunks(AtEnd::Yes, each)
     }
 
-    fn cut<E>(
+    fn cut_chunks<E>(
         &mut self,
         at_end: AtEnd,
         mut each: impl FnMut(&[u8], Chunk) -> Result<(), E>,

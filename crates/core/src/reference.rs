@@ -43,7 +43,7 @@ pub fn cut(spec: &ChunkerSpec, data: &[u8]) -> usize {
 }
 
 /// Expected number of bytes between the minimum and a boundary, without normalised sizes.
-fn wait(sizes: Sizes) -> u64 {
+fn expected_wait(sizes: Sizes) -> u64 {
     (sizes.avg() - sizes.min()).max(1).into()
 }
 
@@ -64,7 +64,7 @@ fn fastcdc_nc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
 }
 
 fn is_small(sizes: Sizes, chunk: &[u8], hash: u64) -> bool {
-    chunk.len() >= sizes.min() as usize && hash <= u64::MAX / wait(sizes)
+    chunk.len() >= sizes.min() as usize && hash <= u64::MAX / expected_wait(sizes)
 }
 
 /// With normalised sizes: two more bits before the average, two fewer after it.
@@ -101,7 +101,7 @@ fn split_mix(seed: u64, n: u64) -> u64 {
 fn crc_ends(sizes: Sizes, chunk: &[u8]) -> bool {
     let highest = u64::from(u32::MAX);
     chunk.len() >= sizes.min() as usize
-        && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / wait(sizes)
+        && u64::from(crc(&chunk[chunk.len() - 256..])) >= highest - highest / expected_wait(sizes)
 }
 
 /// The CRC-32C register after `data`, from 0 and not inverted.
@@ -116,7 +116,7 @@ fn crc(data: &[u8]) -> u32 {
 }
 
 fn rabin_ends(sizes: Sizes, chunk: &[u8]) -> bool {
-    chunk.len() >= sizes.min() as usize && is_high(chunk, wait(sizes))
+    chunk.len() >= sizes.min() as usize && is_high(chunk, expected_wait(sizes))
 }
 
 /// True if the fingerprint of the last 48 bytes is in the highest `1 / of` of all values.
@@ -139,7 +139,7 @@ fn rabin(data: &[u8]) -> u64 {
 /// The last backup boundary of `data`, a chunk of maximum length without a main boundary.
 fn last_tttd_backup_boundary(sizes: Sizes, data: &[u8]) -> Option<usize> {
     let ends = sizes.min() as usize..=data.len();
-    let is_backup = |len: &usize| is_high(&data[..*len], wait(sizes).div_ceil(2));
+    let is_backup = |len: &usize| is_high(&data[..*len], expected_wait(sizes).div_ceil(2));
     let full = data.len() == sizes.max() as usize;
     ends.rev().filter(|_| full).find(is_backup)
 }
@@ -428,10 +428,13 @@ pub fn keyed_sum(key: &[u8; 32], data: &[u8]) -> [u8; 16] {
     let point = u128::from_le_bytes(point.try_into().expect("sixteen bytes are left"));
     let mut coefficients = Vec::new();
     for page in rows_of(data).chunks(64) {
-        coefficients.extend([pairs(&page.concat(), keys), pairs(&page.concat(), &keys[64..])]);
+        coefficients.extend([
+            sum_of_pair_products(&page.concat(), keys),
+            sum_of_pair_products(&page.concat(), &keys[64..]),
+        ]);
     }
     coefficients.extend([data.len() as u128, 0]);
-    coefficients.iter().fold(0, |sum, next| in_field(sum, point) ^ next).to_le_bytes()
+    coefficients.iter().fold(0, |sum, next| multiply_in_field(sum, point) ^ next).to_le_bytes()
 }
 
 /// `data` in rows of 64 bytes. The last row is the last 64 bytes, or all of `data` padded with zeros.
@@ -446,22 +449,23 @@ fn rows_of(data: &[u8]) -> Vec<Vec<u8>> {
 }
 
 /// The sum of the products of pairs of words, after XOR of each word with a word of `keys`.
-fn pairs(page: &[u8], keys: &[u8]) -> u128 {
+fn sum_of_pair_products(page: &[u8], keys: &[u8]) -> u128 {
     let word = |n: usize| {
         (0..8).fold(0, |word, m| word | u64::from(page[8 * n + m] ^ keys[8 * n + m]) << (8 * m))
     };
-    (0..page.len() / 16).fold(0, |sum, n| sum ^ without_carries(word(2 * n), word(2 * n + 1)))
+    (0..page.len() / 16)
+        .fold(0, |sum, n| sum ^ multiply_without_carries(word(2 * n), word(2 * n + 1)))
 }
 
 /// The product of two polynomials over GF(2).
-fn without_carries(a: u64, b: u64) -> u128 {
+fn multiply_without_carries(a: u64, b: u64) -> u128 {
     let bits = (0..64).filter(|bit| b >> bit & 1 == 1);
     bits.fold(0, |product, bit| product ^ u128::from(a) << bit)
 }
 
 /// `a * b` modulo `x^128 + x^7 + x^2 + x + 1`, from the highest power of `b` to the lowest.
 #[must_use]
-pub fn in_field(a: u128, b: u128) -> u128 {
+pub fn multiply_in_field(a: u128, b: u128) -> u128 {
     (0..128).rev().fold(0, |product, bit| {
         let carried = product << 1 ^ if product >> 127 == 1 { 0x87 } else { 0 };
         carried ^ if b >> bit & 1 == 1 { a } else { 0 }
@@ -560,16 +564,16 @@ pub fn apply(ops: &[DeltaOp], old: &[u8], new: &[u8]) -> Vec<u8> {
         match op {
             DeltaOp::Copy { old: span, new_start } => {
                 let new_span = Span::new(*new_start, span.len);
-                made[range(new_span)].copy_from_slice(&old[range(*span)]);
+                made[byte_range(new_span)].copy_from_slice(&old[byte_range(*span)]);
             }
             DeltaOp::Literal { new: span } => {
-                made[range(*span)].copy_from_slice(&new[range(*span)])
+                made[byte_range(*span)].copy_from_slice(&new[byte_range(*span)])
             }
         }
     }
     made
 }
 
-fn range(span: Span) -> std::ops::Range<usize> {
+fn byte_range(span: Span) -> std::ops::Range<usize> {
     span.start as usize..span.end() as usize
 }

@@ -176,7 +176,7 @@ impl StoredSums {
     #[must_use]
     pub fn strong(&self, kind: StrongKind, start: u64, len: usize) -> Option<StrongSum> {
         let is_block = start.is_multiple_of(u64::from(self.block)) && len == self.block as usize;
-        match self.at(start) {
+        match self.sum_at(start) {
             BlockSum::Sum(sum) if is_block && self.kind.strong() == Some(kind) => {
                 StrongSum::from_bytes(sum)
             }
@@ -195,7 +195,7 @@ impl StoredSums {
     ///
     /// # Panics
     /// If `start` is not a block boundary, or the length of `sums` is not a multiple of one sum.
-    pub fn put(&mut self, start: u64, sums: &[u8]) {
+    pub fn put_sums(&mut self, start: u64, sums: &[u8]) {
         let each = self.kind.bytes();
         assert!(start.is_multiple_of(u64::from(self.block)) && sums.len().is_multiple_of(each));
         let end = start + (sums.len() / each) as u64 * u64::from(self.block);
@@ -219,7 +219,7 @@ impl StoredSums {
     }
 
     /// Marks the sum of the block with byte `at` as unknown. A block of zeros stays a block of zeros.
-    pub fn forget(&mut self, at: u64) {
+    pub fn forget_block(&mut self, at: u64) {
         let range = self.range();
         if range.contains(&at) {
             let state = &mut self.states[((at - range.start) / u64::from(self.block)) as usize];
@@ -229,7 +229,7 @@ impl StoredSums {
 
     /// The sum of the block with byte `at`. Blocks outside of the table are unknown.
     #[must_use]
-    pub fn at(&self, at: u64) -> BlockSum<'_> {
+    pub fn sum_at(&self, at: u64) -> BlockSum<'_> {
         let range = self.range();
         if !range.contains(&at) {
             return BlockSum::Unknown;
@@ -246,7 +246,7 @@ impl StoredSums {
     /// CRC-32C of the block at `start` if known. `zeros` is the CRC-32C of a block of zeros.
     #[must_use]
     pub fn crc32c(&self, start: u64, zeros: Crc32c) -> Option<Crc32c> {
-        match self.at(start) {
+        match self.sum_at(start) {
             BlockSum::Zero => Some(zeros),
             BlockSum::Sum(sum) if self.kind == SumKind::Crc32c => {
                 Some(Crc32c::new(u32::from_le_bytes(sum.try_into().ok()?)))
@@ -337,36 +337,36 @@ impl<'a> ChunkSums<'a> {
 
     /// Number of bytes hashed so far because no stored sum could replace them.
     #[must_use]
-    pub const fn summed(&self) -> u64 {
+    pub const fn hashed_bytes(&self) -> u64 {
         self.summed
     }
 
     /// CRC-32C of `chunk`, which begins at byte `start`.
-    pub fn next(&mut self, start: u64, chunk: &[u8]) -> Crc32c {
+    pub fn next_sum(&mut self, start: u64, chunk: &[u8]) -> Crc32c {
         let block = u64::from(self.stored.block);
         let end = start + chunk.len() as u64;
         let (first, last) = (start.next_multiple_of(block), end - end % block);
         if first > last {
             // The chunk lies within one block, so the next chunk cannot use this block's stored sum.
             self.tail = None;
-            return self.sum(Crc32c::EMPTY, chunk);
+            return self.extend_sum(Crc32c::EMPTY, chunk);
         }
         let at = |place: u64| (place - start) as usize;
-        let mut sum = self.front(start, &chunk[..at(first)]);
+        let mut sum = self.front_sum(start, &chunk[..at(first)]);
         for place in (first..last).step_by(self.stored.block as usize) {
             sum = match self.stored.crc32c(place, self.zeros) {
                 Some(next) => sum.concat(next, block),
-                None => self.sum(sum, &chunk[at(place)..][..self.stored.block as usize]),
+                None => self.extend_sum(sum, &chunk[at(place)..][..self.stored.block as usize]),
             };
         }
         let back = &chunk[at(last)..];
-        let tail = self.sum(Crc32c::EMPTY, back);
+        let tail = self.extend_sum(Crc32c::EMPTY, back);
         self.tail = Some((end, tail));
         sum.concat(tail, back.len() as u64)
     }
 
     /// CRC of the bytes of a chunk before its first block boundary.
-    fn front(&mut self, start: u64, bytes: &[u8]) -> Crc32c {
+    fn front_sum(&mut self, start: u64, bytes: &[u8]) -> Crc32c {
         let tail = self.tail.filter(|(end, _)| *end == start && !bytes.is_empty());
         let whole = tail.and_then(|(_, tail)| {
             // CRC(front part, bytes) is the CRC of the whole block, so `bytes` follows by subtraction.
@@ -375,10 +375,10 @@ impl<'a> ChunkSums<'a> {
             let before = tail.concat(Crc32c::EMPTY, bytes.len() as u64);
             Some(Crc32c::new(whole.get() ^ before.get()))
         });
-        whole.unwrap_or_else(|| self.sum(Crc32c::EMPTY, bytes))
+        whole.unwrap_or_else(|| self.extend_sum(Crc32c::EMPTY, bytes))
     }
 
-    fn sum(&mut self, before: Crc32c, bytes: &[u8]) -> Crc32c {
+    fn extend_sum(&mut self, before: Crc32c, bytes: &[u8]) -> Crc32c {
         self.summed += bytes.len() as u64;
         before.append(bytes)
     }
@@ -409,7 +409,7 @@ mod tests {
             if block.iter().all(|byte| *byte == 0) {
                 sums.put_zeros(&(start..start + u64::from(BLOCK)));
             } else {
-                sums.put(start, &Crc32c::of(block).get().to_le_bytes());
+                sums.put_sums(start, &Crc32c::of(block).get().to_le_bytes());
             }
         }
         sums
@@ -420,11 +420,11 @@ mod tests {
         let (mut joined, mut at) = (ChunkSums::new(stored), from);
         for len in lens.iter().cycle() {
             let end = bytes.len().min(at + len);
-            let sum = joined.next(at as u64, &bytes[at..end]);
+            let sum = joined.next_sum(at as u64, &bytes[at..end]);
             assert_eq!(sum, Crc32c::of(&bytes[at..end]), "{at}..{end}");
             at = end;
             if at == bytes.len() {
-                return joined.summed();
+                return joined.hashed_bytes();
             }
         }
         unreachable!("the lengths repeat without end")
@@ -445,7 +445,7 @@ mod tests {
         ];
         let mut holes = stored(&bytes, 0);
         for at in (0..300_000).step_by(7 * 4096) {
-            holes.forget(at);
+            holes.forget_block(at);
         }
         let nothing = StoredSums::new(SumKind::Crc32c, BLOCK, &(0..300_001));
         for lens in lens {
@@ -476,7 +476,7 @@ mod tests {
         let bytes = [vec![0; 8192], noise(8192)].concat();
         let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..16384));
         stored.put_zeros(&(0..8192));
-        stored.put(8192, &[7; 16]);
+        stored.put_sums(8192, &[7; 16]);
         assert_eq!(check(&bytes, &stored, 0, &[16384]), 8192);
     }
 
@@ -486,7 +486,7 @@ mod tests {
         assert_eq!(sums.spec(), None);
         sums.put_zeros(&(0..4096));
         assert_eq!(sums.spec(), None, "zeros need no kept sum");
-        sums.put(4096, &[7; 96]);
+        sums.put_sums(4096, &[7; 96]);
         assert_eq!(sums.spec(), Some(BlockSumSpec { kind: SumKind::Sha256, block_bytes: BLOCK }));
         let taken = |start, len| sums.strong(StrongKind::Sha256, start, len);
         assert_eq!(taken(8192, 4096), StrongSum::from_bytes(&[7; 32]));
@@ -501,7 +501,7 @@ mod tests {
         for kind in [SumKind::Crc32c, SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b] {
             let range = 10_000..40_000;
             let mut sums = StoredSums::new(kind, BLOCK, &range);
-            sums.put(12_288, &noise(3 * kind.bytes()));
+            sums.put_sums(12_288, &noise(3 * kind.bytes()));
             sums.put_zeros(&(24_576..32_768));
             let encoded = sums.encode();
             assert_eq!(StoredSums::decode(&encoded, &range), Some(sums.clone()));
@@ -536,20 +536,23 @@ mod tests {
         let mut sums = StoredSums::new(SumKind::Xxh64, BLOCK, &(10_000..20_000));
         assert_eq!(sums.range(), 8192..20_480);
         let eight = |no: u8| [no; 8];
-        sums.put(4096, &[eight(1), eight(2), eight(3)].concat());
-        sums.put(16_384, &[eight(5), eight(6), eight(7)].concat());
-        sums.put(0, &eight(8));
-        sums.put(40_960, &eight(9));
-        let found = |at| sums.at(at);
+        sums.put_sums(4096, &[eight(1), eight(2), eight(3)].concat());
+        sums.put_sums(16_384, &[eight(5), eight(6), eight(7)].concat());
+        sums.put_sums(0, &eight(8));
+        sums.put_sums(40_960, &eight(9));
+        let found = |at| sums.sum_at(at);
         assert_eq!(found(8191), BlockSum::Unknown);
         assert_eq!([8192, 12_288].map(found), [BlockSum::Sum(&[2; 8]), BlockSum::Sum(&[3; 8])]);
         assert_eq!([16_384, 20_479].map(found), [BlockSum::Sum(&[5; 8]); 2]);
         assert_eq!(found(20_480), BlockSum::Unknown);
         sums.put_zeros(&(8191..16_383));
-        assert_eq!([sums.at(8192), sums.at(12_288)], [BlockSum::Zero, BlockSum::Sum(&[3; 8])]);
-        sums.forget(8192);
-        sums.forget(12_300);
-        sums.forget(50_000);
-        assert_eq!([sums.at(8192), sums.at(12_288)], [BlockSum::Zero, BlockSum::Unknown]);
+        assert_eq!(
+            [sums.sum_at(8192), sums.sum_at(12_288)],
+            [BlockSum::Zero, BlockSum::Sum(&[3; 8])]
+        );
+        sums.forget_block(8192);
+        sums.forget_block(12_300);
+        sums.forget_block(50_000);
+        assert_eq!([sums.sum_at(8192), sums.sum_at(12_288)], [BlockSum::Zero, BlockSum::Unknown]);
     }
 }

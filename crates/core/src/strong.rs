@@ -68,7 +68,7 @@ impl StrongKind {
     /// - SipHash: the first half of the key; zeros without a key.
     /// - Other hashes: the key is hashed before `bytes`, as rsync does with its seed.
     #[must_use]
-    pub fn of(self, key: Option<&SumKey>, bytes: &[u8]) -> StrongSum {
+    pub fn sum_of(self, key: Option<&SumKey>, bytes: &[u8]) -> StrongSum {
         let prefix = key.map_or(&[][..], |key| &key.0);
         match self {
             Self::Blake3 => {
@@ -171,7 +171,7 @@ impl StrongSum {
 
     /// The first `len` bytes, or the whole sum if it is shorter.
     #[must_use]
-    pub fn first(&self, len: usize) -> Self {
+    pub fn shortened(&self, len: usize) -> Self {
         let bytes = self.as_bytes();
         Self::from_bytes(&bytes[..len.min(bytes.len())])
             .expect("a shortened sum is no longer than the sum")
@@ -206,7 +206,7 @@ mod tests {
     /// Test vectors from RFC 1321, FIPS 180, the SipHash paper (appendix, vector 0) and BLAKE3.
     #[test]
     fn sums_equal_the_published_test_vectors() {
-        let sum = |kind: StrongKind, bytes: &[u8]| kind.of(None, bytes).to_string();
+        let sum = |kind: StrongKind, bytes: &[u8]| kind.sum_of(None, bytes).to_string();
         assert_eq!(sum(StrongKind::Md5, b"abc"), "900150983cd24fb0d6963f7d28e17f72");
         assert_eq!(sum(StrongKind::Sha1, b"abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
         assert_eq!(
@@ -223,17 +223,20 @@ mod tests {
             "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319"
         );
         let key = SumKey::from_bytes(std::array::from_fn(|n| n as u8));
-        assert_eq!(StrongKind::SipHash.of(Some(&key), b"").to_string(), "310e0edd47db6f72");
+        assert_eq!(StrongKind::SipHash.sum_of(Some(&key), b"").to_string(), "310e0edd47db6f72");
         let fifteen: [u8; 15] = std::array::from_fn(|n| n as u8);
-        assert_eq!(StrongKind::SipHash.of(Some(&key), &fifteen).to_string(), "e545be4961ca29a1");
+        assert_eq!(
+            StrongKind::SipHash.sum_of(Some(&key), &fifteen).to_string(),
+            "e545be4961ca29a1"
+        );
     }
 
     #[test]
     fn sums_have_the_length_of_their_kind_and_depend_on_the_key() {
         let keys = [[1; KEY_BYTES], [2; KEY_BYTES]].map(SumKey::from_bytes);
         for kind in StrongKind::ALL {
-            let plain = kind.of(None, b"bytes");
-            let keyed = keys.each_ref().map(|key| kind.of(Some(key), b"bytes"));
+            let plain = kind.sum_of(None, b"bytes");
+            let keyed = keys.each_ref().map(|key| kind.sum_of(Some(key), b"bytes"));
             assert_eq!(plain.as_bytes().len(), kind.bytes(), "{kind:?}");
             assert!(plain != keyed[0] && plain != keyed[1] && keyed[0] != keyed[1], "{kind:?}");
         }

@@ -43,7 +43,7 @@ impl VerityHasher {
             if self.block.len() == BLOCK_BYTES {
                 let hash = Sha256::digest(&self.block).into();
                 self.block.clear();
-                self.add(0, hash);
+                self.add_hash(0, hash);
             }
         }
     }
@@ -51,12 +51,12 @@ impl VerityHasher {
     /// The digest of all bytes so far.
     #[must_use]
     pub fn finish(mut self) -> [u8; 32] {
-        let root = self.root();
+        let root = self.root_hash();
         VerityDescriptor { len: self.len, root }.digest()
     }
 
     /// Appends a hash to a level. A full tree block adds its hash to the next level.
-    fn add(&mut self, level: usize, hash: [u8; 32]) {
+    fn add_hash(&mut self, level: usize, hash: [u8; 32]) {
         if self.levels.len() == level {
             self.levels.push(TreeLevel::default());
         }
@@ -66,15 +66,15 @@ impl VerityHasher {
         if at.hashes.len() == BLOCK_BYTES {
             let hash = Sha256::digest(&at.hashes).into();
             at.hashes.clear();
-            self.add(level + 1, hash);
+            self.add_hash(level + 1, hash);
         }
     }
 
     /// The root hash of the tree; zeros for an empty file.
-    fn root(&mut self) -> [u8; 32] {
+    fn root_hash(&mut self) -> [u8; 32] {
         if !self.block.is_empty() {
-            let hash = padded(&self.block);
-            self.add(0, hash);
+            let hash = hash_padded_block(&self.block);
+            self.add_hash(0, hash);
         }
         let mut level = 0;
         while level < self.levels.len() {
@@ -83,8 +83,8 @@ impl VerityHasher {
                 return at.hashes[..].try_into().expect("the top level has one hash");
             }
             if !at.hashes.is_empty() {
-                let hash = padded(&at.hashes);
-                self.add(level + 1, hash);
+                let hash = hash_padded_block(&at.hashes);
+                self.add_hash(level + 1, hash);
             }
             level += 1;
         }
@@ -93,7 +93,7 @@ impl VerityHasher {
 }
 
 /// Pads a block with zeros to [`BLOCK_BYTES`] and returns its SHA-256.
-fn padded(bytes: &[u8]) -> [u8; 32] {
+fn hash_padded_block(bytes: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK_BYTES];
     block[..bytes.len()].copy_from_slice(bytes);
     Sha256::digest(block).into()
@@ -146,7 +146,9 @@ mod tests {
 
     /// Reference implementation: builds the tree level by level.
     fn slowly(bytes: &[u8]) -> [u8; 32] {
-        let hashes = |bytes: &[u8]| bytes.chunks(BLOCK_BYTES).flat_map(padded).collect::<Vec<u8>>();
+        let hashes = |bytes: &[u8]| {
+            bytes.chunks(BLOCK_BYTES).flat_map(hash_padded_block).collect::<Vec<u8>>()
+        };
         let mut level = hashes(bytes);
         while level.len() > 32 {
             level = hashes(&level);

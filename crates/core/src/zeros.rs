@@ -27,7 +27,7 @@ pub struct ZeroRun {
 
 /// Removes every run of at least [`LEAST_RUN`] zeros from `bytes`. Returns the runs and the remaining bytes.
 #[must_use]
-pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
+pub fn remove_zero_runs(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
     let (mut runs, mut kept, mut from) = (Vec::new(), 0, 0);
     let mut at = 0;
     while at + PROBE <= bytes.len() {
@@ -36,7 +36,7 @@ pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
             continue;
         }
         let start = at - bytes[from..at].iter().rev().take_while(|byte| **byte == 0).count();
-        let end = at + zeros_ahead(&bytes[at..]);
+        let end = at + leading_zeros(&bytes[at..]);
         if end - start >= LEAST_RUN {
             let before = start - from;
             bytes.copy_within(from..start, kept);
@@ -55,7 +55,7 @@ pub fn take_out(mut bytes: Vec<u8>) -> (Vec<ZeroRun>, Vec<u8>) {
 
 /// Inserts `runs` into `rest`. Returns `None` if the result would not be exactly `len` bytes.
 #[must_use]
-pub fn put_back(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
+pub fn insert_zero_runs(runs: &[ZeroRun], rest: &[u8], len: usize) -> Option<Vec<u8>> {
     if rest_len(runs, len) != Some(rest.len()) {
         return None;
     }
@@ -83,7 +83,7 @@ fn is_zero(bytes: &[u8]) -> bool {
 }
 
 /// Number of leading zeros of `bytes`.
-fn zeros_ahead(bytes: &[u8]) -> usize {
+fn leading_zeros(bytes: &[u8]) -> usize {
     let whole = bytes.chunks_exact(PROBE).take_while(|part| is_zero(part)).count() * PROBE;
     whole + bytes[whole..].iter().take_while(|byte| **byte == 0).count()
 }
@@ -125,9 +125,9 @@ mod tests {
     proptest! {
         #[test]
         fn every_long_run_is_taken_out_and_put_back(bytes in content()) {
-            let (runs, rest) = take_out(bytes.clone());
+            let (runs, rest) = remove_zero_runs(bytes.clone());
             prop_assert_eq!((&runs, &rest), (&reference(&bytes).0, &reference(&bytes).1));
-            prop_assert_eq!(put_back(&runs, &rest, bytes.len()), Some(bytes));
+            prop_assert_eq!(insert_zero_runs(&runs, &rest, bytes.len()), Some(bytes));
         }
 
         #[test]
@@ -137,7 +137,7 @@ mod tests {
             len in 0..40usize,
         ) {
             let runs: Vec<_> = runs.iter().map(|(before, len)| ZeroRun { before: *before, len: *len }).collect();
-            let made = put_back(&runs, &vec![1; rest], len);
+            let made = insert_zero_runs(&runs, &vec![1; rest], len);
             let zeros: usize = runs.iter().map(|run| run.len as usize).sum();
             let between: usize = runs.iter().map(|run| run.before as usize).sum();
             prop_assert_eq!(made.is_some(), zeros + rest == len && between <= rest);

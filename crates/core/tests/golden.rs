@@ -180,7 +180,7 @@ fn gap_sums_and_delta() {
     let old = input_of(4000);
     let new = [&old[..1000], b"inserted", &old[1000..2500], &old[2600..]].concat();
     let lines = [2, 20].map(|edits| {
-        let sums = GapSums::of(&old, BlockLen::for_gap(4000, edits), SEED);
+        let sums = GapSums::sums_of(&old, BlockLen::for_gap(4000, edits), SEED);
         let (mut sums_bytes, mut delta_bytes) = (Vec::new(), Vec::new());
         sums.encode(&mut sums_bytes);
         GapDelta::of(&new, &sums, SEED).encode(&mut delta_bytes);
@@ -195,7 +195,7 @@ fn keyed_sums() {
     let key = std::array::from_fn(|n| 0xa0 + n as u8);
     let data: Vec<u8> = (0..512 << 10).map(|n| (n % 251) as u8).collect();
     for engine in CarrylessEngine::available() {
-        let keyed = KeyedSum::with(&Key::from_bytes(key), engine);
+        let keyed = KeyedSum::with_engine(&Key::from_bytes(key), engine);
         let mut found = format!("key {}", hex(&key));
         for len in KEYED_LENS {
             write!(found, "{len} {}", hex(&keyed.sum(&data[..len]))).expect("a string takes all");
@@ -230,7 +230,7 @@ fn weak_and_strong_sums() {
         kind.encode(&mut tag);
         for (keyed, key) in [("plain", None), ("keyed", Some(&key))] {
             for len in [0, 1, 64, 8192, 65_536] {
-                let sum = kind.of(key, &data[..len]);
+                let sum = kind.sum_of(key, &data[..len]);
                 writeln!(found, "{} {} {keyed} {len}: {sum}", tag[0], kind.name()).unwrap();
             }
         }

@@ -196,7 +196,7 @@ impl Delta {
         let mut parser = RecordParser::<DeltaFile>::new();
         parser.feed(bytes);
         let (mut header, mut end, mut ops) = (None, None, Vec::new());
-        while let Some(record) = parser.record()? {
+        while let Some(record) = parser.next_record()? {
             match record {
                 DeltaRecord::Header(first) => header = Some(first),
                 DeltaRecord::Copy(old) => push(&mut ops, DeltaOp::Copy(to_range(old)?)),
@@ -259,7 +259,7 @@ impl DeltaBuilder<'_> {
             let start = old.end.min(old.start + piece * MAX_GAP_BYTES);
             let faced = &self.old[start..old.end.min(start + MAX_GAP_BYTES)];
             let block_len = BlockLen::for_gap(faced.len() as u64, EDITS);
-            let delta = GapDelta::of(part, &GapSums::of(faced, block_len, SEED), SEED);
+            let delta = GapDelta::of(part, &GapSums::sums_of(faced, block_len, SEED), SEED);
             for op in delta.ops() {
                 let bytes = |at: u64, len: u32| &part[at as usize..at as usize + len as usize];
                 match op {

@@ -84,7 +84,7 @@ pub fn patch(
     let (mut sum, mut verdict) = (None, None);
     each_piece(delta, |piece| {
         parser.feed(piece);
-        while let Some(record) = parser.record()? {
+        while let Some(record) = parser.next_record()? {
             let mut write = |bytes: &[u8]| {
                 sum.as_mut().map_or(Ok(()), |(_, sum): &mut (DeltaHeader, StreamSummary)| {
                     sum.push(bytes)

@@ -42,7 +42,7 @@ impl TreeSync {
             from,
             to,
             options: Options { durable: true, whole_file, ..Options::default() },
-            remote: Remote::by(vec!["ssh".into()]),
+            remote: Remote::with_shell(vec!["ssh".into()]),
             bwlimit: None,
             cache: None,
             with: Embedding::default(),

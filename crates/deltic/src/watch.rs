@@ -36,7 +36,7 @@ impl TreeSync {
         refuse_runtime()?;
         let with = self.with.clone();
         let cancel = with.cancel.clone();
-        let ending = async move { cancel.called().await };
+        let ending = async move { cancel.cancelled().await };
         let mut watch = Watch::start(&self.plan()?, PACE, ending)?;
         while let Some(round) = watch.next(&mut |_| ()) {
             let result = block_on(embed::sync(round.plan.clone(), &with, &mut on_event));
@@ -48,7 +48,7 @@ impl TreeSync {
                 Ok(_) => Ended::Well,
             };
             let number = round.number;
-            watch.ended(round, ended, result.as_ref().ok());
+            watch.note_result(round, ended, result.as_ref().ok());
             on_round(&WatchRound { number, result });
         }
         Ok(())

@@ -170,7 +170,7 @@ impl WriteBuffer {
         let mut ready: Vec<(u64, WriteBlock<'a>)> = Vec::new();
         for parts in parts.chunk_by(|one, next| one.block() == next.block()) {
             let no = parts[0].block();
-            ready.extend(self.join(no, parts).map(|ready| (no, ready)));
+            ready.extend(self.add_to_block(no, parts).map(|ready| (no, ready)));
         }
         for chunk in chunks {
             let blocks = block_range(chunk);
@@ -209,7 +209,7 @@ impl WriteBuffer {
 
     /// Adds pieces to block `no`. Returns a complete block. While too much memory is in use, returns the unwritten part
     /// of an incomplete block.
-    fn join<'a>(&mut self, no: u64, parts: &[WritePiece<'a>]) -> Option<WriteBlock<'a>> {
+    fn add_to_block<'a>(&mut self, no: u64, parts: &[WritePiece<'a>]) -> Option<WriteBlock<'a>> {
         let mut block = self.open.remove(&no).unwrap_or_default();
         block.have += parts.iter().map(WritePiece::len).sum::<u64>();
         let is_complete = block.have >= BLOCK_BYTES.min(self.len - no * BLOCK_BYTES);
@@ -298,7 +298,7 @@ impl<'b> WriteRun<'b, '_> {
     }
 
     /// Returns the old spans to read, each with its range in the run's buffer.
-    pub fn old(&self) -> impl Iterator<Item = (Span, Range<usize>)> + Clone {
+    pub fn old_spans(&self) -> impl Iterator<Item = (Span, Range<usize>)> + Clone {
         let start = self.start();
         self.0.iter().filter_map(move |piece| {
             let PieceSource::Old(span) = piece.from else { return None };
@@ -310,7 +310,7 @@ impl<'b> WriteRun<'b, '_> {
     /// True if the run has only old bytes.
     #[must_use]
     pub fn is_old(&self) -> bool {
-        self.old().count() == self.0.len()
+        self.old_spans().count() == self.0.len()
     }
 }
 

@@ -86,11 +86,11 @@ impl Task for SameAgain<'_> {
         self.chunks.iter().map(|chunk| chunk.len as usize).max().unwrap_or(0)
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.next.as_ref().map(std::slice::from_ref)
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+    fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
         self.is_same = self.names.chunk(bytes) == self.chunks[self.done];
         self.done += 1;
         let after = self.next.map_or(0, |span| span.end());

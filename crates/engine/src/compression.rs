@@ -34,7 +34,7 @@ impl FrameCompressor {
         let before = self.stream.take().filter(|(_, of)| *of == level);
         let is_first = before.is_none();
         let (mut encoder, _) = before.or_else(|| Some((Encoder::new(level)?, level)))?;
-        let part = encoder.flushed(payload)?;
+        let part = encoder.compress_and_flush(payload)?;
         let len = payload.len() as u32;
         let compressed = CompressedFrame { is_first, kind: header[0], len, part: &part };
         let compressed = compressed.encode(most)?;
@@ -96,7 +96,7 @@ mod codec {
         }
 
         /// Compresses all of `bytes` and flushes the stream.
-        pub(super) fn flushed(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
+        pub(super) fn compress_and_flush(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
             let mut part = Vec::with_capacity(compress_bound(bytes.len()) + OVERHEAD);
             let (mut input, mut output) = (InBuffer::around(bytes), OutBuffer::around(&mut part));
             while input.pos() < bytes.len() {
@@ -241,7 +241,7 @@ mod tests {
             assert!(received(&mut from, &first).is_ok());
         }
         let mut wide = codec::Encoder::with_history(3, HISTORY_LOG + 1).unwrap();
-        let part = wide.flushed(&payload).unwrap();
+        let part = wide.compress_and_flush(&payload).unwrap();
         let frame =
             |part| CompressedFrame { is_first: true, kind: 21, len: payload.len() as u32, part };
         assert!(FrameDecompressor::default().decompress(&frame(&part)).is_err(), "a long history");

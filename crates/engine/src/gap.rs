@@ -41,13 +41,13 @@ impl Task for GapBlockSums<'_> {
         longest(self.gaps.iter().map(|gap| &gap.old))
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.gaps.get(self.sums.len()).map(|gap| &gap.old[..])
     }
 
-    fn take(&mut self, old: &[u8]) -> Result<(), Infallible> {
+    fn take_bytes(&mut self, old: &[u8]) -> Result<(), Infallible> {
         let block = BlockLen::for_gap(old.len() as u64, self.gaps[self.sums.len()].edits);
-        self.sums.push(GapSums::of(old, block, self.seed));
+        self.sums.push(GapSums::sums_of(old, block, self.seed));
         Ok(())
     }
 
@@ -83,16 +83,16 @@ impl Task for GapDeltas<'_> {
         crate::task::longest(self.gaps.iter().map(|gap| &gap.span))
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.gaps.get(self.done).map(|gap| std::slice::from_ref(&gap.span))
     }
 
-    fn take(&mut self, new: &[u8]) -> Result<(), FileShrank> {
+    fn take_bytes(&mut self, new: &[u8]) -> Result<(), FileShrank> {
         let Gap { span, sums } = &self.gaps[self.done];
         if new.len() < span.len as usize {
             return Err(FileShrank);
         }
-        let (delta, compared) = GapDelta::counted(new, sums, self.seed);
+        let (delta, compared) = GapDelta::with_comparison_count(new, sums, self.seed);
         delta.encode(&mut self.deltas);
         self.compared += compared;
         self.done += 1;
@@ -133,11 +133,11 @@ impl Task for GapRebuild<'_> {
         longest(self.gaps.iter().map(|gap| &gap.old))
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.gaps.get(self.patched.len()).map(|gap| &gap.old[..])
     }
 
-    fn take(&mut self, read: &[u8]) -> Result<(), ContentMismatch> {
+    fn take_bytes(&mut self, read: &[u8]) -> Result<(), ContentMismatch> {
         let GapPatch { old, pieces } = &self.gaps[self.patched.len()];
         let lens = || pieces.iter().map(|piece| piece.span.len as usize);
         let delta = GapDelta::decode(&mut self.deltas).map_err(|_| ContentMismatch)?;

@@ -2,7 +2,7 @@
 //! (docs/protocol.md, "Greeting").
 //!
 //! The dialling end sends its hello and its request at once, then passes the frames that arrive to
-//! [`Greeting::hear`]. The answering end uses [`agree`] and [`is_greeting`] directly.
+//! [`Greeting::take_frame`]. The answering end uses [`agree`] and [`is_greeting`] directly.
 
 use deltic_core::Strategy;
 use deltic_protocol::hello::{Abort, Alive, Reply};
@@ -81,7 +81,7 @@ impl Greeting {
     ///
     /// # Errors
     /// [`GreetingError`] if the other end cannot hold this session.
-    pub fn hear(
+    pub fn take_frame(
         &mut self,
         kind: u8,
         payload: &[u8],
@@ -92,7 +92,7 @@ impl Greeting {
         }
         let theirs = Hello::decode(kind, payload)?;
         let terms = agree(self.role, &self.ours, &theirs)?;
-        terms.admits(&self.strategy, self.delete)?;
+        terms.check_support(&self.strategy, self.delete)?;
         self.terms = Some(terms);
         Ok(None)
     }
@@ -156,10 +156,10 @@ mod tests {
         let mut greeting = Greeting::new(ours.clone(), Role::Sends, &Options::default());
         let (said, answer) = (theirs.encode(), reply.encode());
         let (kind, payload) = kind_and_payload(&said);
-        assert_eq!(greeting.hear(kind, payload), Ok(None));
+        assert_eq!(greeting.take_frame(kind, payload), Ok(None));
         let (kind, payload) = kind_and_payload(&answer);
         let terms = agree(Role::Receives, &theirs, &ours).unwrap();
-        assert_eq!(greeting.hear(kind, payload), Ok(Some((terms, reply))));
+        assert_eq!(greeting.take_frame(kind, payload), Ok(Some((terms, reply))));
     }
 
     #[test]

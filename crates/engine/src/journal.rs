@@ -118,7 +118,7 @@ pub fn read(
     // Ranges beyond the kept chunks need *void* notes too.
     let noted = runs(&told.chunks, &places);
     places.truncate(INDEX_BUDGET_CHUNKS);
-    let chunks = told.chunks.pick(&places);
+    let chunks = told.chunks.select(&places);
     Some((KnownChunks { key, spec, map, chunks }, noted))
 }
 
@@ -146,9 +146,9 @@ pub(crate) fn read_version(
     let (len, secs, nanos) = (from.varint()?, from.signed()?, from.varint_u32()?);
     let same_version = (len, secs, nanos) == (meta.len, meta.modified.secs, meta.modified.nanos);
     let agreed = match spec {
-        ChunkerSpec::Fixed(_) => spec == terms.limits.blocks(),
+        ChunkerSpec::Fixed(_) => spec == terms.limits.whole_file_chunker(),
         ChunkerSpec::ByContent(algorithm, _) => {
-            algorithm == Algorithm::Sieve && terms.limits.admit(&spec)
+            algorithm == Algorithm::Sieve && terms.limits.admits_chunker(&spec)
         }
     };
     let holds = head == (VERSION, form(terms)) && same_version && agreed;
@@ -292,7 +292,7 @@ pub(crate) mod tests {
     }
 
     fn meta() -> Meta {
-        Meta::plain(Kind::File, LEN, new().modified, 0o644)
+        Meta::without_owner(Kind::File, LEN, new().modified, 0o644)
     }
 
     fn kept(start: u64, text: &str, terms: Terms) -> KeptChunk {

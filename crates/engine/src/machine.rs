@@ -90,7 +90,7 @@ pub trait Machine {
     fn greeted(&mut self, _: &Terms) {}
     /// Tells the machine that the other end has not answered for some time and so counts as far away. A sender then
     /// offers its only file without waiting for a request.
-    fn unanswered(&mut self) {}
+    fn note_slow_answer(&mut self) {}
     /// Sets the link to the other end. Later decisions use this link.
     fn set_link(&mut self, _: LinkModel) {}
     /// Tells the machine that the connection is lost: files whose data have arrived are finished, and no closing step,
@@ -121,7 +121,7 @@ impl Machine for Sender {
         frame.troubles_mut().iter_mut().for_each(tell);
         let purpose = frame.purpose();
         let Some(attempt) = attempt.filter(|_| several) else {
-            frame.encode_behind(to);
+            frame.append_to(to);
             return Some((Lane::First, purpose));
         };
         let aside = Aside { attempt, frame };
@@ -131,7 +131,7 @@ impl Machine for Sender {
                 Some((Lane::Any, purpose))
             }
             None => {
-                aside.frame.encode_behind(to);
+                aside.frame.append_to(to);
                 Some((Lane::First, purpose))
             }
         }
@@ -160,16 +160,16 @@ impl Machine for Sender {
     }
     fn greeted(&mut self, terms: &Terms) {
         if terms.kept_sums {
-            self.agree_on_sums();
+            self.negotiate_stored_sums();
         }
         if terms.reports.open_files {
-            self.bear_writers();
+            self.tolerate_writers();
         }
-        self.shorten(terms.short_forms);
-        Self::greeted(self, terms.offers, terms.limits);
+        self.use_short_forms(terms.short_forms);
+        Self::set_terms(self, terms.offers, terms.limits);
     }
-    fn unanswered(&mut self) {
-        Self::unanswered(self);
+    fn note_slow_answer(&mut self) {
+        Self::note_slow_answer(self);
     }
     fn set_link(&mut self, link: LinkModel) {
         Self::set_link(self, link);
@@ -202,7 +202,7 @@ impl Machine for Receiver {
     fn poll_frame(&mut self, _: bool, tell: Tell<'_>, to: &mut Vec<u8>) -> Option<(Lane, Purpose)> {
         let mut frame = Self::poll_frame(self)?;
         frame.troubles_mut().iter_mut().for_each(tell);
-        frame.encode_behind(to);
+        frame.append_to(to);
         Some((Lane::First, frame.purpose()))
     }
     fn poll_work(&mut self) -> Option<(WorkId, Self::Work)> {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use deltic_core::zeros::{put_back, rest_len, take_out};
+use deltic_core::zeros::{insert_zero_runs, remove_zero_runs, rest_len};
 use deltic_protocol::limits::MAX_FRAME_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
 
@@ -46,7 +46,7 @@ impl PayloadPacker {
         bytes: Vec<u8>,
         compress: impl FnOnce(&[u8]) -> Option<Vec<u8>>,
     ) -> Payload {
-        let (runs, rest) = if self.zeros { take_out(bytes) } else { (Vec::new(), bytes) };
+        let (runs, rest) = if self.zeros { remove_zero_runs(bytes) } else { (Vec::new(), bytes) };
         let frame = compress(&rest);
         let (zstd, rest) = (frame.is_some(), frame.unwrap_or(rest));
         match zstd {
@@ -103,7 +103,7 @@ pub fn unpacked(payload: &Payload, len: usize) -> Option<Cow<'_, [u8]>> {
                 true => codec::decompress(rest, rest_len)?.into(),
                 false => Cow::Borrowed(&rest[..]),
             };
-            put_back(runs, &rest, len)?.into()
+            insert_zero_runs(runs, &rest, len)?.into()
         }
     };
     (bytes.len() == len).then_some(bytes)

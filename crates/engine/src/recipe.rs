@@ -105,7 +105,7 @@ mod tests {
             let (new, mut notes) = (new(), Vec::new());
             let parts = written(&new, &key, terms_here, told.iter().copied());
             parts.for_each(|part| notes.extend(part));
-            let meta = Meta::plain(Kind::File, LEN, MODIFIED, 0o644);
+            let meta = Meta::without_owner(Kind::File, LEN, MODIFIED, 0o644);
             let KnownChunks { key, spec, chunks, .. } = read(&notes, &meta, terms_here).unwrap();
             assert_eq!((key, spec), (Key::from_bytes(KEY), new.spec));
             let (lens, names): (Vec<_>, Vec<_>) =

@@ -97,7 +97,7 @@ impl PatchBuilder {
     fn step(&mut self, step: PatchStep) {
         self.steps.push(step);
         let is_full = self.literals.len() as u64 == self.limits.fill_bytes();
-        if is_full || self.steps.len() == self.limits.batch() {
+        if is_full || self.steps.len() == self.limits.max_items() {
             self.flush();
         }
     }

@@ -189,7 +189,7 @@ impl<M: Machine, E: From<PeerError> + From<Abort>> Session<M, E> {
     pub fn wake(&mut self, now: Duration) -> Result<(), NoGreeting> {
         if self.is_unanswered && now >= FAR_AWAY {
             self.is_unanswered = false;
-            self.machine.unanswered();
+            self.machine.note_slow_answer();
         }
         if self.greeting.is_some() && now >= GREETING_TIMEOUT { Err(NoGreeting) } else { Ok(()) }
     }

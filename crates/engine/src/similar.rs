@@ -56,7 +56,7 @@ mod tests {
 
     fn entry(name: &str, len: u64, secs: i64) -> (Option<usize>, Entry) {
         let modified = Timestamp { secs, nanos: 0 };
-        let meta = Meta::plain(Kind::File, len, modified, 0o644);
+        let meta = Meta::without_owner(Kind::File, len, modified, 0o644);
         (None, Entry { name: Name::new(name.as_bytes()).unwrap(), meta })
     }
 

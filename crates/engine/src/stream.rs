@@ -57,7 +57,7 @@ impl IncomingFrames {
     /// Returns the reader of a stream that carries checks. The default is a stream without checks.
     #[must_use]
     pub fn checked() -> Self {
-        Self { inspector: Inspector::checked(), ..Self::default() }
+        Self { inspector: Inspector::new_checked(), ..Self::default() }
     }
 
     /// Inspects the complete frames of `bytes`, which begin behind the frames that were [taken](Self::take). Frames
@@ -131,15 +131,15 @@ impl OutgoingChecks {
         let ends = ends_of_runs(frames, run);
         if ends.len() <= 1 {
             // Nearly all batches take this path.
-            self.0.add(frames);
-            frames.extend_from_slice(&self.0.check());
+            self.0.add_frames(frames);
+            frames.extend_from_slice(&self.0.check_frame());
             return None;
         }
         let (mut with_checks, mut start) = (other(), 0);
         for end in ends {
-            self.0.add(&frames[start..end]);
+            self.0.add_frames(&frames[start..end]);
             with_checks.extend_from_slice(&frames[start..end]);
-            with_checks.extend_from_slice(&self.0.check());
+            with_checks.extend_from_slice(&self.0.check_frame());
             start = end;
         }
         Some(std::mem::replace(frames, with_checks))

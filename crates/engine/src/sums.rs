@@ -72,7 +72,7 @@ impl PortionSummer<'_> {
         if bytes.len() < wanted {
             return None;
         }
-        let strong = |chunk: &[u8]| Some(self.summing.strong?.of(self.key(), chunk));
+        let strong = |chunk: &[u8]| Some(self.summing.strong?.sum_of(self.key(), chunk));
         Some(match portion {
             Portion::Ends(range, judge) => {
                 self.sub_chunks(range, judge, bytes, (|_| Crc32c::EMPTY, |_| None))
@@ -158,7 +158,7 @@ impl ChunkSummer<'_> {
     fn next(&mut self, chunk: &[u8]) -> Sum {
         let Summing { weak, strong, .. } = self.portions.summing;
         let weak = match &mut self.joined {
-            Some(joined) => joined.next(self.at, chunk).get(),
+            Some(joined) => joined.next_sum(self.at, chunk).get(),
             None => weak.of(chunk),
         };
         let strong = strong.map_or(StrongSum::NONE, |strong| self.strong(strong, chunk));
@@ -171,7 +171,7 @@ impl ChunkSummer<'_> {
         let stored = self.portions.stored.as_ref();
         let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
         let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
-        kept.unwrap_or_else(|| strong.of(self.portions.key(), chunk))
+        kept.unwrap_or_else(|| strong.sum_of(self.portions.key(), chunk))
     }
 }
 
@@ -200,15 +200,15 @@ impl Task for StrongSums<'_> {
         longest(self.spans)
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.spans.get(self.sums.len()).map(std::slice::from_ref)
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), FileShrank> {
+    fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), FileShrank> {
         if bytes.len() < self.spans[self.sums.len()].len as usize {
             return Err(FileShrank);
         }
-        self.sums.push(self.strong.of(Some(self.key), bytes));
+        self.sums.push(self.strong.sum_of(Some(self.key), bytes));
         Ok(())
     }
 
@@ -246,11 +246,11 @@ impl Task for WholeDigest {
         READ_BYTES
     }
 
-    fn reads(&self) -> Option<&[Span]> {
+    fn next_spans(&self) -> Option<&[Span]> {
         self.next.as_ref().map(std::slice::from_ref)
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
+    fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), Infallible> {
         let start = self.next.map_or(0, |span| span.start) + bytes.len() as u64;
         self.next = if bytes.is_empty() { None } else { Self::next(start, self.len) };
         self.digest.push(bytes);
@@ -295,10 +295,10 @@ mod tests {
         let bytes: Vec<u8> = (0..5 * BLOCK as u32 + 9).map(|at| ((at * at) >> 5) as u8).collect();
         let stored = |kind: SumKind| {
             let mut stored = StoredSums::new(kind, BLOCK as u32, &(0..bytes.len() as u64));
-            stored.put(0, &[0xaa; 3 * 32]);
+            stored.put_sums(0, &[0xaa; 3 * 32]);
             Some(stored)
         };
-        let computed = |key| bytes.chunks(BLOCK).map(move |at| StrongKind::Sha256.of(key, at));
+        let computed = |key| bytes.chunks(BLOCK).map(move |at| StrongKind::Sha256.sum_of(key, at));
         let plain: Vec<_> = computed(None).collect();
         assert_eq!(strong_sums(&bytes, Keying::Plain, None), plain);
         let lie = StrongSum::from_bytes(&[0xaa; 32]).unwrap();

@@ -13,13 +13,13 @@ pub trait Task {
     fn max_read_bytes(&self) -> usize;
 
     /// Returns the spans to read next, to be concatenated. Returns `None` after the last step.
-    fn reads(&self) -> Option<&[Span]>;
+    fn next_spans(&self) -> Option<&[Span]>;
 
     /// Takes the concatenated bytes of the spans. The bytes are fewer if the file ends before.
     ///
     /// # Errors
     /// [`Self::Error`] if the task cannot go on with these bytes.
-    fn take(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
+    fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
     /// Returns the result. Call after [`reads`](Self::reads) returned `None`.
     fn finish(self) -> Self::Output;
@@ -44,10 +44,10 @@ pub fn run<T: Task, E>(
     buffer: &mut [u8],
     mut read: impl FnMut(&[Span], &mut [u8]) -> Result<usize, E>,
 ) -> Result<Result<T::Output, T::Error>, E> {
-    while let Some(spans) = task.reads() {
+    while let Some(spans) = task.next_spans() {
         let len: usize = spans.iter().map(|span| span.len as usize).sum();
         let got = read(spans, &mut buffer[..len])?;
-        if let Err(error) = task.take(&buffer[..got]) {
+        if let Err(error) = task.take_bytes(&buffer[..got]) {
             return Ok(Err(error));
         }
     }

@@ -8,7 +8,7 @@ use deltic_engine::machine::Lane;
 use deltic_engine::session::{Session, SessionDriver, SessionStep};
 use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
-use deltic_protocol::message::How;
+use deltic_protocol::message::TransferKind;
 use deltic_protocol::options::Options;
 use deltic_protocol::sender::{FileWork, Listed, Opened, Sender, SenderAnswer, SenderWork};
 use deltic_protocol::{FileNo, PeerError, ToSender};
@@ -48,7 +48,7 @@ fn link(bits_per_second: u64) -> LinkModel {
 }
 
 fn meta(kind: Kind, len: u64) -> Meta {
-    Meta::plain(kind, len, Timestamp::default(), 0o644)
+    Meta::without_owner(kind, len, Timestamp::default(), 0o644)
 }
 
 /// Takes all steps that can be taken; returns the chunkers of the files that are begun.
@@ -82,14 +82,14 @@ fn begun(session: &mut Session<Sender, Failed>) -> Vec<ChunkerSpec> {
 
 #[test]
 fn a_file_is_cut_for_the_link_as_it_is_when_the_file_is_opened() {
-    let strategy = Strategy::named("netsync").unwrap();
+    let strategy = Strategy::by_name("netsync").unwrap();
     let options = Options { recursive: true, strategy, ..Options::default() };
     let mut sender = Sender::new(options);
-    sender.greeted(false, Limits::default());
+    sender.set_terms(false, Limits::default());
     let mut session = Session::<_, Failed>::new(sender, None);
     assert!(begun(&mut session).is_empty());
     let wanted = |session: &mut Session<_, _>, file| {
-        let want = ToSender::Want { file: FileNo(file), how: How::Strategy }.encode();
+        let want = ToSender::Want { file: FileNo(file), how: TransferKind::Strategy }.encode();
         assert_eq!(session.feed_bytes(&want).unwrap(), want.len());
         begun(session)
     };

@@ -8,7 +8,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Raises the limit of open files as far as useful. Makes a write beyond the longest allowed file fail. Such a failure
 /// ends one file; the system's signal would end the process.
-pub(crate) fn meet(runtime: &Runtime) {
+pub(crate) fn raise_open_file_limit(runtime: &Runtime) {
     let _entered = runtime.enter();
     // A signal with a handler never ends the process. If the handler cannot be installed, nothing changes.
     let _ = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()));

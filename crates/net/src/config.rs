@@ -38,7 +38,7 @@ impl Facts {
     }
 
     /// Returns the facts in the form that workers use.
-    pub(crate) fn store(&self) -> Arc<dyn FactStore> {
+    pub(crate) fn shared_store(&self) -> Arc<dyn FactStore> {
         Arc::clone(&self.0)
     }
 }
@@ -100,7 +100,7 @@ pub(crate) struct SessionConfig {
 
 impl SessionConfig {
     /// Returns the known model of the link to the other end. Its rate does not exceed the limit for this end.
-    pub(crate) fn figures(&self) -> Option<Figures> {
+    pub(crate) fn known_link_model(&self) -> Option<Figures> {
         let limit = self.bits_limit();
         let Some(between) = self.between else {
             let only = |bits_per_second| Figures { bits_per_second, round_trip: Duration::ZERO };

@@ -36,7 +36,7 @@ const TURN_BYTES: usize = 1 << 20;
 /// Time between two checks of the sent bytes.
 const SENT_EVERY: Duration = Duration::from_millis(100);
 /// Longest time for the last frames of an end to arrive, after it stopped reading.
-const LAST_PATIENCE: Duration = Duration::from_secs(2);
+const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The queue of work that a state machine `M` requested, for the threads of the executor.
 type PoolOf<M> = SessionPool<(WorkId, <M as Machine>::Work), Answered<M>>;
@@ -62,7 +62,7 @@ pub(crate) struct Drive {
     /// The known link to the other end, and the limit of its rate.
     pub(crate) link: KnownLink,
     /// Longest wait for credit from the other end while literals wait to be sent.
-    pub(crate) credit_patience: Option<Duration>,
+    pub(crate) credit_timeout: Option<Duration>,
     /// True if this end is a receiver that reports to the user: files that had arrived are finished and counted after
     /// the loss of the connection.
     pub(crate) user_is_here: bool,
@@ -79,7 +79,7 @@ pub(crate) struct KnownLink {
 
 impl KnownLink {
     /// Takes the measured rate in bits a second. Returns the new figures if the rate differs by more than a fifth.
-    fn measured(&mut self, rate: u64) -> Option<Figures> {
+    fn update_if_changed(&mut self, rate: u64) -> Option<Figures> {
         let bits_per_second = rate.min(self.limit.unwrap_or(u64::MAX));
         let before = self.figures.map_or(0, |figures| figures.bits_per_second);
         if bits_per_second.abs_diff(before) <= before / 5 {
@@ -99,14 +99,14 @@ pub(crate) async fn drive<M: Machine, W: Worker<M>>(
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let monitor = by.monitor.clone();
-    let turned = turn(machine, Arc::clone(&worker), by, watch);
-    let ended = monitor.watched(Stage::Decide, turned).await;
+    let turned = run_loop(machine, Arc::clone(&worker), by, watch);
+    let ended = monitor.charge_future(Stage::Decide, turned).await;
     worker.ended();
     ended
 }
 
 /// Runs the loop of a session.
-async fn turn<M: Machine, W: Worker<M>>(
+async fn run_loop<M: Machine, W: Worker<M>>(
     machine: M,
     worker: Arc<W>,
     by: Drive,
@@ -120,16 +120,17 @@ async fn turn<M: Machine, W: Worker<M>>(
     };
     let (pool, results) = SessionPool::new(share, perform);
     let session =
-        Session::new(machine, greeting.map(|(greeting, agree)| heard_by(greeting, agree)));
+        Session::new(machine, greeting.map(|(greeting, agree)| greeting_reader(greeting, agree)));
     let is_lost = false;
     let mut runner =
-        Runner { session, worker, pool, outlets, counters, monitor, tap, link, is_lost }.told();
-    let withheld = Withheld { patience: by.credit_patience, until: None };
+        Runner { session, worker, pool, outlets, counters, monitor, tap, link, is_lost }
+            .with_known_link();
+    let withheld = Withheld { timeout: by.credit_timeout, until: None };
     let mut inputs = Inputs { frames, news, results, withheld };
-    let ended = turn_until_end(&mut runner, &mut inputs, watch).await;
+    let ended = run_steps(&mut runner, &mut inputs, watch).await;
     if by.user_is_here && ended.as_ref().is_err_and(is_connection_loss) {
-        let settled = runner.settle(&mut inputs.results, watch);
-        tokio::time::timeout(LAST_PATIENCE, settled).await.ok();
+        let settled = runner.commit_after_loss(&mut inputs.results, watch);
+        tokio::time::timeout(LAST_TIMEOUT, settled).await.ok();
     }
     ended
 }
@@ -144,25 +145,25 @@ struct Inputs<R> {
 }
 
 /// Takes steps until the session ends or fails.
-async fn turn_until_end<M: Machine, W: Worker<M>>(
+async fn run_steps<M: Machine, W: Worker<M>>(
     runner: &mut Runner<M, W>,
     inputs: &mut Inputs<Answered<M>>,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
     let Inputs { frames, news, results, withheld } = inputs;
     let (begun, mut answers) = (Instant::now(), Vec::new());
-    let mut heard: Heard = Vec::new().into_iter();
+    let mut heard: TakenFrames = Vec::new().into_iter();
     loop {
         while let Ok(news) = news.try_recv() {
-            runner.take_news(news, watch);
+            runner.take_stream_news(news, watch);
         }
         if runner.step(watch)? {
-            return runner.end(watch).await;
+            return runner.send_rest(watch).await;
         }
-        if !heard.as_slice().is_empty() && runner.hears() {
-            if !runner.hear(&mut heard)? {
-                let ears = Ears { heard, frames };
-                return runner.last_words(ears, SyncError::StreamLost, watch).await;
+        if !heard.as_slice().is_empty() && runner.can_take_frame() {
+            if !runner.feed_frames(&mut heard)? {
+                let ears = FrameSource { heard, frames };
+                return runner.end_after_loss(ears, SyncError::StreamLost, watch).await;
             }
             // Other sessions share this thread, and may have to cancel this one.
             if !heard.as_slice().is_empty() {
@@ -172,9 +173,9 @@ async fn turn_until_end<M: Machine, W: Worker<M>>(
         }
         let session = &runner.session;
         let (wake, blocked) = (session.next_wake(), session.blocked_on());
-        let until = withheld.until(session.lacks_credit());
+        let until = withheld.credit_deadline(session.lacks_credit());
         tokio::select! {
-            _ = results.recv_many(&mut answers, AT_ONCE) => runner.answered(answers.drain(..))?,
+            _ = results.recv_many(&mut answers, AT_ONCE) => runner.take_answers(answers.drain(..))?,
             reading = frames.recv(), if session.takes_frames() => {
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
                 heard = reading.into_iter();
@@ -189,12 +190,12 @@ async fn turn_until_end<M: Machine, W: Worker<M>>(
                 return Err(SyncError::Silence);
             }
             // Wakes the loop, which checks the capacity again.
-            writable = runner.outlets.writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
+            writable = runner.outlets.wait_until_writable(blocked.unwrap_or(Lane::Any)), if blocked.is_some() => {
                 if let Err(Closed(lane)) = writable {
                     let error =
                         if lane == Lane::First { connection_lost() } else { SyncError::StreamLost };
-                    let ears = Ears { heard, frames };
-                    return runner.last_words(ears, error, watch).await;
+                    let ears = FrameSource { heard, frames };
+                    return runner.end_after_loss(ears, error, watch).await;
                 }
             }
         }
@@ -203,25 +204,24 @@ async fn turn_until_end<M: Machine, W: Worker<M>>(
 
 /// Measures how long a session has waited for credit.
 struct Withheld {
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     until: Option<Instant>,
 }
 
 impl Withheld {
     /// Returns the time at which waiting for credit fails. `None` if the session does not wait for credit.
-    fn until(&mut self, waits: bool) -> Option<Instant> {
-        let patience = self.patience.filter(|_| waits);
-        self.until =
-            patience.map(|patience| self.until.unwrap_or_else(|| Instant::now() + patience));
+    fn credit_deadline(&mut self, waits: bool) -> Option<Instant> {
+        let timeout = self.timeout.filter(|_| waits);
+        self.until = timeout.map(|timeout| self.until.unwrap_or_else(|| Instant::now() + timeout));
         self.until
     }
 }
 
 /// Returns the session's reader of the greeting, which passes the terms on to `agree`.
-fn heard_by(mut greeting: Greeting, agree: Agree) -> session::Greeting<SyncError> {
+fn greeting_reader(mut greeting: Greeting, agree: Agree) -> session::Greeting<SyncError> {
     let mut agree = Some(agree);
     Box::new(move |kind, payload| {
-        let Some((terms, reply)) = greeting.hear(kind, payload)? else { return Ok(None) };
+        let Some((terms, reply)) = greeting.take_frame(kind, payload)? else { return Ok(None) };
         if let Some(agree) = agree.take() {
             agree(terms, reply);
         }
@@ -248,55 +248,64 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     fn step(&mut self, watch: Watch<'_>) -> Result<bool, SyncError> {
         let Traffic { sent, received } = self.counters.traffic();
         self.session.set_wire_bytes(sent, received);
-        if let Some(figures) = self.counters.rate().and_then(|rate| self.link.measured(rate)) {
+        if let Some(figures) =
+            self.counters.rate().and_then(|rate| self.link.update_if_changed(rate))
+        {
             self.set_link(figures);
         }
         let is_over = loop {
             let Self { session, worker, pool, outlets, monitor, tap, is_lost, .. } = self;
             let worker = &**worker;
-            match session.poll(&Around { worker, pool, outlets, monitor, tap, is_lost: *is_lost }) {
+            match session.poll(&StepDriver {
+                worker,
+                pool,
+                outlets,
+                monitor,
+                tap,
+                is_lost: *is_lost,
+            }) {
                 Some(SessionStep::Work(id, work)) => {
                     let (cost, bytes) = (worker.cost(&work).into(), W::bytes(&work));
-                    pool.take(cost, (id, work), bytes);
+                    pool.accept(cost, (id, work), bytes);
                     continue;
                 }
                 Some(SessionStep::Send(_, batch)) if *is_lost => spare::keep(batch),
                 Some(SessionStep::Send(lane, batch)) => outlets.send(lane, batch),
-                Some(SessionStep::Event(notice)) => watch(located(worker, notice)),
+                Some(SessionStep::Event(notice)) => watch(with_location(worker, notice)),
                 Some(SessionStep::Done) => break true,
                 None => break false,
             }
             pool.start().map_err(SyncError::Thread)?;
         };
         self.pool.start().map_err(SyncError::Thread)?;
-        self.counters.set_works(self.pool.is_at_work());
+        self.counters.set_working(self.pool.has_work());
         Ok(is_over)
     }
 
     /// Sends all remaining frames and ends the streams. Stops sending if the other end no longer reads.
-    async fn end(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+    async fn send_rest(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         self.monitor.note_compared(self.session.counts());
-        while let Some(batch) = self.rest() {
+        while let Some(batch) = self.next_rest_frame() {
             if !self.outlets.send_first(batch).await {
                 break;
             }
         }
         self.outlets.end().await;
         for notice in self.session.finish() {
-            watch(located(&*self.worker, notice));
+            watch(with_location(&*self.worker, notice));
         }
         Ok(())
     }
 
-    fn take_news(&mut self, news: News, watch: Watch<'_>) {
+    fn take_stream_news(&mut self, news: News, watch: Watch<'_>) {
         match news {
             News::Outlet(batches) => self.outlets.add(batches),
-            News::Fewer(message) => watch(fewer(message)),
+            News::Fewer(message) => watch(missing_streams_warning(message)),
         }
     }
 
     /// Tells the machine and the worker the known link, if there is one. Returns this runner.
-    fn told(mut self) -> Self {
+    fn with_known_link(mut self) -> Self {
         if let Some(figures) = self.link.figures {
             self.set_link(figures);
         }
@@ -309,13 +318,13 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         self.worker.set_link(figures);
     }
 
-    fn rest(&mut self) -> Option<Vec<u8>> {
+    fn next_rest_frame(&mut self) -> Option<Vec<u8>> {
         let Self { session, worker, pool, outlets, monitor, tap, .. } = self;
         let worker = &**worker;
-        session.poll_rest(&Around { worker, pool, outlets, monitor, tap, is_lost: false })
+        session.poll_rest(&StepDriver { worker, pool, outlets, monitor, tap, is_lost: false })
     }
 
-    fn answered(
+    fn take_answers(
         &mut self,
         bundles: impl Iterator<Item = Done<Answered<M>>>,
     ) -> Result<(), SyncError> {
@@ -323,7 +332,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
             if done.panicked {
                 return Err(SyncError::Internal);
             }
-            self.pool.finished(&done);
+            self.pool.note_results(&done);
             for (id, answer) in done.results {
                 self.session.answered(id, answer);
             }
@@ -332,16 +341,16 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     }
 
     /// True if the session can take a frame. After the last frame, only the end of the stream follows.
-    fn hears(&self) -> bool {
+    fn can_take_frame(&self) -> bool {
         self.session.takes_frames() && !self.session.is_finished()
     }
 
     /// Feeds frames to the session as long as the session takes frames, up to [`TURN_BYTES`]. Returns false if a
     /// further stream is lost.
-    fn hear(&mut self, heard: &mut Heard) -> Result<bool, SyncError> {
+    fn feed_frames(&mut self, heard: &mut TakenFrames) -> Result<bool, SyncError> {
         let mut taken = 0;
         while taken < TURN_BYTES
-            && self.hears()
+            && self.can_take_frame()
             && let Some(frame) = heard.next()
         {
             taken += frame.as_ref().map_or(0, payload_bytes);
@@ -349,7 +358,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
                 return Ok(false);
             }
             if let (Some(tap), Ok(frame)) = (&self.tap, &frame) {
-                tap.note(frame.kind, &frame.payload);
+                tap.record_frame(frame.kind, &frame.payload);
             }
             self.take(frame)?;
         }
@@ -363,7 +372,7 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
 
     /// After the loss of the connection: completes the work that needs no further frame, and reports that work. So
     /// files whose data had all arrived are written and counted.
-    async fn settle(
+    async fn commit_after_loss(
         &mut self,
         results: &mut mpsc::UnboundedReceiver<Done<Answered<M>>>,
         watch: Watch<'_>,
@@ -374,10 +383,10 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
         }
         let mut answers = Vec::new();
         while let Ok(false) = self.step(watch)
-            && self.pool.is_at_work()
+            && self.pool.has_work()
         {
             results.recv_many(&mut answers, AT_ONCE).await;
-            if self.answered(answers.drain(..)).is_err() {
+            if self.take_answers(answers.drain(..)).is_err() {
                 return;
             }
         }
@@ -385,13 +394,14 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
 
     /// Ends a session after the loss of a stream. Reads the last frames of the other end: the session may be complete,
     /// or the other end may have sent a reason. Otherwise returns `error`.
-    async fn last_words(
+    async fn end_after_loss(
         &mut self,
-        ears: Ears<'_>,
+        ears: FrameSource<'_>,
         error: SyncError,
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
-        let heard = tokio::time::timeout(LAST_PATIENCE, self.hear_out(ears, watch)).await;
+        let heard =
+            tokio::time::timeout(LAST_TIMEOUT, self.read_remaining_frames(ears, watch)).await;
         match heard {
             Ok(Some(result)) => result,
             Ok(None) | Err(_) => Err(error),
@@ -399,9 +409,9 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
     }
 
     /// Reads the remaining frames of the other end. Returns `None` if these frames do not end the session.
-    async fn hear_out(
+    async fn read_remaining_frames(
         &mut self,
-        Ears { mut heard, frames }: Ears<'_>,
+        FrameSource { mut heard, frames }: FrameSource<'_>,
         watch: Watch<'_>,
     ) -> Option<Result<(), SyncError>> {
         while !self.session.is_finished() && self.session.takes_frames() {
@@ -428,17 +438,17 @@ impl<M: Machine, W: Worker<M>> Runner<M, W> {
 }
 
 /// Frames that were taken from the queue and not processed yet.
-type Heard = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
+type TakenFrames = std::vec::IntoIter<Result<RawFrame, ReadEnd>>;
 
 /// Frames from the other end: taken ones, and the queue.
-struct Ears<'a> {
+struct FrameSource<'a> {
     /// Frames to process before the queue.
-    heard: Heard,
+    heard: TakenFrames,
     frames: &'a mut mpsc::Receiver<Reading>,
 }
 
 /// Implements [`SessionDriver`] for a step: room in streams and pool, buffers, and observation of sent frames.
-struct Around<'a, M: Machine, W> {
+struct StepDriver<'a, M: Machine, W> {
     worker: &'a W,
     pool: &'a PoolOf<M>,
     outlets: &'a Outlets,
@@ -448,9 +458,9 @@ struct Around<'a, M: Machine, W> {
     is_lost: bool,
 }
 
-impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
+impl<M: Machine, W: Worker<M>> SessionDriver<M> for StepDriver<'_, M, W> {
     fn has_several_lanes(&self) -> bool {
-        self.outlets.are_several()
+        self.outlets.has_further()
     }
 
     fn can_send(&self, lane: Lane) -> bool {
@@ -480,13 +490,13 @@ impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, M, W> {
     fn observe_frame(&self, frame: &[u8], purpose: Purpose) {
         self.monitor.count_sent(purpose, frame.len());
         if let Some(tap) = self.tap {
-            tap.note(frame[0], &frame[HEADER_BYTES..]);
+            tap.record_frame(frame[0], &frame[HEADER_BYTES..]);
         }
     }
 }
 
 /// Adds facts of this end to an event: the place of a trouble, the content of a changed file.
-fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
+fn with_location<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
     match &mut notice {
         Notice::Trouble(trouble) => worker.locate(trouble),
         Notice::Changed(change) => worker.describe(change),
@@ -496,7 +506,7 @@ fn located<M: Machine>(worker: &impl Worker<M>, mut notice: Notice) -> Notice {
 }
 
 /// Returns a warning about streams that did not join. The warning fails no file.
-pub(crate) fn fewer(message: String) -> Notice {
+pub(crate) fn missing_streams_warning(message: String) -> Notice {
     Notice::Trouble(Trouble::new(TroubleKind::Warned, message))
 }
 
@@ -511,7 +521,7 @@ fn perform_all<M: Machine, W: Worker<M>>(
     while let Some((id, work)) = bundle.next() {
         let stage = W::stage(&work);
         if !bundle.peek().is_some_and(|(_, next)| W::may_join(&work, next)) {
-            results.push((id, monitor.work(stage, || worker.perform(work))));
+            results.push((id, monitor.charge(stage, || worker.perform(work))));
             continue;
         }
         let (mut ids, mut works) = (vec![id], vec![work]);
@@ -519,7 +529,7 @@ fn perform_all<M: Machine, W: Worker<M>>(
             ids.push(id);
             works.push(work);
         }
-        let answers = monitor.work(stage, || worker.perform_together(works));
+        let answers = monitor.charge(stage, || worker.perform_together(works));
         results.extend(ids.into_iter().zip(answers));
     }
 }
@@ -589,7 +599,7 @@ mod tests {
             monitor,
             tap: None,
             link: KnownLink::default(),
-            credit_patience: None,
+            credit_timeout: None,
             user_is_here: false,
         };
         let options = Options::default();

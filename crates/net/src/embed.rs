@@ -31,11 +31,11 @@ use crate::executor::{Budget, Executor};
 use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
-use crate::patience;
-use crate::plan::{self, Destination, Plan, Sources, Traffic, far_host};
+use crate::plan::{self, Destination, Plan, Sources, Traffic, remote_host};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
-use crate::session::{Session, SourcePaths, begin, dial};
+use crate::session::{Session, SourcePaths, adapt_to_plan, dial};
 use crate::task::Task;
+use crate::timeouts;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 use deltic_worker::old_sums::OldSums;
 use deltic_worker::reasons::Reasons;
@@ -97,13 +97,13 @@ impl Cancel {
     }
 
     /// Waits until [`cancel`](Self::cancel) is called.
-    pub async fn called(&self) {
+    pub async fn cancelled(&self) {
         // This value holds the sender, so the wait does not fail.
         let _ = self.0.subscribe().wait_for(|calls| *calls > 0).await;
     }
 
     /// Waits until [`cancel`](Self::cancel) is called once more.
-    async fn called_again(&self) {
+    async fn cancelled_again(&self) {
         let before = *self.0.borrow();
         let _ = self.0.subscribe().wait_for(|calls| *calls > before).await;
     }
@@ -148,24 +148,24 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
         traffic.received = received().saturating_sub(before);
     }
     if ended.is_err() {
-        failed_traffic.add(traffic);
-        stop(shell).await;
+        failed_traffic.add_failed_attempt(traffic);
+        end_shell(shell).await;
     }
     Ok(Outcome { traffic, ..ended? })
 }
 
 /// Ends the remote shell of a failed run, since a hanging shell would outlive this process. Waits on a separate thread
 /// if a thread can be started.
-async fn stop(shell: Shell) {
+async fn end_shell(shell: Shell) {
     let (done, stopped) = oneshot::channel();
     let there = shell.clone();
     let thread = std::thread::Builder::new().spawn(move || {
-        there.stop();
+        there.end_shell();
         done.send(()).ok();
     });
     match thread {
         Ok(_) => stopped.await.unwrap_or_default(),
-        Err(_) => shell.stop(),
+        Err(_) => shell.end_shell(),
     }
 }
 
@@ -181,12 +181,12 @@ pub async fn sync_over(
 ) -> Result<Outcome, SyncError> {
     let config = config(&plan, with)?;
     run_until_cancelled(&config.clone(), with, watch, |watch| {
-        let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
-        let session = Session::new(transport::over(transport), config);
+        let (timeouts, counters) = (plan.timeouts, Arc::clone(&config.counters));
+        let session = Session::new(transport::over_stream(transport), config);
         Box::pin(async move {
             tokio::select! {
                 result = dial(session, plan, watch) => result,
-                error = patience::run_out(&timeouts, &counters) => Err(error),
+                error = timeouts::wait_for_timeout(&timeouts, &counters) => Err(error),
             }
         })
     })
@@ -214,15 +214,16 @@ pub async fn pull_into<S: Store>(
     };
     let config = config_of(&plan, with);
     run_until_cancelled(&config.clone(), with, watch, |watch| {
-        let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
-        let (session, options) = begin(Session::new(transport::over(transport), config), &plan);
+        let (timeouts, counters) = (plan.timeouts, Arc::clone(&config.counters));
+        let (session, options) =
+            adapt_to_plan(Session::new(transport::over_stream(transport), config), &plan);
         Box::pin(async move {
             let request = DestinationRequest { path, single: None, options };
             let sources = SourcePaths { paths: &paths, names: plan.names };
             let pull = session.pull_into(sources, request, open, watch);
             tokio::select! {
                 result = pull => result,
-                error = patience::run_out(&timeouts, &counters) => Err(error),
+                error = timeouts::wait_for_timeout(&timeouts, &counters) => Err(error),
             }
         })
     })
@@ -241,7 +242,9 @@ pub async fn receive_into<S: Store>(
 ) -> Result<Outcome, SyncError> {
     let config = with.config();
     run_until_cancelled(&config.clone(), with, &mut |_| (), |watch| {
-        Box::pin(Session::new(transport::over(transport), config).serve_destination(open, watch))
+        Box::pin(
+            Session::new(transport::over_stream(transport), config).serve_destination(open, watch),
+        )
     })
     .await
 }
@@ -309,11 +312,11 @@ fn config(plan: &Plan, with: &Embedding) -> Result<SessionConfig, SyncError> {
 
 /// Runs the session of a plan.
 fn converse(plan: Plan, config: SessionConfig, watch: Watch<'_>) -> Conversation<'_> {
-    let (timeouts, counters) = (plan.patience, Arc::clone(&config.counters));
+    let (timeouts, counters) = (plan.timeouts, Arc::clone(&config.counters));
     Box::pin(async move {
         tokio::select! {
             result = connect_and_dial(plan, config, watch) => result,
-            error = patience::run_out(&timeouts, &counters) => Err(error),
+            error = timeouts::wait_for_timeout(&timeouts, &counters) => Err(error),
         }
     })
 }
@@ -323,27 +326,27 @@ async fn connect_and_dial(
     config: SessionConfig,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let host = far_host(&plan.sources, &plan.destination).map(str::to_owned);
+    let host = remote_host(&plan.sources, &plan.destination).map(str::to_owned);
     let (link, further, _other_end) = connect(&plan, host.as_deref(), &config).await?;
     let (counters, shell) = (Arc::clone(&config.counters), config.shell.clone());
     let session = Session::new(link, SessionConfig { further, ..config });
     match (dial(session, plan, watch).await, counters.heard()) {
         // The files are in place. Waiting for the other end to exit would cost a round trip.
         (Ok(()), _) => {
-            shell.leave();
+            shell.let_exit();
             Ok(())
         }
         // The exit status of the remote shell explains more than the end of the stream.
         (Err(SyncError::Disconnected(why)), heard) => {
-            let error = transport::farewell(&shell, heard).await;
+            let error = transport::exit_error(&shell, heard).await;
             Err(error.unwrap_or(SyncError::Disconnected(why)))
         }
-        (Err(error), _) if host.is_none() => Err(error.of_one_process()),
+        (Err(error), _) if host.is_none() => Err(error.in_one_process()),
         (Err(error), heard) => {
             if heard == Heard::Hello {
-                transport::farewell(&shell, heard).await;
+                transport::exit_error(&shell, heard).await;
             }
-            Err(error.on(&host.unwrap_or_default()))
+            Err(error.with_host(&host.unwrap_or_default()))
         }
     }
 }
@@ -359,7 +362,7 @@ async fn connect(
     config: &SessionConfig,
 ) -> Result<(Ends, Further, Option<OtherEnd>), SyncError> {
     if let (Some(dial), Some(_)) = (&plan.dial, host) {
-        return Ok((transport::over(dial.open().await?), Further::Never, None));
+        return Ok((transport::over_stream(dial.open().await?), Further::Never, None));
     }
     if let Some(host) = host {
         let link = transport::spawn(&plan.remote, host, Part::First)?;
@@ -392,7 +395,7 @@ pub async fn serve_within(
 
 /// Facts for an end whose other end is in this process too.
 #[derive(Clone, Debug, Default)]
-pub struct Knowledge {
+pub struct InProcessFacts {
     /// Directory with facts that earlier runs kept.
     pub cache: Option<PathBuf>,
     /// Supplies facts that both ends know.
@@ -409,13 +412,13 @@ pub struct Knowledge {
 pub async fn serve_tree<T: Tree>(
     open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
-    Knowledge { cache, old_sums, reasons }: Knowledge,
+    InProcessFacts { cache, old_sums, reasons }: InProcessFacts,
     with: &Embedding,
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
     let config = SessionConfig { facts, old_sums, reasons, is_near: true, ..with.config() };
     run_until_cancelled(&config.clone(), with, &mut |_| (), |_| {
-        Box::pin(Session::new(transport::over(transport), config).serve_tree(open))
+        Box::pin(Session::new(transport::over_stream(transport), config).serve_tree(open))
     })
     .await
     .map(drop)
@@ -429,7 +432,7 @@ async fn serve_as(
     let further = Further::Answer { dirs: Vec::new() };
     let config = SessionConfig { further, host, ..with.config() };
     run_until_cancelled(&config.clone(), with, &mut |_| (), |watch| {
-        Box::pin(Session::new(transport::over(transport), config).serve(watch))
+        Box::pin(Session::new(transport::over_stream(transport), config).serve(watch))
     })
     .await
 }
@@ -451,24 +454,24 @@ pub(crate) async fn run_until_cancelled(
     };
     let result = tokio::select! {
         result = session(&mut note) => result,
-        () = with.cancel.called() => Err(SyncError::Interrupted),
+        () = with.cancel.cancelled() => Err(SyncError::Interrupted),
     };
     if let Err(error) = result {
-        let error = cancelled_meanwhile(error, with).await;
+        let error = interrupted_if_cancelled(error, with).await;
         return Err(wait_for_in_place_writes(error, &config.under_way, with, &mut note).await);
     }
     let (counters, packing) = (&config.counters, config.packing.totals());
-    let link = LinkReport { bits_per_second: counters.limit(), packing };
+    let link = LinkReport { bits_per_second: counters.bandwidth_limit(), packing };
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link })
 }
 
 /// Replaces the error of a lost connection by `Interrupted` if the run is cancelled within [`SIGNAL_LATENESS`]. Ctrl-C
 /// in a terminal also ends the remote shell, and the end of the shell may be noticed before the signal.
-async fn cancelled_meanwhile(error: SyncError, with: &Embedding) -> SyncError {
+async fn interrupted_if_cancelled(error: SyncError, with: &Embedding) -> SyncError {
     if !error.is_lost_connection() {
         return error;
     }
-    match tokio::time::timeout(SIGNAL_LATENESS, with.cancel.called()).await {
+    match tokio::time::timeout(SIGNAL_LATENESS, with.cancel.cancelled()).await {
         Ok(()) => SyncError::Interrupted,
         Err(_) => error,
     }
@@ -481,7 +484,7 @@ async fn wait_for_in_place_writes(
     with: &Embedding,
     watch: Watch<'_>,
 ) -> SyncError {
-    let Some(path) = under_way.end() else { return error };
+    let Some(path) = under_way.stop_changes() else { return error };
     let message = format!(
         "{path} is changing in place: the run ends when it is done; \
          a second signal would leave it part old and part new"
@@ -489,15 +492,15 @@ async fn wait_for_in_place_writes(
     watch(Notice::Trouble(Trouble::new(TroubleKind::Warned, message)));
     tokio::select! {
         () = until_no_in_place_write(under_way) => error,
-        () = with.cancel.called_again() => {
-            under_way.end().map_or(SyncError::Interrupted, SyncError::Torn)
+        () = with.cancel.cancelled_again() => {
+            under_way.stop_changes().map_or(SyncError::Interrupted, SyncError::Torn)
         }
     }
 }
 
 /// Waits until no file is changing in place.
 pub(crate) async fn until_no_in_place_write(under_way: &UnderWay) {
-    while under_way.end().is_some() {
+    while under_way.stop_changes().is_some() {
         tokio::time::sleep(SETTLING).await;
     }
 }

@@ -161,7 +161,7 @@ impl Versions {
     }
 
     /// Returns the two versions as the other end sees them.
-    fn turned(&self) -> Self {
+    fn swapped(&self) -> Self {
         Self { here: self.there.clone(), there: self.here.clone(), host: None }
     }
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Versions {
 impl SyncError {
     /// Adds the host to errors that the other end reported.
     #[must_use]
-    pub fn on(self, host: &str) -> Self {
+    pub fn with_host(self, host: &str) -> Self {
         let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
         match self {
             Self::Versions(versions) => {
@@ -207,7 +207,7 @@ impl SyncError {
     }
 
     /// Rewords an error for a run with both ends in this process.
-    pub(crate) fn of_one_process(self) -> Self {
+    pub(crate) fn in_one_process(self) -> Self {
         match self {
             Self::SelectionThere(why) => Self::Selection(why),
             Self::Refused(why) => Self::Files(why),
@@ -296,7 +296,7 @@ impl From<ReadEnd> for SyncError {
 
 /// Returns the abort frame that reports an error to the other end. Returns `None` if the error came from the other end,
 /// or the other end is gone.
-pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
+pub(crate) fn abort_frame(error: &SyncError) -> Option<Abort> {
     let cause = match error {
         SyncError::Disconnected(_)
         | SyncError::ShellEnded(_)
@@ -308,7 +308,7 @@ pub(crate) fn last_word(error: &SyncError) -> Option<Abort> {
             AbortCause::Selection
         }
         SyncError::Versions(versions) => {
-            let message = versions.turned().to_string();
+            let message = versions.swapped().to_string();
             return Some(Abort { cause: AbortCause::Incompatible, message });
         }
         SyncError::Incompatible(_) => AbortCause::Incompatible,

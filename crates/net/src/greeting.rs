@@ -24,7 +24,7 @@ pub(crate) use deltic_engine::greeting::{Greeting, Role, agree, is_greeting};
 /// Most bytes of a stream without a valid greeting that an error quotes.
 const QUOTED_BYTES: usize = 64 + MAGIC.len();
 /// Longest wait for further bytes to quote.
-const QUOTE_PATIENCE: Duration = Duration::from_millis(100);
+const QUOTE_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Called once, with the terms and the reply of the greeting.
 pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
@@ -33,19 +33,19 @@ pub(crate) type Agree = Box<dyn FnOnce(Terms, Reply) + Send>;
 pub(crate) fn hello(budget: &Budget) -> Hello {
     let mut bytes = [0; KEY_BYTES];
     getrandom::fill(&mut bytes).expect("the system has randomness");
-    let ours = Hello::of_this_version(Key::from_bytes(bytes)).holding(files_at_once(budget));
-    ours.framing(budget.frame_bytes).granting(budget.credit)
+    let ours = Hello::of_this_version(Key::from_bytes(bytes)).with_max_files(files_at_once(budget));
+    ours.with_frame_limit(budget.frame_bytes).with_credit(budget.credit)
 }
 
 /// Waits for a greeting, up to `GREETING_TIMEOUT`.
-pub(crate) async fn in_time<T>(
+pub(crate) async fn within_greeting_timeout<T>(
     hearing: impl Future<Output = Result<T, SyncError>>,
 ) -> Result<T, SyncError> {
     timeout(GREETING_TIMEOUT, hearing).await.unwrap_or(Err(SyncError::NoAnswerInTime))
 }
 
 /// Reads [`MAGIC`].
-pub(crate) async fn hear_magic(
+pub(crate) async fn receive_magic(
     arrivals: &mut Arrivals,
     counters: &Counters,
 ) -> Result<(), ReadEnd> {
@@ -58,7 +58,7 @@ pub(crate) async fn hear_magic(
 /// Reads the magic. Other bytes are reported at once: a short banner may be followed by silence.
 async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
     while StreamStart::of(arrivals.bytes()) == StreamStart::Partial {
-        if arrivals.read().await.map_err(ReadEnd::Broken)? == 0 {
+        if arrivals.read_uncounted().await.map_err(ReadEnd::Broken)? == 0 {
             return Err(ReadEnd::Closed);
         }
     }
@@ -67,7 +67,7 @@ async fn read_magic(arrivals: &mut Arrivals) -> Result<(), ReadEnd> {
     }
     if arrivals.bytes().len() <= MAGIC.len() {
         // Further bytes help the user to recognise the program that sent the bytes.
-        timeout(QUOTE_PATIENCE, arrivals.read()).await.ok();
+        timeout(QUOTE_TIMEOUT, arrivals.read_uncounted()).await.ok();
     }
     let quoted = arrivals.bytes().len().min(QUOTED_BYTES);
     check_magic(&arrivals.bytes()[..quoted]).map_err(ReadEnd::Bad)

@@ -19,7 +19,6 @@ mod greeting;
 mod host;
 pub mod monitor;
 mod outlets;
-mod patience;
 pub mod plan;
 pub mod rates;
 pub mod rehearsal;
@@ -28,25 +27,28 @@ mod session;
 mod shape;
 mod streams;
 mod task;
+mod timeouts;
 mod transport;
 pub mod watch;
 
 pub use batch::spool_batch;
 pub use deltic_store_local::facts::service as facts;
-pub use deltic_store_local::facts::{Kept, kept_sums};
+pub use deltic_store_local::facts::{Kept, stored_sum_kind};
 pub use deltic_store_local::reason;
 pub use deltic_store_local::{
-    LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, own_dir, umask,
+    LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, open_own_dir, umask,
 };
 pub use deltic_worker::moved_sources::MovedSources;
 pub use deltic_worker::user::User;
 pub use deltic_worker::{old_sums, reasons};
 pub use embed::Outcome;
 pub use error::SyncError;
-pub use executor::most_threads;
+pub use executor::max_threads;
 pub use host::restrict::{self, Restriction};
 pub use host::sources::{ListForm, read_names};
 pub use host::walls;
 pub use plan::{Plan, Traffic};
-pub use run::{agent, join, let_long_writes_fail, pause, pull_into, run, until_end_signal};
+pub use run::{
+    join_session, let_long_writes_fail, pull_into, run, run_agent, until_end_signal, wait_or_cancel,
+};
 pub use transport::child::{TOKEN_VARIABLE, withhold_secrets};

@@ -41,7 +41,7 @@ impl Spent {
 
     /// Returns the processor time of all stages.
     #[must_use]
-    pub fn cpu_in_all(&self) -> Duration {
+    pub fn total_cpu(&self) -> Duration {
         self.cpu.iter().sum()
     }
 
@@ -68,13 +68,13 @@ impl Either {
 
 impl Monitor {
     /// Returns a monitor that records costs, and reports work to `either`.
-    pub(crate) fn on(either: &Either) -> Self {
+    pub(crate) fn reporting_to(either: &Either) -> Self {
         let Either(either) = either.clone();
         Self(Some(Arc::new(Ledger { either, ..Ledger::default() })))
     }
 
     /// Returns the costs so far.
-    pub(crate) fn spent(&self) -> Spent {
+    pub(crate) fn costs(&self) -> Spent {
         let Some(ledger) = &self.0 else { return Spent::default() };
         Spent {
             cpu: std::array::from_fn(|at| {
@@ -102,7 +102,7 @@ impl Monitor {
 
     /// Does `work`, and charges its time to `stage`. Parts in [`within`](deltic_worker::stage::within) are charged to
     /// another stage.
-    pub(crate) fn work<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn charge<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
         let Some(ledger) = &self.0 else { return work() };
         let _atwork = AtWork::new(ledger);
         let shift = Shift { ledger: Arc::clone(ledger), stage, since: thread_cpu() };
@@ -110,12 +110,12 @@ impl Monitor {
     }
 
     /// Runs `future`, and charges each of its steps to `stage`.
-    pub(crate) async fn watched<F: Future>(self, stage: Stage, future: F) -> F::Output {
+    pub(crate) async fn charge_future<F: Future>(self, stage: Stage, future: F) -> F::Output {
         if self.0.is_none() {
             return future.await;
         }
         let mut future = pin!(future);
-        std::future::poll_fn(|cx| self.work(stage, || future.as_mut().poll(cx))).await
+        std::future::poll_fn(|cx| self.charge(stage, || future.as_mut().poll(cx))).await
     }
 }
 
@@ -128,7 +128,7 @@ struct Shift {
 }
 
 impl StageMeter for Shift {
-    fn change(&mut self, stage: Stage) -> Stage {
+    fn set_stage(&mut self, stage: Stage) -> Stage {
         self.since = self.ledger.add(self.stage, self.since);
         std::mem::replace(&mut self.stage, stage)
     }
@@ -212,7 +212,7 @@ impl Busy {
 }
 
 /// Returns the time since a fixed moment.
-pub(crate) fn clock() -> Duration {
+pub(crate) fn time_since_start() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
@@ -239,28 +239,28 @@ mod tests {
     #[test]
     fn parts_of_a_work_are_told_apart() {
         let either = Either::default();
-        let monitor = Monitor::on(&either);
+        let monitor = Monitor::reporting_to(&either);
         let (short, long) = (Duration::from_millis(1), Duration::from_millis(3));
-        monitor.work(Stage::Scan, || {
+        monitor.charge(Stage::Scan, || {
             within(Stage::Read, || toil(short));
             toil(long);
             within(Stage::Pack, || within(Stage::Sum, || toil(short)));
         });
-        let spent = monitor.spent();
+        let spent = monitor.costs();
         assert!(spent.cpu(Stage::Read) >= short && spent.cpu(Stage::Sum) >= short, "{spent:?}");
         assert!(spent.cpu(Stage::Scan) >= long, "{spent:?}");
         assert_eq!(spent.cpu(Stage::Write), Duration::ZERO);
-        assert_eq!(spent.cpu_in_all(), Stage::ALL.map(|stage| spent.cpu(stage)).iter().sum());
+        assert_eq!(spent.total_cpu(), Stage::ALL.map(|stage| spent.cpu(stage)).iter().sum());
         assert!(either.busy() >= long && spent.busy >= long, "{spent:?}");
     }
 
     #[test]
     fn time_in_which_both_ends_work_counts_once() {
         let either = Either::default();
-        let (one, other) = (Monitor::on(&either), Monitor::on(&either));
+        let (one, other) = (Monitor::reporting_to(&either), Monitor::reporting_to(&either));
         let pause = Duration::from_millis(5);
-        one.work(Stage::Read, || other.work(Stage::Read, || std::thread::sleep(pause)));
-        let sum = one.spent().busy + other.spent().busy;
+        one.charge(Stage::Read, || other.charge(Stage::Read, || std::thread::sleep(pause)));
+        let sum = one.costs().busy + other.costs().busy;
         assert!(
             either.busy() >= pause && either.busy() < sum,
             "{either:?} {sum:?}",
@@ -271,8 +271,8 @@ mod tests {
     #[test]
     fn where_nobody_asks_nothing_is_written_down() {
         let monitor = Monitor::default();
-        assert_eq!(monitor.work(Stage::Read, || within(Stage::Sum, || 7)), 7);
+        assert_eq!(monitor.charge(Stage::Read, || within(Stage::Sum, || 7)), 7);
         monitor.count_sent(Purpose::Literal, 9);
-        assert_eq!(monitor.spent(), Spent::default());
+        assert_eq!(monitor.costs(), Spent::default());
     }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use tokio::sync::mpsc;
 
 use deltic_engine::machine::Lane;
-use deltic_protocol::streams::over;
+use deltic_protocol::streams::over_frame;
 
 /// Error: the first stream, or a further stream, is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +35,13 @@ impl Outlets {
     }
 
     /// True if there are further streams.
-    pub(crate) const fn are_several(&self) -> bool {
+    pub(crate) const fn has_further(&self) -> bool {
         self.0.len() > 1
     }
 
     /// True if a batch can be sent on this lane.
     pub(crate) fn has_room(&self, lane: Lane) -> bool {
-        self.usable(lane).iter().any(Outlet::has_room)
+        self.outlets_of(lane).iter().any(Outlet::has_room)
     }
 
     /// Queues a batch for the stream with the most free room; among equals, for the stream with the fewest bytes so
@@ -67,14 +67,14 @@ impl Outlets {
     /// Ends the further streams.
     pub(crate) async fn end(&mut self) {
         for outlet in self.0.drain(1..) {
-            outlet.batches.send(over()).await.ok();
+            outlet.batches.send(over_frame()).await.ok();
         }
     }
 
     /// Waits until a stream of this lane can take a batch, or is closed.
-    pub(crate) async fn writable(&self, lane: Lane) -> Result<(), Closed> {
+    pub(crate) async fn wait_until_writable(&self, lane: Lane) -> Result<(), Closed> {
         let mut waits: Vec<_> =
-            self.usable(lane).iter().map(|outlet| Box::pin(outlet.batches.reserve())).collect();
+            self.outlets_of(lane).iter().map(|outlet| Box::pin(outlet.batches.reserve())).collect();
         poll_fn(|context| {
             for (no, wait) in waits.iter_mut().enumerate() {
                 if let Poll::Ready(permit) = wait.as_mut().poll(context) {
@@ -87,7 +87,7 @@ impl Outlets {
         .await
     }
 
-    fn usable(&self, lane: Lane) -> &[Outlet] {
+    fn outlets_of(&self, lane: Lane) -> &[Outlet] {
         match lane {
             Lane::First => &self.0[..1],
             Lane::Any => &self.0,

@@ -41,7 +41,7 @@ pub struct Plan {
     /// Limit of the rate, in each direction.
     pub bwlimit: Option<RateTable>,
     /// Limits of time after which the run gives up.
-    pub patience: Patience,
+    pub timeouts: SessionTimeouts,
     /// True if chunks are named by BLAKE3, even if both ends support a faster hash.
     pub by_blake3: bool,
     /// The directory in which this end keeps facts about files, if allowed
@@ -66,10 +66,10 @@ impl Plan {
             names: Names::None,
             destination,
             options,
-            remote: Remote::by(vec!["ssh".into()]),
+            remote: Remote::with_shell(vec!["ssh".into()]),
             dial: None,
             bwlimit: None,
-            patience: Patience::default(),
+            timeouts: SessionTimeouts::default(),
             by_blake3: false,
             cache: None,
             batch: None,
@@ -82,8 +82,8 @@ impl Plan {
     /// Returns a plan from `sources` to a local directory. The only limit is the silence that the options allow.
     #[cfg(test)]
     pub(crate) fn plain(sources: Sources, destination: PathBuf, options: Options) -> Self {
-        let patience = Patience::of_silence(options.silence);
-        Self { patience, ..Self::new(sources, Destination::Local(destination), options) }
+        let timeouts = SessionTimeouts::of_silence(options.silence);
+        Self { timeouts, ..Self::new(sources, Destination::Local(destination), options) }
     }
 }
 
@@ -100,7 +100,7 @@ pub enum Batch {
 
 /// Limits of time after which a run gives up; `None` for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Patience {
+pub struct SessionTimeouts {
     /// Longest time without a sign of life of the other end (`--timeout`). The other end sends signs of life if the
     /// options name this [silence](Options::silence).
     pub silence: Option<Duration>,
@@ -110,7 +110,7 @@ pub struct Patience {
     pub whole: Option<Duration>,
 }
 
-impl Patience {
+impl SessionTimeouts {
     /// Returns limits with `secs` seconds of silence; 0 for no limit.
     pub(crate) fn of_silence(secs: u32) -> Self {
         let silence = (secs > 0).then(|| Duration::from_secs(secs.into()));
@@ -165,7 +165,7 @@ pub enum Destination {
 
 impl Destination {
     /// Returns the path, if it is on this machine.
-    pub(crate) fn here(&self) -> Option<&OsStr> {
+    pub(crate) fn local_path(&self) -> Option<&OsStr> {
         match self {
             Self::Local(path) => Some(path.as_os_str()),
             Self::Remote { .. } => None,
@@ -175,7 +175,7 @@ impl Destination {
 
 /// Returns the host of the other end, if that end is remote.
 #[must_use]
-pub fn far_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Option<&'a str> {
+pub fn remote_host<'a>(sources: &'a Sources, destination: &'a Destination) -> Option<&'a str> {
     match (sources, destination) {
         (Sources::Remote { host, .. }, _) | (_, Destination::Remote { host, .. }) => Some(host),
         _ => None,
@@ -250,7 +250,7 @@ impl Remote {
 
     /// Returns the remote shell `shell` with [`Self::PROGRAM`], without options.
     #[must_use]
-    pub fn by(shell: Vec<OsString>) -> Self {
+    pub fn with_shell(shell: Vec<OsString>) -> Self {
         Self { shell, program: Self::PROGRAM.into(), options: Vec::new() }
     }
 
@@ -269,7 +269,11 @@ impl Remote {
     ///
     /// # Errors
     /// [`SyncError::Usage`] if a given user has no placeholder, or a placeholder has no user.
-    pub fn words(&self, host: &str, command: &[OsString]) -> Result<Vec<OsString>, SyncError> {
+    pub fn command_line(
+        &self,
+        host: &str,
+        command: &[OsString],
+    ) -> Result<Vec<OsString>, SyncError> {
         let (user, host) = match host.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
             None => (None, host),
@@ -296,8 +300,8 @@ impl Remote {
                 words.extend(command.iter().flat_map(|word| split(word)));
                 continue;
             }
-            let word = replaced(word, USER, OsStr::new(user.unwrap_or_default()));
-            words.push(replaced(&replaced(&word, HOST, OsStr::new(host)), COMMAND, &joined));
+            let word = replace_all(word, USER, OsStr::new(user.unwrap_or_default()));
+            words.push(replace_all(&replace_all(&word, HOST, OsStr::new(host)), COMMAND, &joined));
         }
         if !has(COMMAND) {
             words.extend_from_slice(command);
@@ -316,7 +320,7 @@ fn contains(word: &OsStr, part: &str) -> bool {
 }
 
 /// Returns `word` with each `part` replaced by `by`.
-fn replaced(word: &OsStr, part: &str, by: &OsStr) -> OsString {
+fn replace_all(word: &OsStr, part: &str, by: &OsStr) -> OsString {
     let (mut bytes, mut rest) = (Vec::new(), word.as_bytes());
     let at = |bytes: &[u8]| bytes.windows(part.len()).position(|it| it == part.as_bytes());
     while let Some(found) = at(rest) {
@@ -338,7 +342,7 @@ pub struct FailedTraffic(Arc<Mutex<Traffic>>);
 
 impl FailedTraffic {
     /// Adds the bytes of a failed attempt.
-    pub(crate) fn add(&self, traffic: Traffic) {
+    pub(crate) fn add_failed_attempt(&self, traffic: Traffic) {
         let mut all = lock(&self.0);
         all.sent = all.sent.saturating_add(traffic.sent);
         all.received = all.received.saturating_add(traffic.received);
@@ -346,7 +350,7 @@ impl FailedTraffic {
 
     /// Returns the bytes so far, and counts from zero.
     #[must_use]
-    pub fn take(&self) -> Traffic {
+    pub fn take_counts(&self) -> Traffic {
         std::mem::take(&mut lock(&self.0))
     }
 }
@@ -366,9 +370,9 @@ mod tests {
 
     fn words(shell: &str, host: &str) -> Result<String, SyncError> {
         let shell = shell.split(' ').map(OsString::from).collect();
-        let remote = Remote::by(shell);
+        let remote = Remote::with_shell(shell);
         let command = ["sudo deltic", "agent"].map(OsString::from);
-        let words = remote.words(host, &command)?;
+        let words = remote.command_line(host, &command)?;
         Ok(words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join("|"))
     }
 

@@ -13,9 +13,9 @@ use crate::config::SessionConfig;
 use crate::embed::{Embedding, run_until_cancelled, serve};
 use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
-use crate::run::{WORK_PATIENCE, block_on, cancel_on_signals};
+use crate::run::{WORK_TIMEOUT, block_on, cancel_on_signals};
 use crate::session::{Session, dial};
-use crate::shape::carry;
+use crate::shape::simulate_direction;
 use crate::task::Task;
 use crate::{Outcome, SyncError, transport};
 
@@ -40,7 +40,7 @@ pub struct Rehearsed {
 }
 
 /// Longest time that the serving end may take after the connecting end has finished.
-const LAST_PATIENCE: Duration = Duration::from_secs(10);
+const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a sync between local directories, and reports events to `watch`.
 ///
@@ -60,22 +60,22 @@ pub fn rehearse(
     let config = || SessionConfig {
         bwlimit: plan.bwlimit.clone(),
         between: rehearsal.link,
-        monitor: Monitor::on(&either),
+        monitor: Monitor::reporting_to(&either),
         ..SessionConfig::default()
     };
     let ours = config();
     let theirs = SessionConfig { under_way: ours.under_way.clone(), ..config() };
     let with = Embedding::default();
-    let outcome = block_on(WORK_PATIENCE, async {
+    let outcome = block_on(WORK_TIMEOUT, async {
         let _hearing = cancel_on_signals(&with);
-        let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::shaped);
+        let (near, far) = rehearsal.link.map_or_else(transport::memory, transport::simulated);
         // Errors of the task arrive as an abort frame.
         let serving = Task::spawn(serve(far, theirs.clone()));
         let (session, plan) = (Session::new(near, ours.clone()), plan.clone());
         run_until_cancelled(&ours, &with, watch, |watch| {
             Box::pin(async move {
                 dial(session, plan, watch).await?;
-                tokio::time::timeout(LAST_PATIENCE, serving).await.ok();
+                tokio::time::timeout(LAST_TIMEOUT, serving).await.ok();
                 Ok(())
             })
         })
@@ -83,8 +83,8 @@ pub fn rehearse(
     })?;
     Ok(Rehearsed {
         outcome,
-        sender: ours.monitor.spent(),
-        receiver: theirs.monitor.spent(),
+        sender: ours.monitor.costs(),
+        receiver: theirs.monitor.costs(),
         waiting: outcome.elapsed.saturating_sub(either.busy()),
     })
 }
@@ -94,7 +94,7 @@ pub fn rehearse(
 ///
 /// # Errors
 /// [`SyncError`] if the command cannot be started.
-pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
+pub fn run_at_far_end(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
     let program = command.get_program().to_string_lossy().into_owned();
     // A thread may still be waiting for standard input.
     block_on(Duration::ZERO, async {
@@ -105,8 +105,8 @@ pub fn run_beyond(link: LinkModel, command: Command) -> Result<ExitStatus, SyncE
         let to = to.expect("standard input is piped");
         let from = from.expect("standard output is piped");
         // This task is not awaited: the run must end with the command, even if standard input stays open.
-        tokio::spawn(carry(transport::standard_input(), to, link));
-        carry(from, transport::standard_output(), link).await;
+        tokio::spawn(simulate_direction(transport::standard_input(), to, link));
+        simulate_direction(from, transport::standard_output(), link).await;
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };
         child.wait().await.map_err(failed)
     })

@@ -21,10 +21,10 @@ use crate::{bounds, streams, transport};
 use deltic_worker::user::User;
 
 /// Longest wait for running work when a run ends early. The next run resumes from staged files.
-pub(crate) const WORK_PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const WORK_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Runs a sync until the end, or until the user interrupts the run. Reports events to `watch`, and waits while `watch`
-/// runs. Asks `user` if the [options](deltic_protocol::options::Options::asks) say so.
+/// runs. Asks `user` if the [options](deltic_protocol::options::Options::may_ask_before_deleting) say so.
 ///
 /// # Errors
 /// [`SyncError`] if the run could not start or go on.
@@ -34,7 +34,7 @@ pub fn run(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
     let with = Embedding { user: user.clone(), ..Embedding::default() };
-    block_on(WORK_PATIENCE, async {
+    block_on(WORK_TIMEOUT, async {
         let _hearing = cancel_on_signals(&with);
         embed::sync(plan, &with, watch).await
     })
@@ -52,7 +52,7 @@ pub fn pull_into<S: Store>(
     watch: &mut (dyn FnMut(Notice) + Send),
 ) -> Result<Outcome, SyncError> {
     let with = Embedding { user: user.clone(), ..Embedding::default() };
-    block_on(WORK_PATIENCE, async {
+    block_on(WORK_TIMEOUT, async {
         let _hearing = cancel_on_signals(&with);
         let Some(dial) = plan.dial.clone() else {
             return Err(SyncError::Usage("the sources are not a URL".into()));
@@ -91,7 +91,7 @@ pub fn until_end_signal() -> impl Future<Output = ()> {
 
 /// Waits for `time`. Returns false if a signal asks the program to end meanwhile.
 #[must_use]
-pub fn pause(time: Duration) -> bool {
+pub fn wait_or_cancel(time: Duration) -> bool {
     let wait = async {
         tokio::select! {
             () = tokio::time::sleep(time) => Ok(()),
@@ -107,7 +107,7 @@ pub fn pause(time: Duration) -> bool {
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the error was also sent to the other end.
-pub fn agent(
+pub fn run_agent(
     dirs: Vec<PathBuf>,
     bwlimit: Option<RateTable>,
     cache: Option<PathBuf>,
@@ -133,7 +133,7 @@ pub fn agent(
 ///
 /// # Errors
 /// [`SyncError::Refused`] if no session waits for a stream, or the token is wrong.
-pub fn join() -> Result<(), SyncError> {
+pub fn join_session() -> Result<(), SyncError> {
     block_on(Duration::ZERO, streams::relay())
 }
 
@@ -144,15 +144,15 @@ pub fn let_long_writes_fail() {
     let _ = runtime();
 }
 
-/// Runs `work` to its end in a new runtime. The threads of the runtime get `patience` to end. A panic becomes an error,
+/// Runs `work` to its end in a new runtime. The threads of the runtime get `timeout` to end. A panic becomes an error,
 /// since unwinding through the runtime could wait for ever for a reading thread.
 pub(crate) fn block_on<T>(
-    patience: Duration,
+    timeout: Duration,
     work: impl Future<Output = Result<T, SyncError>>,
 ) -> Result<T, SyncError> {
     let runtime = runtime()?;
     let ended = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work)));
-    runtime.shutdown_timeout(patience);
+    runtime.shutdown_timeout(timeout);
     ended.unwrap_or(Err(SyncError::Internal))
 }
 
@@ -162,6 +162,6 @@ pub(crate) fn runtime() -> Result<tokio::runtime::Runtime, SyncError> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
         built.map_err(|source| SyncError::Transport { action: "start threads", source })?;
-    bounds::meet(&runtime);
+    bounds::raise_open_file_limit(&runtime);
     Ok(runtime)
 }

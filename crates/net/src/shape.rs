@@ -25,7 +25,7 @@ const ARRIVED_BYTES: u64 = 256 << 10;
 const LATE_AT_MOST: Duration = Duration::from_millis(2);
 
 /// Carries bytes from `from` to `to`, as one direction of a link, until one of the two ends.
-pub(crate) async fn carry(
+pub(crate) async fn simulate_direction(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
     figures: Figures,
@@ -35,7 +35,10 @@ pub(crate) async fn carry(
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
     let (pieces, arriving) = mpsc::unbounded_channel();
-    tokio::join!(depart(from, figures, pieces, Arc::clone(&room)), arrive(arriving, to, room),);
+    tokio::join!(
+        send_pieces(from, figures, pieces, Arc::clone(&room)),
+        deliver_pieces(arriving, to, room),
+    );
 }
 
 /// Bytes, and the time of their arrival.
@@ -45,7 +48,7 @@ struct Piece {
 }
 
 /// Reads pieces from the sender, at the rate of the link.
-async fn depart(
+async fn send_pieces(
     mut from: impl AsyncRead + Unpin,
     figures: Figures,
     pieces: mpsc::UnboundedSender<Piece>,
@@ -70,7 +73,7 @@ async fn depart(
 }
 
 /// Writes each piece to the reader at the time of its arrival.
-async fn arrive(
+async fn deliver_pieces(
     mut pieces: mpsc::UnboundedReceiver<Piece>,
     mut to: impl AsyncWrite + Unpin,
     room: Arc<Semaphore>,
@@ -98,7 +101,7 @@ mod tests {
     async fn arrivals(lens: &[usize]) -> Vec<Duration> {
         let (mut near, link) = tokio::io::duplex(1 << 24);
         let (other, mut far) = tokio::io::duplex(1 << 24);
-        tokio::spawn(carry(link, other, FIGURES));
+        tokio::spawn(simulate_direction(link, other, FIGURES));
         let start = Instant::now();
         let all: Vec<u8> = (0..lens.iter().sum()).map(|at: usize| (at % 251) as u8).collect();
         near.write_all(&all).await.unwrap();
@@ -137,7 +140,7 @@ mod tests {
     async fn who_does_not_read_stops_who_writes() {
         let (mut near, link) = tokio::io::duplex(1 << 10);
         let (other, far) = tokio::io::duplex(1 << 10);
-        tokio::spawn(carry(link, other, FIGURES));
+        tokio::spawn(simulate_direction(link, other, FIGURES));
         let writing = near.write_all(&[0; 1 << 20]);
         assert!(tokio::time::timeout(Duration::from_secs(60), writing).await.is_err());
         drop(far);
@@ -147,7 +150,7 @@ mod tests {
     async fn who_reads_no_more_ends_the_link() {
         let (mut near, link) = tokio::io::duplex(1 << 10);
         let (other, far) = tokio::io::duplex(1 << 10);
-        let carrying = tokio::spawn(carry(link, other, FIGURES));
+        let carrying = tokio::spawn(simulate_direction(link, other, FIGURES));
         drop(far);
         // The link has no room for this many bytes.
         assert!(near.write_all(&[0; 1 << 22]).await.is_err());
@@ -158,7 +161,7 @@ mod tests {
     async fn the_link_forwards_the_end_of_a_stream() {
         let (mut near, link) = tokio::io::duplex(1 << 10);
         let (other, mut far) = tokio::io::duplex(1 << 10);
-        tokio::spawn(carry(link, other, FIGURES));
+        tokio::spawn(simulate_direction(link, other, FIGURES));
         near.write_all(b"last words").await.unwrap();
         drop(near);
         let mut heard = Vec::new();

@@ -1,7 +1,7 @@
 //! Further streams of a session: remote shells whose agents connect to the first agent (docs/protocol.md, "Several
 //! streams").
 //!
-//! The serving end opens a [`Door`], a socket that programs of other users cannot reach, and names the socket in its
+//! The serving end opens a [`JoinSocket`], a socket that programs of other users cannot reach, and names the socket in its
 //! reply. The connecting end starts `deltic agent --join` more times over the remote shell. Each of these agents
 //! [relays](relay) between its standard streams and the socket. Streams are attached while the session goes on.
 
@@ -30,17 +30,17 @@ use crate::greeting::Role;
 use crate::monitor::Stage;
 use crate::plan::Remote;
 use crate::transport::{
-    Flow, Frames, Heard, Link, Part, Reader, Stream, Writer, farewell, read_frames, spawn,
+    Flow, Frames, Heard, Link, Part, Reader, Stream, Writer, exit_error, read_frames, spawn,
     standard_input, standard_output, start_writer,
 };
 
 /// Longest time for streams to join. The session goes on without streams that join later.
-const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Delay before the session hears of streams that did not join. A session that ends within this time admits no streams,
 /// and needs no message.
-const END_PATIENCE: Duration = Duration::from_secs(1);
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest time for a connection to send its token.
-const KNOCK_PATIENCE: Duration = Duration::from_secs(5);
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Most connections that are checked at once.
 const MAX_KNOCKING: usize = 16;
 /// Time between two checks for new connections. (An event would need another dependency.)
@@ -48,7 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Bytes that a relay moves at once.
 const RELAY_BYTES: usize = 256 << 10;
 /// Longest time for a remote shell to exit after its stream has ended.
-const SHELL_PATIENCE: Duration = Duration::from_secs(2);
+const SHELL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A change of the streams, for the running session.
 pub(crate) enum News {
@@ -63,33 +63,35 @@ pub(crate) enum Joining {
     /// No further streams.
     Nobody,
     /// The other end opens the streams through this door.
-    Answer(Door),
+    Answer(JoinSocket),
     /// This end opens `more` streams, once the other end has named the socket.
     Dial { remote: Remote, host: String, told: oneshot::Receiver<(Terms, Option<Join>)>, more: u32 },
 }
 
 impl Joining {
     /// Lets streams join until all streams have joined, or the time is over.
-    pub(crate) async fn go_on(self, joined: Joined) {
+    pub(crate) async fn let_streams_join(self, joined: Joined) {
         match self {
             Self::Nobody => {}
-            Self::Answer(door) => door.admit(&joined).await,
+            Self::Answer(door) => door.admit_connections(&joined).await,
             Self::Dial { remote, host, told, more } => {
                 let join = match told.await {
                     Ok((_, Some(join))) => join,
-                    Ok((terms, None)) => return joined.tell(News::Fewer(no_place(terms))),
+                    Ok((terms, None)) => {
+                        return joined.send_news(News::Fewer(no_socket_reason(terms)));
+                    }
                     // The session has ended.
                     Err(_) => return,
                 };
                 let mut dials = JoinSet::new();
                 for _ in 0..more {
                     let (remote, host, flow) = (remote.clone(), host.clone(), joined.flow.clone());
-                    dials.spawn(dial(remote, host, join.encode(), flow));
+                    dials.spawn(dial_stream(remote, host, join.encode(), flow));
                 }
                 if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
                     let message = format!("{failed} of {more} further streams did not join: {why}");
-                    sleep(END_PATIENCE).await;
-                    joined.tell(News::Fewer(message));
+                    sleep(END_TIMEOUT).await;
+                    joined.send_news(News::Fewer(message));
                 }
             }
         }
@@ -97,7 +99,7 @@ impl Joining {
 }
 
 /// Returns the reason why the other end opened no socket.
-fn no_place(terms: Terms) -> String {
+fn no_socket_reason(terms: Terms) -> String {
     if terms.streams {
         "the other end cannot create a socket: only one stream is used".into()
     } else {
@@ -106,7 +108,7 @@ fn no_place(terms: Terms) -> String {
 }
 
 /// Runs `session` to its end, and `aside` at the same time.
-pub(crate) async fn beside<T>(
+pub(crate) async fn run_with_aside<T>(
     session: impl Future<Output = T>,
     aside: impl Future<Output = ()>,
 ) -> T {
@@ -125,13 +127,13 @@ async fn attach_all(
     dials: &mut JoinSet<Result<Link, String>>,
     joined: &Joined,
 ) -> Option<(usize, String)> {
-    let (deadline, mut failed) = (Instant::now() + JOIN_PATIENCE, None);
+    let (deadline, mut failed) = (Instant::now() + JOIN_TIMEOUT, None);
     loop {
         let left = dials.len();
         let why = match timeout_at(deadline, dials.join_next()).await {
             Ok(None) => return failed,
             Ok(Some(Ok(Ok(link)))) => {
-                joined.attach(link, b"");
+                joined.attach_stream(link, b"");
                 continue;
             }
             Ok(Some(Ok(Err(why)))) => why,
@@ -146,7 +148,12 @@ async fn attach_all(
 }
 
 /// Starts another remote shell, and joins the session through it.
-async fn dial(remote: Remote, host: String, ticket: Vec<u8>, flow: Flow) -> Result<Link, String> {
+async fn dial_stream(
+    remote: Remote,
+    host: String,
+    ticket: Vec<u8>,
+    flow: Flow,
+) -> Result<Link, String> {
     let mut link = spawn(&remote, &host, Part::Further).map_err(|error| error.to_string())?;
     let mut heard = [0; JOINED.len()];
     // A refused stream ends. The exit status of the shell explains more than the failed write.
@@ -163,7 +170,7 @@ async fn dial(remote: Remote, host: String, ticket: Vec<u8>, flow: Flow) -> Resu
         Err(_) => {
             // The remote program may wait for input.
             drop(link.writer);
-            let error = farewell(&link.child.into(), Heard::Nothing).await;
+            let error = exit_error(&link.child.into(), Heard::Nothing).await;
             Err(error.map_or_else(
                 || "the other end refused the stream".into(),
                 |error| error.to_string(),
@@ -184,20 +191,20 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    fn tell(&self, news: News) {
+    fn send_news(&self, news: News) {
         // The receiver is gone if the session has ended.
         self.news.try_send(news).ok();
     }
 
     /// Makes a stream a part of the session. Sends `opening` first.
-    fn attach(&self, link: Link, opening: &'static [u8]) {
+    fn attach_stream(&self, link: Link, opening: &'static [u8]) {
         let Link { reader, writer, child } = link;
         let writer = Writer::Stream(writer);
         let (batches, writing) = start_writer(writer, &self.flow, Stream::Further, opening);
         // A receiver sends nothing on a further stream, but holds the stream open until the other end closes.
         let kept = match self.role {
             Role::Sends => {
-                self.tell(News::Outlet(batches));
+                self.send_news(News::Outlet(batches));
                 None
             }
             Role::Receives => Some(batches),
@@ -207,7 +214,7 @@ impl Joined {
             let heard = async {
                 let reading =
                     read_frames(Reader::Stream(reader).into(), &frames, &flow, Stream::Further);
-                flow.monitor.clone().watched(Stage::Wire, reading).await;
+                flow.monitor.clone().charge_future(Stage::Wire, reading).await;
                 drop(kept);
             };
             let said = async {
@@ -218,7 +225,7 @@ impl Joined {
             tokio::join!(heard, said);
             drop(frames);
             if let Some(mut child) = child {
-                timeout(SHELL_PATIENCE, child.wait()).await.ok();
+                timeout(SHELL_TIMEOUT, child.wait()).await.ok();
             }
             drop(open);
         });
@@ -226,7 +233,7 @@ impl Joined {
 }
 
 /// A socket for further streams of a session. Dropping the value closes and removes the socket.
-pub(crate) struct Door {
+pub(crate) struct JoinSocket {
     listener: UnixListener,
     join: Join,
     more: usize,
@@ -234,7 +241,7 @@ pub(crate) struct Door {
     _place: Place,
 }
 
-impl Door {
+impl JoinSocket {
     /// Opens a door for `more` further streams, in the first of `dirs` in which a socket can be made.
     pub(crate) fn open(dirs: &[PathBuf], more: u32) -> Option<Self> {
         let (listener, place) = dirs.iter().find_map(|dir| Place::listen(dir).ok())?;
@@ -251,21 +258,21 @@ impl Door {
     }
 
     /// Admits connections that send the token, up to the agreed number.
-    async fn admit(self, joined: &Joined) {
-        let (deadline, mut admitted) = (Instant::now() + JOIN_PATIENCE, 0);
+    async fn admit_connections(self, joined: &Joined) {
+        let (deadline, mut admitted) = (Instant::now() + JOIN_TIMEOUT, 0);
         let mut knocking = JoinSet::new();
         while admitted < self.more && Instant::now() < deadline {
             while knocking.len() < MAX_KNOCKING
                 && let Ok((socket, _)) = self.listener.accept()
             {
-                let checked = timeout(KNOCK_PATIENCE, check(socket, self.join.token));
+                let checked = timeout(TOKEN_TIMEOUT, check_token(socket, self.join.token));
                 knocking.spawn(checked);
             }
             while admitted < self.more
                 && let Some(checked) = knocking.try_join_next()
             {
                 if let Ok(Ok(Some(link))) = checked {
-                    joined.attach(link, &JOINED);
+                    joined.attach_stream(link, &JOINED);
                     admitted += 1;
                 }
             }
@@ -275,8 +282,8 @@ impl Door {
 }
 
 /// Checks the token of a connection. Returns the connection if the token is right.
-async fn check(socket: UnixStream, token: Token) -> Option<Link> {
-    let mut link = link(socket).ok()?;
+async fn check_token(socket: UnixStream, token: Token) -> Option<Link> {
+    let mut link = split_socket(socket).ok()?;
     let mut said = [0; JOIN_MAGIC.len() + TOKEN_BYTES];
     link.reader.read_exact(&mut said).await.ok()?;
     let (magic, theirs) = said.split_last_chunk::<TOKEN_BYTES>()?;
@@ -322,12 +329,12 @@ impl Drop for Place {
 pub(crate) async fn relay() -> Result<(), SyncError> {
     let refused = || SyncError::Refused("no session on this machine waits for this stream".into());
     let mut input = BufReader::with_capacity(RELAY_BYTES, standard_input());
-    let ticket = timeout(JOIN_PATIENCE, hear_ticket(&mut input)).await;
+    let ticket = timeout(JOIN_TIMEOUT, receive_ticket(&mut input)).await;
     let join = ticket.ok().and_then(Result::ok).flatten().ok_or_else(refused)?;
     let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).map_err(|_| refused())?;
     let failed = |source| SyncError::Transport { action: "relay a stream", source };
-    let Link { reader, mut writer, .. } = link(socket).map_err(failed)?;
-    writer.write_all(&join.knock()).await.map_err(|_| refused())?;
+    let Link { reader, mut writer, .. } = split_socket(socket).map_err(failed)?;
+    writer.write_all(&join.join_bytes()).await.map_err(|_| refused())?;
     // This task ends with the process, after the session has sent its last byte.
     tokio::spawn(async move {
         copy_buf(&mut input, &mut writer).await.ok();
@@ -340,7 +347,7 @@ pub(crate) async fn relay() -> Result<(), SyncError> {
 }
 
 /// Reads the ticket of a connecting end. Returns `None` for other bytes.
-async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
+async fn receive_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<Join>> {
     let (mut magic, mut token) = ([0; JOIN_MAGIC.len()], [0; TOKEN_BYTES]);
     input.read_exact(&mut magic).await?;
     if magic != JOIN_MAGIC {
@@ -354,7 +361,7 @@ async fn hear_ticket(input: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<
 
 /// Returns both directions of a connected socket. Without another dependency, the runtime can wait only for pipes of
 /// child processes; a socket can be handled like such a pipe.
-fn link(socket: UnixStream) -> io::Result<Link> {
+fn split_socket(socket: UnixStream) -> io::Result<Link> {
     let from = std::process::ChildStdout::from(OwnedFd::from(socket.try_clone()?));
     let to = std::process::ChildStdin::from(OwnedFd::from(socket.try_clone()?));
     let writer = SocketWriter { pipe: ChildStdin::from_std(to)?, socket };
@@ -425,15 +432,15 @@ mod tests {
         Attached { joined, _frames: taken, _reading: reading, news, closed }
     }
 
-    fn door(more: u32) -> (tempfile::TempDir, Door) {
+    fn door(more: u32) -> (tempfile::TempDir, JoinSocket) {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
-        let door = Door::open(&[missing, dir.path().into()], more).unwrap();
+        let door = JoinSocket::open(&[missing, dir.path().into()], more).unwrap();
         (dir, door)
     }
 
     /// Sends `said` to the door. Returns the bytes received until the door answers or closes.
-    fn knock(join: &Join, said: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
+    fn send_to_socket(join: &Join, said: Vec<u8>) -> std::thread::JoinHandle<Vec<u8>> {
         let socket = UnixStream::connect(OsStr::from_bytes(&join.socket)).unwrap();
         std::thread::spawn(move || {
             (&socket).write_all(&said).unwrap();
@@ -457,19 +464,19 @@ mod tests {
     async fn only_the_token_opens_and_only_as_often_as_was_agreed() {
         let (dir, door) = door(2);
         let join = door.join().clone();
-        let mut wrong = join.knock();
+        let mut wrong = join.join_bytes();
         wrong[JOIN_MAGIC.len() + TOKEN_BYTES - 1] ^= 1;
-        let mut other = join.knock();
+        let mut other = join.join_bytes();
         other[0] ^= 1;
-        let refused = [knock(&join, wrong), knock(&join, other)];
+        let refused = [send_to_socket(&join, wrong), send_to_socket(&join, other)];
         let mut session = attached();
         let joined = session.joined.clone();
-        let admitting = tokio::spawn(async move { door.admit(&joined).await });
+        let admitting = tokio::spawn(async move { door.admit_connections(&joined).await });
         for refused in refused {
             let heard = tokio::task::spawn_blocking(|| refused.join().unwrap()).await.unwrap();
             assert_eq!(heard, b"");
         }
-        let known: Vec<_> = (0..3).map(|_| knock(&join, join.knock())).collect();
+        let known: Vec<_> = (0..3).map(|_| send_to_socket(&join, join.join_bytes())).collect();
         admitting.await.unwrap();
         let mut admitted = 0;
         for knocked in known {
@@ -493,11 +500,11 @@ mod tests {
     async fn a_ticket_is_heard_as_it_was_written() {
         let token = Token::from_bytes([9; TOKEN_BYTES]);
         let join = Join::new(token, b"/run/deltic/join"[..].into()).unwrap();
-        let hear = async |bytes: &[u8]| hear_ticket(&mut &*bytes).await.ok().flatten();
+        let hear = async |bytes: &[u8]| receive_ticket(&mut &*bytes).await.ok().flatten();
         assert_eq!(hear(&join.encode()).await, Some(join.clone()));
         assert_eq!(hear(b"deltic/1 and something else").await, None);
         assert_eq!(hear(&join.encode()[..56]).await, None);
-        let nowhere = [&join.knock()[..], &[0]].concat();
+        let nowhere = [&join.join_bytes()[..], &[0]].concat();
         assert_eq!(hear(&nowhere).await, None);
     }
 }

@@ -19,9 +19,9 @@ use tokio::sync::mpsc;
 
 use deltic_core::strategy::LinkModel as Figures;
 
-use crate::shape::carry;
+use crate::shape::simulate_direction;
 
-pub(crate) use child::{Heard, Part, Shell, farewell, spawn};
+pub(crate) use child::{Heard, Part, Shell, exit_error, spawn};
 pub(crate) use flow::{Counters, Flow};
 pub(crate) use hearing::{Arrivals, Frames, RawFrame, Reading, Stream, read_frames, start_reader};
 pub(crate) use saying::start_writer;
@@ -44,7 +44,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn within(stream: DuplexStream) -> Self {
+    fn from_memory(stream: DuplexStream) -> Self {
         let (reader, writer) = tokio::io::split(stream);
         Self { reader: Box::new(reader), writer: Box::new(writer), child: None }
     }
@@ -112,17 +112,17 @@ pub(crate) fn memory() -> (Ends, Ends) {
 }
 
 /// Returns two ends, connected by a simulated link with these figures.
-pub(crate) fn shaped(figures: Figures) -> (Ends, Ends) {
+pub(crate) fn simulated(figures: Figures) -> (Ends, Ends) {
     let (one, near) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (far, other) = tokio::io::duplex(SHAPED_PIPE_BYTES);
     let (near, far) = (tokio::io::split(near), tokio::io::split(far));
-    tokio::spawn(carry(near.0, far.1, figures));
-    tokio::spawn(carry(far.0, near.1, figures));
-    (Link::within(one).into(), Link::within(other).into())
+    tokio::spawn(simulate_direction(near.0, far.1, figures));
+    tokio::spawn(simulate_direction(far.0, near.1, figures));
+    (Link::from_memory(one).into(), Link::from_memory(other).into())
 }
 
 /// Returns this end of a byte stream that the caller has made.
-pub(crate) fn over(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
+pub(crate) fn over_stream(stream: impl AsyncRead + AsyncWrite + Send + 'static) -> Ends {
     let (reader, writer) = tokio::io::split(stream);
     Link { reader: Box::new(reader), writer: Box::new(writer), child: None }.into()
 }
@@ -135,7 +135,7 @@ pub(crate) fn stdio() -> Ends {
 /// Returns this process's standard input. The runtime polls a pipe itself. For any other file a thread waits, which
 /// costs several context switches for each read.
 pub(crate) fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
-    let pipe = opened_again(std::io::stdin(), OFlags::RDONLY);
+    let pipe = reopen_nonblocking(std::io::stdin(), OFlags::RDONLY);
     match pipe.and_then(|pipe| ChildStdout::from_std(pipe.into())) {
         Ok(pipe) => Box::new(pipe),
         Err(_) => Box::new(tokio::io::stdin()),
@@ -144,7 +144,7 @@ pub(crate) fn standard_input() -> Box<dyn AsyncRead + Send + Unpin> {
 
 /// Returns this process's standard output; the runtime polls a pipe itself.
 pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
-    let pipe = opened_again(std::io::stdout(), OFlags::WRONLY);
+    let pipe = reopen_nonblocking(std::io::stdout(), OFlags::WRONLY);
     match pipe.and_then(|pipe| ChildStdin::from_std(pipe.into())) {
         Ok(pipe) => Box::new(pipe),
         Err(_) => Box::new(tokio::io::stdout()),
@@ -153,18 +153,18 @@ pub(crate) fn standard_output() -> Box<dyn AsyncWrite + Send + Unpin> {
 
 /// Opens a pipe again, as a non-blocking handle. Other processes may share the original handle, and do not expect a
 /// non-blocking handle.
-fn opened_again(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
+fn reopen_nonblocking(pipe: impl AsFd, how: OFlags) -> std::io::Result<OwnedFd> {
     let kind = FileType::from_raw_mode(fs::fstat(&pipe)?.st_mode);
     if kind != FileType::Fifo {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
     let path = format!("/proc/self/fd/{}", pipe.as_fd().as_raw_fd());
     let pipe = fs::openat(fs::CWD, path, how | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())?;
-    widen(&pipe);
+    enlarge_pipe_buffer(&pipe);
     Ok(pipe)
 }
 
 /// Enlarges the buffer of a pipe, unless the system refuses, as for users with many pipes.
-fn widen(pipe: impl AsFd) {
+fn enlarge_pipe_buffer(pipe: impl AsFd) {
     let _ = fcntl_setpipe_size(pipe, READ_BYTES);
 }

@@ -35,7 +35,7 @@ use tokio::sync::Notify;
 use crate::Outcome;
 use crate::error::SyncError;
 use crate::host::place;
-use crate::host::sources::argument;
+use crate::host::sources::parse_argument;
 use crate::plan::{Destination, Names, Plan, Sources};
 use crate::run::runtime;
 use batch::{Batch, Fault};
@@ -66,14 +66,14 @@ impl Round {
     /// Returns the paths of the changed files, below the destination. `None` if more than these files may have changed.
     /// The files may be gone by now.
     #[must_use]
-    pub fn files(&self) -> Option<Vec<RelPath>> {
+    pub fn changed_files(&self) -> Option<Vec<RelPath>> {
         let is_of_names = self.names.is_some() && self.dirt.dirs().next().is_none();
         is_of_names.then(|| self.dirt.names().collect())
     }
 
     /// Returns the local source directory for the destination's root, for the entry at `path`.
     #[must_use]
-    pub fn root_of(&self, path: &RelPath) -> Option<PathBuf> {
+    pub fn source_of_root(&self, path: &RelPath) -> Option<PathBuf> {
         let Sources::Local(args) = &self.plan.sources else { return None };
         args.iter().find_map(|arg| {
             let arg = arg.as_os_str().as_bytes();
@@ -185,12 +185,12 @@ impl State {
     }
 
     /// Holds back the deletions of a round that brought all other changes. `names` is the number of names to remove.
-    fn hold_back(&mut self, dirt: Dirt, names: u64) {
+    fn hold_back_deletions(&mut self, dirt: Dirt, names: u64) {
         self.notes.push(Note::HeldBack(names));
         match &mut self.held {
             Some(held) => {
                 held.names += names;
-                held.dirt.join(dirt);
+                held.dirt.merge(dirt);
             }
             held => *held = Some(Held { dirt, names }),
         }
@@ -198,38 +198,38 @@ impl State {
 
     /// Notes a change. A held-back deletion is counted again by the next round, if the change extends the deletion or
     /// brings back one of its names. Otherwise the protecting rules would keep these names for ever.
-    fn note(&mut self, now: Duration, change: Change) {
+    fn note_change(&mut self, now: Duration, change: Change) {
         let back = match (&change, &mut self.held) {
-            (Change::Came(path), Some(held)) => held.dirt.is_back(path),
-            (Change::Gone(path), Some(held)) => held.dirt.goes_with(path),
+            (Change::Came(path), Some(held)) => held.dirt.note_exists(path),
+            (Change::Gone(path), Some(held)) => held.dirt.extends_deletions(path),
             _ => false,
         };
-        self.batch.note(now, change);
+        self.batch.note_change(now, change);
         if let Some(held) = self.held.take_if(|_| back) {
-            self.batch.held_back(held.dirt);
+            self.batch.note_held_back(held.dirt);
         }
     }
 
     /// Takes the changes of the next round. Adds held-back deletions if not all of their names are known. A round that
     /// compared a part of their directories would count, and allow, only a part of the deletions.
-    fn take(&mut self, now: Duration) -> Option<Dirt> {
-        let mut dirt = self.batch.take(now)?;
-        if let Some(held) = self.held.take_if(|held| !held.dirt.knows_gone()) {
-            dirt.join(held.dirt);
+    fn next_changes(&mut self, now: Duration) -> Option<Dirt> {
+        let mut dirt = self.batch.take_due(now)?;
+        if let Some(held) = self.held.take_if(|held| !held.dirt.knows_all_gone()) {
+            dirt.merge(held.dirt);
         }
         Some(dirt)
     }
 
     /// Returns rules that protect held-back names, so that later rounds do not ask about these names again.
-    fn protecting(&self) -> Vec<Rule> {
+    fn protecting_rules(&self) -> Vec<Rule> {
         let dirt = self.held.iter().map(|held| &held.dirt);
-        let gone = dirt.clone().flat_map(Dirt::names_gone).map(protects);
-        gone.chain(dirt.flat_map(Dirt::gone_from).map(protects_all_in)).collect()
+        let gone = dirt.clone().flat_map(Dirt::names_gone).map(protecting_rule);
+        gone.chain(dirt.flat_map(Dirt::gone_from).map(rule_protecting_all_in)).collect()
     }
 
-    fn confirm(&mut self) -> u64 {
+    fn confirm_deletions(&mut self) -> u64 {
         let Some(Held { dirt, names }) = self.held.take() else { return 0 };
-        self.batch.confirm(dirt);
+        self.batch.allow_deletions(dirt);
         self.allowed = names;
         names
     }
@@ -243,7 +243,7 @@ impl Confirming {
     /// Allows the held-back deletions. Returns the number of counted names: a round will not remove more names.
     #[must_use]
     pub fn confirm(&self) -> u64 {
-        let names = self.0.with(State::confirm);
+        let names = self.0.with_state(State::confirm_deletions);
         self.0.0.changed.notify_one();
         names
     }
@@ -259,18 +259,18 @@ impl Shared {
         self.0.start.elapsed()
     }
 
-    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         act(&mut self.0.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Notes the changes that the watching thread found.
-    fn heard(&self, changes: Vec<Change>, watches: &Watches) {
+    fn take_changes(&self, changes: Vec<Change>, watches: &Watches) {
         let now = self.now();
         let (is_lost, is_short) = (watches.lost, watches.is_short);
-        self.with(|state| {
+        self.with_state(|state| {
             for change in changes {
                 // No part can be synced alone, so all names are compared. Gone names are noted as well.
-                state.note(now, change);
+                state.note_change(now, change);
                 if !self.0.divides {
                     state.batch.compare_all();
                 }
@@ -302,11 +302,11 @@ impl Watch {
         pace: Pace,
         ending: impl Future<Output = ()> + Send + 'static,
     ) -> Result<Self, SyncError> {
-        let paths = check(plan)?;
+        let paths = watchable_sources(plan)?;
         let options = &plan.options;
         let (mut roots, mut files) = (Vec::new(), Vec::new());
         for path in paths {
-            let arg = argument(path.as_os_str(), options, &StoreContext::default())?;
+            let arg = parse_argument(path.as_os_str(), options, &StoreContext::default())?;
             let shown = || printable(path.as_os_str().as_bytes());
             let lacks = |error| format!("cannot read {}: {}", shown(), reason(&error));
             match inotify::is_dir(&arg).map_err(|error| SyncError::NoSource(lacks(error)))? {
@@ -314,7 +314,7 @@ impl Watch {
                 false => files.push(arg),
             }
         }
-        let divides = files.is_empty() && divides(&roots, options);
+        let divides = files.is_empty() && can_sync_partially(&roots, options);
         let shared = Shared::new(pace, divides);
         let threads = |source| SyncError::Transport { action: "start threads", source };
         let (stopped, stop) = std::io::pipe().map_err(threads)?;
@@ -327,7 +327,7 @@ impl Watch {
             flag.store(true, Ordering::Release);
             changed.notify_one();
         });
-        let end = plan.patience.whole.map(|whole| Instant::now() + whole);
+        let end = plan.timeouts.whole.map(|whole| Instant::now() + whole);
         let (plan, rounds, names, _stop) = (plan.clone(), 0, None, stop.into());
         Ok(Self { plan, roots, shared, runtime, ending: is_ending, end, rounds, names, _stop })
     }
@@ -335,15 +335,15 @@ impl Watch {
     /// Waits for the next round; messages go to `tell`. Returns `None` when the user or the time limit ends the watch.
     pub fn next(&mut self, tell: &mut dyn FnMut(&Note)) -> Option<Round> {
         loop {
-            let notes = self.shared.with(|state| std::mem::take(&mut state.notes));
+            let notes = self.shared.with_state(|state| std::mem::take(&mut state.notes));
             notes.iter().for_each(&mut *tell);
             if self.is_ending() || self.is_time_up() {
                 return None;
             }
             let now = self.shared.now();
-            let due = self.shared.with(|state| match state.is_lost {
+            let due = self.shared.with_state(|state| match state.is_lost {
                 true => Err(None),
-                false => state.take(now).ok_or_else(|| state.batch.due()),
+                false => state.next_changes(now).ok_or_else(|| state.batch.next_due()),
             });
             let pause = match due {
                 Ok(dirt) => return Some(self.round(dirt)),
@@ -360,7 +360,7 @@ impl Watch {
     }
 
     /// Notes the result of a round, and the outcome if there is one.
-    pub fn ended(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
+    pub fn note_result(&mut self, round: Round, ended: Ended, outcome: Option<&Outcome>) {
         let now = self.shared.now();
         if let Some(Outcome { totals, .. }) = outcome {
             let names = match (round.names, self.names) {
@@ -370,28 +370,28 @@ impl Watch {
             self.names = Some(names);
         }
         let refused = round.refused.load(Ordering::Acquire);
-        self.shared.with(|state| match ended {
+        self.shared.with_state(|state| match ended {
             Ended::Well => {
                 let settled = |held: &mut Held| {
                     held.dirt.is_gone_empty() && round.dirt.covers_dirs(&held.dirt)
                 };
                 state.held.take_if(settled);
             }
-            Ended::HeldBack if refused > 0 => state.hold_back(round.dirt, refused),
-            Ended::HeldBack => state.batch.held_back(round.dirt),
-            Ended::Partly => state.batch.failed(now, round.dirt, Fault::Names),
+            Ended::HeldBack if refused > 0 => state.hold_back_deletions(round.dirt, refused),
+            Ended::HeldBack => state.batch.note_held_back(round.dirt),
+            Ended::Partly => state.batch.note_failed(now, round.dirt, Fault::Names),
             Ended::Broken => {
                 // The state of the other end is unknown, and another machine may be at the other end.
                 let mut all = Dirt::default();
-                all.note(Change::All);
-                state.batch.failed(now, all, Fault::Run);
+                all.note_change(Change::All);
+                state.batch.note_failed(now, all, Fault::Run);
             }
         });
     }
 
     /// Returns a handle to confirm deletions that are held back.
     #[must_use]
-    pub fn confirming(&self) -> Confirming {
+    pub fn confirmation_handle(&self) -> Confirming {
         Confirming(self.shared.clone())
     }
 
@@ -407,16 +407,16 @@ impl Watch {
         self.end.is_some_and(|end| end <= Instant::now())
     }
 
-    /// Returns the number of names that wait for the user's [confirmation](Self::confirming) to be removed.
+    /// Returns the number of names that wait for the user's [confirmation](Self::confirmation_handle) to be removed.
     #[must_use]
-    pub fn held(&self) -> u64 {
-        self.shared.with(|state| state.held.as_ref().map_or(0, |held| held.names))
+    pub fn held_back_count(&self) -> u64 {
+        self.shared.with_state(|state| state.held.as_ref().map_or(0, |held| held.names))
     }
 
     /// True if all noted changes are at the destination, and no deletion is held back.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.shared.with(|state| state.batch.is_clean() && state.held.is_none())
+        self.shared.with_state(|state| state.batch.is_clean() && state.held.is_none())
     }
 
     fn is_ending(&self) -> bool {
@@ -426,23 +426,23 @@ impl Watch {
     fn round(&mut self, dirt: Dirt) -> Round {
         self.rounds += 1;
         let mut plan = self.plan.clone();
-        plan.patience.whole = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        plan.timeouts.whole = self.end.map(|end| end.saturating_duration_since(Instant::now()));
         if self.names.is_some() {
             // A missing destination may be an unmounted file system: it is not created again, but waited for.
             plan.options.select.existing = true;
         }
-        let (allowed, protecting) =
-            self.shared.with(|state| (std::mem::take(&mut state.allowed), state.protecting()));
+        let take = |from: &mut State| (std::mem::take(&mut from.allowed), from.protecting_rules());
+        let (allowed, protecting) = self.shared.with_state(take);
         plan.options.rules.list.splice(..0, protecting);
         let refused = Arc::default();
         // The user is at the terminal for the first round, and perhaps not later.
         let user = (self.names.is_some() || !plan.options.remove.asks)
-            .then(|| allowing(allowed, Arc::clone(&refused)));
+            .then(|| user_allowing(allowed, Arc::clone(&refused)));
         plan.options.remove.asks = true;
         let args = if dirt.is_all() { None } else { args_of(&self.roots, &dirt) };
         let names = args.map(|args| {
             plan.sources = Sources::Local(args);
-            divide(&mut plan.options, self.names.unwrap_or(0));
+            restrict_to_names(&mut plan.options, self.names.unwrap_or(0));
             dirt.len()
         });
         Round { plan, number: self.rounds, names, user, refused, dirt }
@@ -450,19 +450,19 @@ impl Watch {
 }
 
 /// Returns the rule that protects the entry at `path` of the destination.
-fn protects(path: &RelPath) -> Rule {
+fn protecting_rule(path: &RelPath) -> Rule {
     // A backslash is an ordinary character in a pattern without wildcards.
     match glob::has_wildcards(path.as_bytes()) {
-        true => protects_pattern(escaped(path)),
-        false => protects_pattern([b"/", path.as_bytes()].concat()),
+        true => rule_protecting_pattern(escaped(path)),
+        false => rule_protecting_pattern([b"/", path.as_bytes()].concat()),
     }
 }
 
 /// Returns the rule that protects all entries of a directory of the destination.
-fn protects_all_in(dir: &RelPath) -> Rule {
+fn rule_protecting_all_in(dir: &RelPath) -> Rule {
     let mut pattern = escaped(dir);
     pattern.extend_from_slice(if dir.is_root() { b"*" } else { b"/*" });
-    protects_pattern(pattern)
+    rule_protecting_pattern(pattern)
 }
 
 /// Returns a pattern that matches only this path, with wildcards escaped.
@@ -477,14 +477,14 @@ fn escaped(path: &RelPath) -> Vec<u8> {
     pattern
 }
 
-fn protects_pattern(pattern: Vec<u8>) -> Rule {
+fn rule_protecting_pattern(pattern: Vec<u8>) -> Rule {
     let marks = RuleModifiers { sides: RuleSides::Receiver, ..RuleModifiers::default() };
     let pattern = pattern.into();
     Rule::Pattern(PatternRule { action: Exclude, negated: false, marks, pattern })
 }
 
 /// Returns a user that allows the removal of up to `names` names, and stores a larger number in `refused`.
-fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
+fn user_allowing(names: u64, refused: Arc<AtomicU64>) -> User {
     User::new(move |question| {
         let allows = question.names <= names;
         if !allows {
@@ -498,7 +498,7 @@ fn allowing(names: u64, refused: Arc<AtomicU64>) -> User {
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 /// Returns the sources of a plan, if they can be watched.
-fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
+fn watchable_sources(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     let usage = |why: &str| Err(SyncError::Usage(format!("watch: {why}")));
     let options = |why: &str| Err(SyncError::Options(format!("watch: {why}")));
     let Options { recursive, dry_run, select, delete, remove, follow, .. } = &plan.options;
@@ -530,13 +530,13 @@ fn check(plan: &Plan) -> Result<&[PathBuf], SyncError> {
                 }
                 Destination::Remote { .. } => None,
             };
-            inside.flatten().map_or(Ok(paths), |inside| Err(inside.refusal()))
+            inside.flatten().map_or(Ok(paths), |inside| Err(inside.refusal_error()))
         }
     }
 }
 
 /// True if syncing some names of these sources gives the same result as syncing all names.
-fn divides(roots: &[SourceArg], options: &Options) -> bool {
+fn can_sync_partially(roots: &[SourceArg], options: &Options) -> bool {
     let select = &options.select;
     let apart = |one: &SourceArg, other: &SourceArg| !other.path().starts_with(one.path());
     let all_apart = roots.iter().enumerate().all(|(nth, one)| {
@@ -557,7 +557,7 @@ fn divides(roots: &[SourceArg], options: &Options) -> bool {
 fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
     let arg = |path: &RelPath, end: &[u8]| {
         let root = roots.iter().find(|root| path.starts_with(root.path()))?;
-        let mut bytes = without_dots(root.dir().as_os_str());
+        let mut bytes = remove_dot_marks(root.dir().as_os_str());
         bytes.extend_from_slice(MARK);
         bytes.extend_from_slice(path.as_bytes());
         bytes.extend_from_slice(end);
@@ -578,7 +578,7 @@ fn args_of(roots: &[SourceArg], dirt: &Dirt) -> Option<Vec<PathBuf>> {
 const MARK: &[u8] = b"/./";
 
 /// Removes the mark `/./` from a path.
-fn without_dots(path: &OsStr) -> Vec<u8> {
+fn remove_dot_marks(path: &OsStr) -> Vec<u8> {
     let mut bytes = path.as_bytes().to_vec();
     while let Some(at) = bytes.windows(MARK.len()).position(|three| three == MARK) {
         bytes.drain(at..at + 2);
@@ -587,7 +587,7 @@ fn without_dots(path: &OsStr) -> Vec<u8> {
 }
 
 /// Adapts options for a round of some names. `names` is the number of all names in the sources.
-fn divide(options: &mut Options, names: u64) {
+fn restrict_to_names(options: &mut Options, names: u64) {
     options.recursive = false;
     options.select.dirs = true;
     options.select.relative = true;

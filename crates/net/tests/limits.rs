@@ -74,7 +74,7 @@ async fn pulled_until(until: Option<u8>, patience: Option<Duration>) -> Result<(
     let budget = Budget { credit: Some(256 << 10), ..Budget::default() };
     let asks = Embedding { budget, ..Embedding::default() };
     let pulling = tokio::spawn(async move { sync_over(plan, near, &asks, &mut |_| ()).await });
-    let budget = Budget { credit_patience: patience, ..Budget::default() };
+    let budget = Budget { credit_timeout: patience, ..Budget::default() };
     let ended = serve_over(far, &Embedding { budget, ..Embedding::default() }).await;
     assert_eq!(pulling.await.unwrap().is_ok(), ended.is_ok());
     ended

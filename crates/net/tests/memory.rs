@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{noise, plan, there};
 use deltic_net::embed::{
-    Embedding, Facts, Knowledge, OpenDestination, Outcome, Served, pull_into, receive_into,
+    Embedding, Facts, InProcessFacts, OpenDestination, Outcome, Served, pull_into, receive_into,
     serve_tree, sync_over,
 };
 use deltic_net::plan::{Destination, Plan, Sources};
@@ -68,7 +68,7 @@ async fn pulled<T: Tree, S: Store>(
     let far = far.clone();
     let open = |_, _: &Options| Ok(Served { tree, own: None, single: None });
     let serving = tokio::spawn(async move {
-        serve_tree(open, other, Knowledge::default(), &far).await.ok();
+        serve_tree(open, other, InProcessFacts::default(), &far).await.ok();
     });
     let local = plan("".into(), Destination::Local("anywhere".into()), options);
     let sources = Sources::Remote { host: "there".into(), paths: vec!["all/".into()] };

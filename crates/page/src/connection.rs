@@ -168,14 +168,14 @@ impl<H: HostFiles> Connection<H> {
     }
 
     fn hear(&mut self, text: &[u8]) {
-        let heard = match self.control.hear(text) {
+        let heard = match self.control.parse_message(text) {
             Ok(heard) => heard,
             Err(error) => return self.break_off(error.to_string()),
         };
         match heard {
             FromServer::Welcome { version, channels, .. } => {
                 let can = Capabilities { busy: true, ..Capabilities::default() };
-                let told = self.control.tell(can);
+                let told = self.control.capabilities_message(can);
                 if let Some(told) = told {
                     self.say(told.message());
                 }

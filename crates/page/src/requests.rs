@@ -90,7 +90,7 @@ pub enum RequestError {
 impl OldFile {
     /// Returns the metadata of the file.
     pub(crate) fn meta(&self) -> Meta {
-        Meta::plain(Kind::File, self.len, time(self.modified_ms), MODE)
+        Meta::without_owner(Kind::File, self.len, time(self.modified_ms), MODE)
     }
 }
 
@@ -124,8 +124,8 @@ pub(crate) fn hello(random: &str) -> Result<Hello, RequestError> {
         let pair = std::str::from_utf8(pair).map_err(|_| RequestError::Random)?;
         *byte = u8::from_str_radix(pair, 16).map_err(|_| RequestError::Random)?;
     }
-    let ours = Hello::of_this_version(Key::from_bytes(bytes)).framing(FRAME_BYTES);
-    let ours = ours.granting(Some(CREDIT_BYTES));
+    let ours = Hello::of_this_version(Key::from_bytes(bytes)).with_frame_limit(FRAME_BYTES);
+    let ours = ours.with_credit(Some(CREDIT_BYTES));
     Ok(if HAS_ZSTD { ours } else { ours.without_zstd() })
 }
 

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use deltic_store::{
-    Cause, Commit, Content, Going, Keep, Listing, Posix, Rebuild, RemoveResult, Replaces,
+    Cause, Commit, Content, Keep, Listing, Posix, Rebuild, RemoveOptions, RemoveResult, Replaces,
     Resumable, Snapshot, Store, StoreError, Tree, Version,
 };
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
@@ -100,7 +100,7 @@ impl<H: HostFiles> Store for PageStore<H> {
 
     fn look(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
         if path.is_root() {
-            return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), ROOT_MODE)));
+            return Ok(Some(Meta::without_owner(Kind::Dir, 0, Timestamp::default(), ROOT_MODE)));
         }
         let state = self.lock();
         let meta = state.present.as_ref().map(|(_, meta)| meta.clone());
@@ -135,7 +135,7 @@ impl<H: HostFiles> Store for PageStore<H> {
         Ok(())
     }
 
-    fn remove(&self, path: &RelPath, _: Going) -> Result<RemoveResult, StoreError> {
+    fn remove(&self, path: &RelPath, _: RemoveOptions) -> Result<RemoveResult, StoreError> {
         Err(StoreError::Unsupported { what: "removals", path: path.clone() })
     }
 }
@@ -228,14 +228,15 @@ impl<H: HostFiles> Rebuild for PageRebuild<H> {
         let is_expected = match replaces {
             Replaces::Nothing => old.is_none(),
             Replaces::Version(version) => old.is_some_and(|(file, _)| *file == version.file),
-            Replaces::Seen(seen) => old.is_some_and(|(_, meta)| meta.is_like(seen)),
+            Replaces::Seen(seen) => old.is_some_and(|(_, meta)| meta.is_equal_file(seen)),
         };
         if !is_expected {
             return Err(StoreError::Conflict { path: self.path.clone() });
         }
         let mode = keep.mode_of_new(meta, old.map(|(_, meta)| meta.mode), 0o022);
         let modified = if keep.times { meta.modified } else { Timestamp::default() };
-        state.present = Some((self.staged, Meta::plain(Kind::File, self.len, modified, mode)));
+        state.present =
+            Some((self.staged, Meta::without_owner(Kind::File, self.len, modified, mode)));
         state.is_put = true;
         Ok(None)
     }

@@ -19,11 +19,11 @@ use deltic_core::{Digest, Span};
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::error::PeerError;
-use crate::frame::{append_frame, framed};
+use crate::frame::{append_frame, frame_bytes};
 use crate::hello::{NamesFrom, Request};
 use crate::message::{PathBefore, Payload, ShortEntries, ToReceiver, frames};
 use crate::options::{Links, Metadata, Options, Select};
-use crate::wire::codec::{BadPayload, WireEncoding, whole};
+use crate::wire::codec::{BadPayload, WireEncoding, read_whole};
 
 /// Magic of a batch file; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"DELTICB\x01";
@@ -89,7 +89,7 @@ impl Frame {
                 Request::Send { .. } => Err(PeerError::Unexpected("a request to send")),
             },
             FIRST_PART.. => Part::decode(kind, payload).map(Self::Part),
-            kind if is_told(kind) => ToReceiver::decode(kind, payload).map(Self::Told),
+            kind if is_list_frame(kind) => ToReceiver::decode(kind, payload).map(Self::Told),
             kind => Err(PeerError::UnknownFrame(kind)),
         }
     }
@@ -97,14 +97,14 @@ impl Frame {
 
 /// Encodes the first frame of a batch.
 #[must_use]
-pub fn asked(single: Option<Name>, options: Options) -> Vec<u8> {
+pub fn encode_request(single: Option<Name>, options: Options) -> Vec<u8> {
     let (destination, names) = (Box::default(), NamesFrom::Nowhere);
     Request::Receive { destination, single, names, options }.encode()
 }
 
 /// True for the frame types of a sender's list that batches contain: `Listing`, `Listed`, `Missing` and `Owners`.
 #[must_use]
-pub const fn is_told(kind: u8) -> bool {
+pub const fn is_list_frame(kind: u8) -> bool {
     matches!(kind, 16 | 17 | 31 | 50)
 }
 
@@ -118,9 +118,9 @@ impl BatchList {
     /// Returns the frame of a batch for the next frame of a session; `None` for a frame that does not belong to the
     /// list.
     #[must_use]
-    pub fn told(&mut self, kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
-        if is_told(kind) {
-            return Some(framed(kind, |to| to.extend_from_slice(payload)));
+    pub fn list_frame(&mut self, kind: u8, payload: &[u8]) -> Option<Vec<u8>> {
+        if is_list_frame(kind) {
+            return Some(frame_bytes(kind, |to| to.extend_from_slice(payload)));
         }
         if kind != SHORT_LISTING {
             return None;
@@ -144,7 +144,7 @@ const REQUEST: u8 = 2;
 /// entries and the comparison come from `written`. Deletion and the way files are written come from `asked`. Filter
 /// rules come from both.
 #[must_use]
-pub fn read_as(written: Options, mut asked: Options) -> Options {
+pub fn combined_options(written: Options, mut asked: Options) -> Options {
     let Options { recursive, links, modes, times, metadata, follow, select, compare, .. } = written;
     asked.rules.list.extend(written.rules.list);
     asked.metadata = Metadata { writes_notes: asked.metadata.writes_notes, ..metadata };
@@ -157,22 +157,22 @@ pub fn read_as(written: Options, mut asked: Options) -> Options {
 }
 
 impl WireEncoding for Old {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.digest.put(to);
-        self.len.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.digest.write_to(to);
+        self.len.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        Ok(Self { digest: WireEncoding::take(from)?, len: WireEncoding::take(from)? })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { digest: WireEncoding::read_from(from)?, len: WireEncoding::read_from(from)? })
     }
 }
 
 impl WireEncoding for Span {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.start.put(to);
-        self.len.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.start.write_to(to);
+        self.len.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let (start, len) = (u64::take(from)?, u32::take(from)?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (start, len) = (u64::read_from(from)?, u32::read_from(from)?);
         let fits = start.checked_add(len.into()).is_some() && (1..=MAX_RUN_BYTES).contains(&len);
         if fits { Ok(Self::new(start, len)) } else { Err(CodecError::OutOfRange.into()) }
     }

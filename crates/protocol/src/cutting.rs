@@ -67,7 +67,7 @@ impl<T> FileCutting<T> {
     }
 
     /// Takes the chunks of one part. Returns all chunks that have become final, in order.
-    pub(crate) fn take(&mut self, part: CutPart, run: SegmentChunks<T>) -> Vec<T> {
+    pub(crate) fn take_chunks(&mut self, part: CutPart, run: SegmentChunks<T>) -> Vec<T> {
         let mut certain = match part {
             CutPart::Seam => {
                 self.seam_out = false;

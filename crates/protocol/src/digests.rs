@@ -46,7 +46,7 @@ impl DigestQueue {
     }
 
     /// Records that a batch was answered.
-    pub(crate) const fn answered(&mut self) {
+    pub(crate) const fn note_answer(&mut self) {
         self.out -= 1;
     }
 }

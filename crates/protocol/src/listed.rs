@@ -17,8 +17,8 @@ pub(crate) struct ListedBytes {
 impl ListedBytes {
     /// Adds a listing that ends before entry `upto`. Returns false if the listing has attribute bytes and the limit
     /// was reached before.
-    pub(crate) fn take(&mut self, entries: &[Entry], upto: u64) -> bool {
-        let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+    pub(crate) fn add_listing(&mut self, entries: &[Entry], upto: u64) -> bool {
+        let bytes = entries.iter().map(|entry| entry.meta.extra_metadata_bytes()).sum();
         let had_room = self.has_room();
         if bytes > 0 {
             self.listings.push_back((upto, bytes));
@@ -28,7 +28,7 @@ impl ListedBytes {
     }
 
     /// Removes the listings that end at or before `upto`: their entries are settled.
-    pub(crate) fn settle(&mut self, upto: u64) {
+    pub(crate) fn remove_settled(&mut self, upto: u64) {
         while let Some((_, bytes)) = self.listings.pop_front_if(|(last, _)| *last <= upto) {
             self.sum -= bytes;
         }
@@ -50,8 +50,8 @@ mod tests {
         let value = vec![0; value_bytes].into();
         let xattr = Xattr { name: (*b"user.a").into(), value };
         let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() };
-        let plain = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
-        Entry { name: Name::new(b"dir").unwrap(), meta: Meta { more: more.boxed(), ..plain } }
+        let plain = Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o755);
+        Entry { name: Name::new(b"dir").unwrap(), meta: Meta { more: more.into_box(), ..plain } }
     }
 
     #[test]
@@ -59,16 +59,16 @@ mod tests {
         let mut listed = ListedBytes::default();
         let plain = Entry {
             name: Name::new(b"file").unwrap(),
-            meta: Meta::plain(Kind::File, 0, Timestamp::default(), 0o644),
+            meta: Meta::without_owner(Kind::File, 0, Timestamp::default(), 0o644),
         };
-        assert!(listed.take(&[entry(LISTED_BYTES / 2)], 1) && listed.has_room());
-        assert!(listed.take(&[entry(LISTED_BYTES / 2)], 2) && !listed.has_room());
+        assert!(listed.add_listing(&[entry(LISTED_BYTES / 2)], 1) && listed.has_room());
+        assert!(listed.add_listing(&[entry(LISTED_BYTES / 2)], 2) && !listed.has_room());
         // Entries without attributes add no bytes.
-        assert!(listed.take(&[plain], 3));
-        assert!(!listed.take(&[entry(0)], 4));
-        listed.settle(1);
+        assert!(listed.add_listing(&[plain], 3));
+        assert!(!listed.add_listing(&[entry(0)], 4));
+        listed.remove_settled(1);
         assert!(listed.has_room());
-        listed.settle(4);
+        listed.remove_settled(4);
         assert_eq!(listed.sum, 0);
     }
 }

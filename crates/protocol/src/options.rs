@@ -82,13 +82,13 @@ pub struct Options {
 impl Options {
     /// Returns the strategy, with the requested chunk length if one is set.
     #[must_use]
-    pub fn way(&self) -> Strategy {
-        self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_mean(bytes))
+    pub fn effective_strategy(&self) -> Strategy {
+        self.block_bytes.map_or(self.strategy, |bytes| self.strategy.with_chunk_len(bytes))
     }
 
     /// True if entries of this kind are transferred.
     #[must_use]
-    pub(crate) const fn takes(&self, kind: &Kind) -> bool {
+    pub(crate) const fn transfers_kind(&self, kind: &Kind) -> bool {
         match kind {
             Kind::File => true,
             Kind::Dir => self.recursive || self.select.dirs || self.select.relative,
@@ -112,7 +112,7 @@ impl Options {
 
     /// True if the user may be asked before many names are deleted.
     #[must_use]
-    pub fn asks(&self) -> bool {
+    pub fn may_ask_before_deleting(&self) -> bool {
         self.remove.asks && matches!(self.delete, Delete::Guarded(_)) && !self.dry_run
     }
 
@@ -120,7 +120,7 @@ impl Options {
     /// under another name (as a hard link, or through a symlink that is followed), and false if files get their final
     /// names only at the end.
     #[must_use]
-    pub(crate) fn sources_go_early(&self) -> bool {
+    pub(crate) fn may_remove_sources_early(&self) -> bool {
         let Self { remove, metadata, follow, writing, dry_run, .. } = self;
         let alone = !metadata.hard_links && follow.follow == Follow::Never;
         remove.sources && alone && !writing.delay && !dry_run
@@ -129,7 +129,7 @@ impl Options {
     /// True if files that do not fit on the disk wait until deletions free space. False if commits are delayed, or if
     /// a hard link or the removal of a source might depend on such a file before that.
     #[must_use]
-    pub(crate) fn deletes_for_room(&self) -> bool {
+    pub(crate) fn waits_for_deletions(&self) -> bool {
         let waits = self.metadata.hard_links || self.writing.delay || self.remove.sources;
         self.delete != Delete::Never && !self.dry_run && !waits
     }
@@ -143,7 +143,7 @@ impl Options {
 
     /// True if a directory that is not empty is deleted when an entry of another kind takes its place.
     #[must_use]
-    pub(crate) fn clears(&self) -> bool {
+    pub(crate) fn replaces_full_dirs(&self) -> bool {
         self.delete != Delete::Never || self.remove.force
     }
 }
@@ -189,7 +189,7 @@ impl Guard {
     /// Returns the largest allowed number of deletions. `there` is the number of names at the destination as far as
     /// the list tells.
     #[must_use]
-    pub(crate) fn most(self, there: u64) -> u64 {
+    pub(crate) fn max_deletions(self, there: u64) -> u64 {
         let there = self.names.unwrap_or(there);
         let share = |percent: u8| {
             let share = u128::from(there) * u128::from(percent) / 100;

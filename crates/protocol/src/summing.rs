@@ -70,7 +70,7 @@ pub(crate) enum SumStep {
 
 impl SumStep {
     /// True if `summed` is the kind of result that this step yields.
-    pub(crate) const fn fits(self, summed: &Summed) -> bool {
+    pub(crate) const fn accepts_result(self, summed: &Summed) -> bool {
         match self {
             Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
             Self::Part(_) => matches!(summed, Summed::Segment(_)),
@@ -130,7 +130,7 @@ impl FileSummation {
     }
 
     /// True if no portion hashes the file while it is cut.
-    pub(crate) fn hashes_apart(&self) -> bool {
+    pub(crate) fn hashes_separately(&self) -> bool {
         self.cutting.is_some()
     }
 
@@ -144,7 +144,7 @@ impl FileSummation {
             if let Some(next) = stages.next() {
                 return Some(next);
             }
-            let lens = (!self.out).then(|| stages.turn()).flatten()?;
+            let lens = (!self.out).then(|| stages.next_chunk_lens()).flatten()?;
             self.out = true;
             return Some((SumStep::Turn, Portion::Chunks(self.given, lens)));
         }
@@ -156,15 +156,15 @@ impl FileSummation {
     }
 
     /// Takes the result of a portion. Returns all sums that have become final, in order.
-    pub(crate) fn take(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
+    pub(crate) fn take_result(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
         self.out &= step != SumStep::Turn;
         let sums = match (&mut self.stages, summed) {
             (None, Summed::Chunks(sums, at_end)) => {
                 self.complete = at_end;
                 sums
             }
-            (None, Summed::Segment(run)) => self.stitch(step, run),
-            (Some(stages), summed) => stages.take(step, summed),
+            (None, Summed::Segment(run)) => self.merge_segment(step, run),
+            (Some(stages), summed) => stages.take_result(step, summed),
             (None, Summed::SubChunks(_)) => Vec::new(),
         };
         self.given += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
@@ -172,11 +172,11 @@ impl FileSummation {
         sums
     }
 
-    fn stitch(&mut self, step: SumStep, run: SegmentChunks<Sum>) -> Vec<Sum> {
+    fn merge_segment(&mut self, step: SumStep, run: SegmentChunks<Sum>) -> Vec<Sum> {
         let (Some(cutting), SumStep::Part(part)) = (&mut self.cutting, step) else {
             return Vec::new();
         };
-        let sums = cutting.take(part, run);
+        let sums = cutting.take_chunks(part, run);
         self.complete = cutting.is_complete();
         sums
     }
@@ -187,7 +187,7 @@ impl FileSummation {
     }
 
     /// True if the version has more chunks than either end sends or keeps.
-    pub(crate) fn is_too_much(&self) -> bool {
+    pub(crate) fn has_too_many_chunks(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| stages.count > MAX_SUMS as u64)
     }
 }
@@ -252,7 +252,7 @@ impl SumStages {
     }
 
     /// Returns the lengths of the next chunks for one thread to sum, once all chunks are known.
-    fn turn(&self) -> Option<Vec<u32>> {
+    fn next_chunk_lens(&self) -> Option<Vec<u32>> {
         if !self.defers || self.merge.is_some() {
             return None;
         }
@@ -267,19 +267,19 @@ impl SumStages {
         (!lens.is_empty()).then_some(lens)
     }
 
-    fn take(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
+    fn take_result(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
         match (step, summed) {
             (SumStep::Segment(number), Summed::SubChunks(found)) => {
                 self.early.insert(number, found);
             }
             (SumStep::Judged, Summed::SubChunks(found)) => {
                 self.asked = false;
-                self.join(|merge| merge.judge(found));
+                self.continue_merge(|merge| merge.judge(found));
             }
             (SumStep::Front, Summed::Chunks(sums, _)) => {
                 self.asked = false;
                 let front = Crc32c::new(sums.first().map_or(0, |sum| sum.weak));
-                self.join(|merge| merge.split(front));
+                self.continue_merge(|merge| merge.split(front));
             }
             (SumStep::Unnamed(no), Summed::Chunks(sums, _)) => {
                 self.fill_sums((no - self.first) as usize, sums)
@@ -289,7 +289,7 @@ impl SumStages {
         }
         while let Some(found) = self.early.remove(&self.joined) {
             self.joined += 1;
-            self.join(|merge| merge.push(found));
+            self.continue_merge(|merge| merge.push(found));
         }
         self.finish();
         let known = self.certain.iter().take_while(|(_, known)| *known).count();
@@ -298,7 +298,7 @@ impl SumStages {
     }
 
     /// Continues the merge.
-    fn join(
+    fn continue_merge(
         &mut self,
         with: impl FnOnce(&mut SubChunkMerge<StrongSum>) -> Vec<MergedChunk<StrongSum>>,
     ) {
@@ -308,7 +308,7 @@ impl SumStages {
         while self.defers && matches!(merge.request(), Some(MergeRequest::Sum(_))) {
             chunks.append(&mut merge.split(Crc32c::EMPTY));
         }
-        self.cut(chunks);
+        self.add_final_chunks(chunks);
     }
 
     /// Ends the last chunk at the end of the file.
@@ -316,16 +316,16 @@ impl SumStages {
         let all = self.joined * STAGE_BYTES >= self.len;
         let done = |merge: &mut SubChunkMerge<_>| all && merge.request().is_none();
         if let Some(merge) = self.merge.take_if(done) {
-            self.cut(merge.finish().into_iter().collect());
+            self.add_final_chunks(merge.finish().into_iter().collect());
         }
     }
 
     /// Adds chunks that have become final.
-    fn cut(&mut self, chunks: Vec<MergedChunk<StrongSum>>) {
+    fn add_final_chunks(&mut self, chunks: Vec<MergedChunk<StrongSum>>) {
         for MergedChunk { len, sum, whole } in chunks {
             let known = !self.defers && (!self.names || whole.is_some());
             if !known && !self.defers {
-                self.lacks_name(len);
+                self.note_missing_strong_sum(len);
             }
             let strong = whole.unwrap_or(StrongSum::NONE);
             self.certain.push_back((Sum { len, weak: sum.get(), strong }, known));
@@ -334,7 +334,7 @@ impl SumStages {
     }
 
     /// Notes that the next chunk, of `len` bytes, lacks its strong sum.
-    fn lacks_name(&mut self, len: u32) {
+    fn note_missing_strong_sum(&mut self, len: u32) {
         let (no, start) = (self.count, self.end);
         match self.unnamed.back_mut() {
             Some((first, _, lens))
@@ -397,7 +397,7 @@ mod tests {
     }
 
     fn sum(strong: Option<StrongKind>, chunk: &[u8]) -> Sum {
-        let strong = strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
+        let strong = strong.map_or(StrongSum::NONE, |strong| strong.sum_of(None, chunk));
         Sum { len: chunk.len() as u32, weak: WeakKind::Crc32c.of(chunk), strong }
     }
 
@@ -430,7 +430,7 @@ mod tests {
                 Summed::SubChunks(stages().sub_chunks(&range, bytes, judge, none))
             }
             Portion::SubChunks(range, judge) => {
-                let sums = (Crc32c::of, |chunk: &[u8]| Some(strong?.of(None, chunk)));
+                let sums = (Crc32c::of, |chunk: &[u8]| Some(strong?.sum_of(None, chunk)));
                 let bytes = part(&TwoStage::read(&range));
                 Summed::SubChunks(stages().sub_chunks(&range, bytes, judge, sums))
             }
@@ -455,7 +455,7 @@ mod tests {
                 if name.starts_with("skysync") && (len < LEAST_SHARED_BYTES) {
                     continue;
                 }
-                let strategy = Strategy::named(name).expect("a preset");
+                let strategy = Strategy::by_name(name).expect("a preset");
                 let spec = strategy.chunker(len, None);
                 let mut expected = Vec::new();
                 cut_all(&spec.build(), &data, AtEnd::Yes, |chunk| {
@@ -473,8 +473,8 @@ mod tests {
                     let lucky = (dice >> 33) as usize % under_way.len();
                     let (step, portion) = under_way.swap_remove(lucky);
                     let summed = done(&spec, &data, strong, portion);
-                    assert!(step.fits(&summed), "{step:?}");
-                    sums.extend(summation.take(step, summed));
+                    assert!(step.accepts_result(&summed), "{step:?}");
+                    sums.extend(summation.take_result(step, summed));
                 }
                 assert!(summation.is_complete(), "{name}, {kind}, {len}");
                 assert!(sums == expected, "{name}, {kind}, {len}: {} chunks", sums.len());
@@ -486,7 +486,7 @@ mod tests {
     /// The phases of pdsync: no sum is computed before all ends are known, and then one thread computes the sums.
     #[test]
     fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
-        let strategy = Strategy::named("pdsync").expect("a preset");
+        let strategy = Strategy::by_name("pdsync").expect("a preset");
         let data = bytes("random", 5_000_001);
         let spec = strategy.chunker(data.len() as u64, None);
         let mut summation = FileSummation::new(strategy.parallel, &spec, data.len() as u64, None);
@@ -496,7 +496,7 @@ mod tests {
             let Some((step, portion)) = first.pop() else { break };
             let sums_ends = matches!(portion, Portion::Ends(..));
             assert!(sums_ends || first.is_empty(), "{portion:?} beside {first:?}");
-            let sums = summation.take(step, done(&spec, &data, None, portion));
+            let sums = summation.take_result(step, done(&spec, &data, None, portion));
             assert!(sums.is_empty() || !sums_ends);
         }
         assert!(summation.is_complete());

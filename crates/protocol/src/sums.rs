@@ -13,10 +13,10 @@ use deltic_core::{
 };
 
 use crate::limits::MAX_SUMS;
-use crate::message::How;
+use crate::message::TransferKind;
 use crate::work::WorkTurn;
 
-pub use crate::message::{Over, PatchStep, Sum, SumLine, Token};
+pub use crate::message::{PatchStep, Sum, SumLine, Token, TokenScope};
 
 /// A chunker and the sums of each chunk. The driver knows the session's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Search {
         match self {
             Self::New(sums, locality, keying) => {
                 let key = keying.key(key).flatten();
-                Box::new(Searcher::new(Arc::new(sums.keyed(key)), locality))
+                Box::new(Searcher::new(Arc::new(sums.with_key(key)), locality))
             }
             Self::On(searcher) => searcher,
         }
@@ -82,11 +82,14 @@ pub(crate) struct StrategySums {
 
 impl StrategySums {
     /// Returns the sums for a transfer of kind `how`, if the strategy has sums for that kind.
-    pub(crate) fn of(strategy: Strategy, how: How) -> Option<Self> {
+    pub(crate) fn of(strategy: Strategy, how: TransferKind) -> Option<Self> {
         let strong = match how {
-            How::Strategy => strategy.strong,
-            How::Stronger => strategy.stronger?,
-            How::Recipe | How::Whole | How::Tail | How::Changes => return None,
+            TransferKind::Strategy => strategy.strong,
+            TransferKind::Stronger => strategy.stronger?,
+            TransferKind::Recipe
+            | TransferKind::Whole
+            | TransferKind::Tail
+            | TransferKind::Changes => return None,
         };
         Some(Self { strategy, weak: strategy.weak?, strong, keying: Keying::Session })
     }
@@ -99,7 +102,7 @@ impl StrategySums {
 
     /// Returns the strategy's sums with the stored sums `kept` in their place, and the chunker of the blocks; `None`
     /// if the strategy cannot use the stored sums.
-    pub(crate) fn kept_so(
+    pub(crate) fn with_stored_sums(
         self,
         BlockSumSpec { kind, block_bytes }: BlockSumSpec,
     ) -> Option<(Self, ChunkerSpec)> {
@@ -119,7 +122,7 @@ impl StrategySums {
     /// The receiver's rule applies, since the receiver sends its sums first (SkySync §3.3.1, §3.3.2): use the
     /// receiver's strong sums; blocks must be at least as long as the blocks of the receiver's weak sums. The
     /// sender's strong sums serve where the receiver has none.
-    pub(crate) fn agreed(
+    pub(crate) fn agreed_stored_sums(
         self,
         spec: ChunkerSpec,
         receiver: Option<BlockSumSpec>,
@@ -128,7 +131,7 @@ impl StrategySums {
     ) -> Option<BlockSumSpec> {
         let fits = |kept: &BlockSumSpec| {
             let blocks = old_len.div_ceil(kept.block_bytes.into());
-            self.kept_so(*kept).is_some() && blocks <= MAX_SUMS as u64
+            self.with_stored_sums(*kept).is_some() && blocks <= MAX_SUMS as u64
         };
         let strong = |kept: &BlockSumSpec| kept.kind.strong().is_some();
         let least = receiver.map_or(0, |kept| kept.block_bytes);
@@ -180,7 +183,7 @@ impl StrategySums {
     }
 
     /// Returns how `threads` threads share the work; 0 means one per processor. A single thread reads a file once.
-    pub(crate) fn parallel(self, threads: u32) -> ParallelMode {
+    pub(crate) fn parallel_mode(self, threads: u32) -> ParallelMode {
         match self.strategy.parallel {
             ParallelMode::Regions if threads == 1 => ParallelMode::No,
             parallel => parallel,
@@ -203,7 +206,7 @@ pub(crate) struct SumEncoder {
 }
 
 impl SumEncoder {
-    pub(crate) fn line(&mut self, sum: Sum) -> SumLine {
+    pub(crate) fn sum_line(&mut self, sum: Sum) -> SumLine {
         let number = self.count;
         self.count += 1;
         match self.last.insert(sum, number) {

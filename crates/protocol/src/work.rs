@@ -90,16 +90,16 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         }
     }
 
-    pub(crate) fn ask(&mut self, work: W, place: A) {
-        let id = self.number(place);
+    pub(crate) fn request(&mut self, work: W, place: A) {
+        let id = self.assign_id(place);
         self.queue.push_back((id, work));
     }
 
-    pub(crate) fn ask_as(&mut self, turn: WorkTurn, work: W, place: A) {
+    pub(crate) fn request_in_turn(&mut self, turn: WorkTurn, work: W, place: A) {
         let Some(handle) = place.handle().filter(|_| turn == WorkTurn::Own) else {
-            return self.ask(work, place);
+            return self.request(work, place);
         };
-        let id = self.number(place);
+        let id = self.assign_id(place);
         if let Some(waiting) = self.turns.get_mut(&handle) {
             return waiting.push_back((id, work));
         }
@@ -107,7 +107,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         self.begin(handle, id, work);
     }
 
-    fn number(&mut self, place: A) -> WorkId {
+    fn assign_id(&mut self, place: A) -> WorkId {
         let id = WorkId(self.next);
         self.next += 1;
         if let Some(handle) = place.handle() {
@@ -133,9 +133,9 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
 
     /// Requests the last work of `handle`. Removes the work of `handle` that no poll has returned, and returns its
     /// data.
-    pub(crate) fn ask_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
+    pub(crate) fn request_last(&mut self, handle: Handle, work: W, place: A) -> Vec<A> {
         if !self.is_busy(handle) {
-            self.ask(work, place);
+            self.request(work, place);
             return Vec::new();
         }
         let waiting = self.turns.get_mut(&handle).map(std::mem::take);
@@ -150,7 +150,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         let forgotten = (forgotten.into_iter())
             .filter_map(|id| {
                 self.end_turn(id);
-                self.take(id)
+                self.remove_place(id)
             })
             .collect();
         self.last.insert(handle, (work, place));
@@ -159,11 +159,11 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
     }
 
     pub(crate) fn poll(&mut self) -> Option<(WorkId, W)> {
-        self.poll_but(|_| false)
+        self.poll_except(|_| false)
     }
 
     /// Returns the next work for which `waits` is false.
-    pub(crate) fn poll_but(&mut self, waits: impl Fn(&W) -> bool) -> Option<(WorkId, W)> {
+    pub(crate) fn poll_except(&mut self, waits: impl Fn(&W) -> bool) -> Option<(WorkId, W)> {
         if let Some(held) = self.held.pop_front_if(|(_, work)| !waits(work)) {
             return Some(held);
         }
@@ -176,8 +176,8 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         None
     }
 
-    pub(crate) fn answered(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {
-        let place = self.take(id).ok_or(UnknownAnswer)?;
+    pub(crate) fn take_answer(&mut self, id: WorkId) -> Result<A, UnknownAnswer> {
+        let place = self.remove_place(id).ok_or(UnknownAnswer)?;
         self.end_turn(id);
         if let Some(handle) = place.handle() {
             self.queue_last_if_idle(handle);
@@ -185,7 +185,7 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         Ok(place)
     }
 
-    pub(crate) fn idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.asked.is_empty() && self.last.is_empty()
     }
 
@@ -199,11 +199,11 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         if !self.is_busy(handle)
             && let Some((work, place)) = self.last.remove(&handle)
         {
-            self.ask(work, place);
+            self.request(work, place);
         }
     }
 
-    fn take(&mut self, id: WorkId) -> Option<A> {
+    fn remove_place(&mut self, id: WorkId) -> Option<A> {
         let place = self.asked.remove(&id)?;
         if let Some(handle) = place.handle()
             && let Some(busy) = self.busy.get_mut(&handle)

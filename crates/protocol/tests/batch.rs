@@ -7,7 +7,9 @@ use std::fmt::Write;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::{ChunkerSpec, Digest, Span, ZeroRun};
-use deltic_protocol::batch::{Frame, MAGIC, Old, Part, asked, is_told, read_as};
+use deltic_protocol::batch::{
+    Frame, MAGIC, Old, Part, combined_options, encode_request, is_list_frame,
+};
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::message::{Payload, Sparse};
 use deltic_protocol::options::{Delete, Guard, Metadata, Options, Select};
@@ -23,7 +25,7 @@ fn parts() -> Vec<(&'static str, Part)> {
     let digest = Digest::from_bytes([0xab; 32]);
     let spec = ChunkerSpec::Fixed(FixedLen::new(4096).unwrap());
     let modified = Timestamp { secs: 1_700_000_000, nanos: 5 };
-    let meta = Meta::plain(Kind::File, 5000, modified, 0o644);
+    let meta = Meta::without_owner(Kind::File, 5000, modified, 0o644);
     let path = RelPath::parse(b"dir/a").unwrap();
     let old = Some(Old { digest, len: 9000 });
     vec![
@@ -41,7 +43,7 @@ fn parts() -> Vec<(&'static str, Part)> {
 #[test]
 fn golden_parts_of_a_batch_keep_their_bytes() {
     let name = Name::new(b"a").unwrap();
-    let request = asked(Some(name), Options { recursive: true, ..Options::default() });
+    let request = encode_request(Some(name), Options { recursive: true, ..Options::default() });
     let mut lines = format!("magic {}\nrequest {}\n", hex(&MAGIC), hex(&request));
     for (name, part) in parts() {
         writeln!(lines, "{name} {}", hex(&part.encode())).unwrap();
@@ -104,7 +106,7 @@ fn what_is_carried_over_is_as_it_was_written_and_what_is_removed_as_it_is_asked(
         metadata: Metadata { writes_notes: true, acls: true, ..Metadata::default() },
         ..Options::default()
     };
-    let read = read_as(written, asked);
+    let read = combined_options(written, asked);
     assert!(read.recursive && read.links && read.times && !read.modes);
     assert!(read.metadata.users && read.metadata.hard_links && !read.metadata.acls);
     assert!(read.durable && read.whole_file && !read.checksum && !read.dry_run);
@@ -126,7 +128,7 @@ proptest! {
                 | ToReceiver::Owners { .. }
                 | ToReceiver::Missing(_)
         );
-        prop_assert_eq!(is_told(kind), is_list);
+        prop_assert_eq!(is_list_frame(kind), is_list);
         let frame = Frame::decode(kind, payload);
         let expected = if is_list { Ok(Frame::Told(told)) } else { Err(PeerError::UnknownFrame(kind)) };
         prop_assert_eq!(frame, expected);

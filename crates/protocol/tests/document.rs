@@ -33,14 +33,14 @@ impl Stream {
     }
 
     fn say(&mut self, frame: &[u8]) {
-        self.sum.add(frame);
+        self.sum.add_frames(frame);
         self.bytes.extend_from_slice(frame);
         self.has_said = true;
     }
 
     fn check(&mut self) {
         if std::mem::take(&mut self.has_said) {
-            self.bytes.extend_from_slice(&self.sum.check());
+            self.bytes.extend_from_slice(&self.sum.check_frame());
         }
     }
 }
@@ -68,7 +68,7 @@ fn session() -> [Vec<u8>; 2] {
     from_sender.say(&request.encode());
     from_receiver.say(&hello(0xa5).encode());
     from_receiver.say(&Reply { single: None, join: None }.encode());
-    sender.greeted(true, Limits::default());
+    sender.set_terms(true, Limits::default());
     while !sender.is_finished() {
         while let Some((id, work)) = sender.poll_work() {
             sender.answer(id, source.perform(work)).unwrap();

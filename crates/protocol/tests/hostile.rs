@@ -30,8 +30,8 @@ use deltic_protocol::limits::{
     TOLD_BY_CHUNK_BYTES, UNHEARD_ENTRIES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, PathBefore,
-    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
+    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine, PathBefore,
+    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Backup, Compare, Delete, Guard, Links, Metadata, Missing,
@@ -45,7 +45,7 @@ use deltic_protocol::report::{
 use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::summing::{Portion, Summed};
-use deltic_protocol::sums::{Keying, Over, PatchStep, Sum, SumLine, Summing, Token};
+use deltic_protocol::sums::{Keying, PatchStep, Sum, SumLine, Summing, Token, TokenScope};
 use deltic_protocol::work::{ErrorAction, WorkError};
 use deltic_protocol::{DigestLine, FileNo, PeerError, ToReceiver, ToSender};
 use deltic_tree::meta::{HardLink, Inode, ModeRules, UnreadReason};
@@ -67,11 +67,11 @@ fn options() -> Options {
 }
 
 fn file_of(len: u64) -> Meta {
-    Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
+    Meta::without_owner(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
 }
 
 fn dir() -> Meta {
-    Meta::plain(Kind::Dir, 0, NOW, 0o755)
+    Meta::without_owner(Kind::Dir, 0, NOW, 0o755)
 }
 
 fn listing(at: &str, entries: &[(&str, Meta)], extent: Extent) -> ToReceiver {
@@ -172,7 +172,7 @@ impl Victim {
     fn wanted_of(len: u64) -> Self {
         let mut victim = Self::plain();
         victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
-        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Recipe }));
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: TransferKind::Recipe }));
         victim
     }
 
@@ -253,18 +253,18 @@ impl Victim {
 
     /// `a` has been started by a strategy of the papers with a version of two chunks, 10,000 bytes.
     fn by(name: &str) -> Self {
-        let strategy = Strategy::named(name).unwrap();
+        let strategy = Strategy::by_name(name).unwrap();
         let options = Options { strategy, ..options() };
         let mut victim = Self::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
-        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Strategy }));
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: TransferKind::Strategy }));
         victim.take([start_by(name)]).unwrap();
         victim
     }
 
     /// `a` has been started by SkySync's blocks, and both ends may agree on sums that storage keeps.
     fn agreeing() -> Self {
-        let options = Options { strategy: Strategy::named("skysync-f").unwrap(), ..options() };
+        let options = Options { strategy: Strategy::by_name("skysync-f").unwrap(), ..options() };
         let setting = Setting { options, agrees_on_sums: true, ..Setting::default() };
         let mut victim = Self::new(setting);
         victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
@@ -324,7 +324,7 @@ impl Victim {
     fn wanting(options: Options, len: u64) -> Self {
         let mut victim = Self::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("b", file_of(len))], Extent::Last)]).unwrap();
-        assert!(victim.frames.contains(&ToSender::Want { file: A, how: How::Whole }));
+        assert!(victim.frames.contains(&ToSender::Want { file: A, how: TransferKind::Whole }));
         victim
     }
 
@@ -344,7 +344,7 @@ fn one(range: Range<u32>) -> Vec<Range<u32>> {
 
 fn start(len: u64) -> ToReceiver {
     let spec = ChunkerSpec::for_len(len);
-    ToReceiver::Start { file: A, meta: file_of(len), how: How::Recipe, spec }
+    ToReceiver::Start { file: A, meta: file_of(len), how: TransferKind::Recipe, spec }
 }
 
 /// Runs of data, each with the length of the hole before it.
@@ -359,12 +359,12 @@ fn offer(len: u64) -> ToReceiver {
 
 fn start_whole(len: u64) -> ToReceiver {
     let spec = ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap());
-    ToReceiver::Start { file: A, meta: file_of(len), how: How::Whole, spec }
+    ToReceiver::Start { file: A, meta: file_of(len), how: TransferKind::Whole, spec }
 }
 
 fn start_by(name: &str) -> ToReceiver {
-    let spec = Strategy::named(name).unwrap().chunker(10_000, None);
-    ToReceiver::Start { file: A, meta: file_of(10_000), how: How::Strategy, spec }
+    let spec = Strategy::by_name(name).unwrap().chunker(10_000, None);
+    ToReceiver::Start { file: A, meta: file_of(10_000), how: TransferKind::Strategy, spec }
 }
 
 /// Sums that nothing has, strong ones of so many bytes.
@@ -376,7 +376,7 @@ fn sums(chunks: &[(u32, u32)], strong: usize) -> ToReceiver {
 
 /// The sums of the victim's own version, cut in two.
 fn sums_of_old(name: &str) -> ToReceiver {
-    let strategy = Strategy::named(name).unwrap();
+    let strategy = Strategy::by_name(name).unwrap();
     let chunker = strategy.chunker(10_000, None);
     let (weak, keying) = (strategy.weak.unwrap(), Keying::Session);
     let summing = Summing { chunker, weak, strong: None, keying };
@@ -425,14 +425,14 @@ fn single(meta: Option<Meta>, len: usize) -> ToReceiver {
 
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
-    let nothing = GapSums::of(&[], BlockLen::for_gap(0, 2), 0);
+    let nothing = GapSums::sums_of(&[], BlockLen::for_gap(0, 2), 0);
     GapDelta::of(&vec![1; len], &nothing, 0).encode(&mut deltas);
     let bytes = deltas.len() as u32;
     ToReceiver::Mended { file: A, gaps, bytes, payload: Payload::Plain(deltas) }
 }
 
 fn mend(file: FileNo, chunks: Range<u32>, old: usize) -> ToSender {
-    let sums = GapSums::of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
+    let sums = GapSums::sums_of(&vec![1; old], BlockLen::for_gap(old as u64, 2), 0);
     ToSender::Mend { file, gaps: vec![GapLine { chunks, sums }] }
 }
 
@@ -482,7 +482,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
             ToReceiver::Start {
                 file: foreign,
                 meta: file_of(1),
-                how: How::Recipe,
+                how: TransferKind::Recipe,
                 spec: ChunkerSpec::for_len(1),
             },
         ),
@@ -578,26 +578,26 @@ impl Target {
 
     /// `a`, of a megabyte, is wanted by a strategy of the papers, and told.
     fn by(name: &str) -> Self {
-        let strategy = Strategy::named(name).unwrap();
+        let strategy = Strategy::by_name(name).unwrap();
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(1 << 20), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
         let mut target = Self::with(tree, Options { strategy, ..options() });
-        target.take([ToSender::Want { file: A, how: How::Strategy }]).unwrap();
+        target.take([ToSender::Want { file: A, how: TransferKind::Strategy }]).unwrap();
         target
     }
 
     /// `a` is wanted by SkySync's blocks, and both ends may agree on sums that storage keeps.
     fn agreeing() -> Self {
-        let options = Options { strategy: Strategy::named("skysync-f").unwrap(), ..options() };
+        let options = Options { strategy: Strategy::by_name("skysync-f").unwrap(), ..options() };
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(Dice::new(1).bytes(1 << 20), NOW, 0o600));
         tree.0.insert(path("b"), Node::file(vec![1; 600_000], NOW, 0o600));
         tree.0.insert(path("d"), Node::other(Kind::Dir, NOW, 0o700));
         let mut target = Self::with(tree, options);
-        target.machine.agree_on_sums();
-        target.take([ToSender::Want { file: A, how: How::Strategy }]).unwrap();
+        target.machine.negotiate_stored_sums();
+        target.take([ToSender::Want { file: A, how: TransferKind::Strategy }]).unwrap();
         assert!(target.frames.contains(&ToReceiver::Keeps { file: A, kept: None }));
         target
     }
@@ -618,7 +618,7 @@ impl Target {
             _ => 0,
         };
         let chunks: u32 = target.frames.iter().map(told).sum();
-        let run = token(1..chunks, Over::Run, 20);
+        let run = token(1..chunks, TokenScope::Run, 20);
         target.take([matching(one(0..1), vec![run])]).unwrap();
         let denied = ToReceiver::Deny { file: A, chunks: one(1..chunks) };
         assert!(target.frames.contains(&denied), "{:?}", target.frames);
@@ -679,7 +679,7 @@ impl Target {
         let mut tree = Tree::default();
         tree.0.insert(path("a"), Node::file(old_bytes()[..3000].to_vec(), NOW, 0o600));
         let mut target = Self::of(tree);
-        target.machine.unanswered();
+        target.machine.note_slow_answer();
         target.work();
         let offered = |frame: &ToReceiver| matches!(frame, ToReceiver::Offer { file: A, .. });
         assert!(target.frames.iter().any(offered), "{:?}", target.frames);
@@ -721,12 +721,12 @@ fn moved(runs: &[(u32, u32, u32)]) -> ToReceiver {
 }
 
 fn start_changes(len: u64) -> ToReceiver {
-    let spec = Limits::changed_blocks();
-    ToReceiver::Start { file: A, meta: file_of(len), how: How::Changes, spec }
+    let spec = Limits::changed_file_chunker();
+    ToReceiver::Start { file: A, meta: file_of(len), how: TransferKind::Changes, spec }
 }
 
 fn want(file: FileNo) -> ToSender {
-    ToSender::Want { file, how: How::Recipe }
+    ToSender::Want { file, how: TransferKind::Recipe }
 }
 
 fn resume(file: FileNo, spec: ChunkerSpec) -> ToSender {
@@ -741,7 +741,7 @@ fn keeps(kind: SumKind, block_bytes: u32) -> Option<BlockSumSpec> {
     Some(BlockSumSpec::new(kind, block_bytes).unwrap())
 }
 
-fn token(chunks: Range<u32>, over: Over, strong: usize) -> Token {
+fn token(chunks: Range<u32>, over: TokenScope, strong: usize) -> Token {
     Token { chunks, over, strong: StrongSum::from_bytes(&vec![3; strong]).unwrap() }
 }
 
@@ -761,17 +761,17 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
     let (item, action, differs) = (EntryType::Dir, Action::Created, Differs::default());
     vec![
         ("Want", want(A)),
-        ("Want.whole", ToSender::Want { file: A, how: How::Whole }),
+        ("Want.whole", ToSender::Want { file: A, how: TransferKind::Whole }),
         ("Want.foreign", want(foreign)),
         ("Base", ToSender::Base { file: A, base: Digest::from_bytes([1; 32]) }),
         ("Base.foreign", ToSender::Base { file: foreign, base: Digest::from_bytes([1; 32]) }),
-        ("Want.changes", ToSender::Want { file: A, how: How::Changes }),
+        ("Want.changes", ToSender::Want { file: A, how: TransferKind::Changes }),
         ("Resume", resume(A, ChunkerSpec::for_len(3000))),
         ("Resume.whole", resume(A, blocks())),
         ("Resume.finer", resume(A, FixedLen::new(512).map(ChunkerSpec::Fixed).unwrap())),
         ("Resume.foreign", resume(foreign, blocks())),
         ("Want.dir", want(FileNo(2))),
-        ("Want.tail", ToSender::Want { file: A, how: How::Tail }),
+        ("Want.tail", ToSender::Want { file: A, how: TransferKind::Tail }),
         ("Append", ToSender::Append { file: A, from: 2999 }),
         ("Append.beyond", ToSender::Append { file: A, from: u64::MAX }),
         ("Append.foreign", ToSender::Append { file: foreign, from: 0 }),
@@ -793,8 +793,8 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Mend.much", mend(A, 0..1, 100_000)),
         ("Mend.beyond", mend(A, 0..100, 500)),
         ("Mend.foreign", mend(foreign, 0..1, 500)),
-        ("Want.strategy", ToSender::Want { file: A, how: How::Strategy }),
-        ("Want.stronger", ToSender::Want { file: A, how: How::Stronger }),
+        ("Want.strategy", ToSender::Want { file: A, how: TransferKind::Strategy }),
+        ("Want.stronger", ToSender::Want { file: A, how: TransferKind::Stronger }),
         ("Signs", ToSender::Signs { file: A, by: keeps(SumKind::Sha256, 4096) }),
         ("Signs.nothing", ToSender::Signs { file: A, by: None }),
         ("Signs.short", ToSender::Signs { file: A, by: keeps(SumKind::Xxh64, 4096) }),
@@ -805,12 +805,12 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Sums.behind", old_sums(&[5, 8192], 16)),
         ("Sums.strong", old_sums(&[8192], 15)),
         ("Sums.nothing", old_sums(&[], 16)),
-        ("Match", matching(one(1..2), vec![token(2..3, Over::Run, 20)])),
-        ("Match.short", matching(Vec::new(), vec![token(2..3, Over::Run, 16)])),
-        ("Match.each", matching(Vec::new(), vec![token(1..3, Over::Each, 16)])),
+        ("Match", matching(one(1..2), vec![token(2..3, TokenScope::Run, 20)])),
+        ("Match.short", matching(Vec::new(), vec![token(2..3, TokenScope::Run, 16)])),
+        ("Match.each", matching(Vec::new(), vec![token(1..3, TokenScope::Each, 16)])),
         ("Match.first", matching(one(0..1), Vec::new())),
         ("Match.twice", matching(vec![5..6, 5..6], Vec::new())),
-        ("Match.runs", matching(Vec::new(), vec![token(5..7, Over::Run, 20)])),
+        ("Match.runs", matching(Vec::new(), vec![token(5..7, TokenScope::Run, 20)])),
         ("Match.beyond", matching(one(0..u32::MAX), Vec::new())),
         ("Match.nothing", matching(Vec::new(), Vec::new())),
         ("Need.blocks", ToSender::Need { file: A, chunks: vec![0..2, 5..6] }),
@@ -935,15 +935,15 @@ fn shown(result: Result<(), PeerError>, ignored: bool) -> String {
 #[test]
 fn what_is_not_proven_comes_by_the_stronger_sum_and_then_whole() {
     let mut victim = Victim::by("webr2sync+");
-    let spec = Strategy::named("webr2sync+").unwrap().chunker(10_000, None);
-    for (strong, next) in [(8, How::Stronger), (16, How::Whole)] {
+    let spec = Strategy::by_name("webr2sync+").unwrap().chunker(10_000, None);
+    for (strong, next) in [(8, TransferKind::Stronger), (16, TransferKind::Whole)] {
         victim.frames.clear();
         let literals = [fill(one(0..1), 8192), fill(one(1..2), 1808)];
         victim.take([sums(&[(8192, 1), (1808, 2)], strong)]).unwrap();
         victim.take(literals.into_iter().chain([end()])).unwrap();
         let wants = ToSender::Want { file: A, how: next };
         assert!(victim.frames.contains(&wants), "{:?}", victim.frames);
-        if next == How::Stronger {
+        if next == TransferKind::Stronger {
             let (file, meta) = (A, file_of(10_000));
             victim.take([ToReceiver::Start { file, meta, how: next, spec }]).unwrap();
         }
@@ -961,11 +961,11 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
     // The first of old is of another length: no chunk is in its own place.
     let olds = [&[Sum { len: 4096, ..forged }][..], &vec![forged; CHUNKS]].concat();
     for name in ["dsync", "netsync", "skysync-c"] {
-        let strategy = Strategy::named(name).unwrap();
+        let strategy = Strategy::by_name(name).unwrap();
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
-        let (file, meta, how) = (A, file_of(len), How::Strategy);
+        let (file, meta, how) = (A, file_of(len), TransferKind::Strategy);
         let spec = strategy.chunker(len, None);
         victim.machine.handle(ToReceiver::Start { file, meta, how, spec }).unwrap();
         for (nth, batch) in vec![forged; CHUNKS].chunks(MAX_BATCH).enumerate() {
@@ -988,7 +988,7 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
                     ..
                 }) => {
                     hashed += spans.iter().map(|span| u64::from(span.len)).sum::<u64>();
-                    let sums = vec![strong.of(None, b"old"); spans.len()];
+                    let sums = vec![strong.sum_of(None, b"old"); spans.len()];
                     receiver::ReceiverAnswer::Old(receiver::OldVersionAnswer::Hashed(Ok(sums)))
                 }
                 other => panic!("{other:?}"),
@@ -1007,7 +1007,7 @@ fn forged_weak_sums_cost_one_look_and_one_strong_sum_for_each_chunk() {
 fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
     const CHUNKS: usize = 120_000;
     for name in ["dsync", "pdsync", "netsync", "parasync", "skysync-c"] {
-        let strategy = Strategy::named(name).unwrap();
+        let strategy = Strategy::by_name(name).unwrap();
         let ToReceiver::Sums { sums: old, .. } = sums_of_old(name) else { unreachable!() };
         let SumLine::New(shared) = old[0] else { unreachable!() };
         // Between them are others, so that they make no runs.
@@ -1017,7 +1017,7 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(len))], Extent::Last)]).unwrap();
-        let (file, meta, how) = (A, file_of(len), How::Strategy);
+        let (file, meta, how) = (A, file_of(len), TransferKind::Strategy);
         let spec = strategy.chunker(len, None);
         victim.take([ToReceiver::Start { file, meta, how, spec }]).unwrap();
         for (nth, batch) in lines.chunks(MAX_BATCH).enumerate() {
@@ -1048,7 +1048,7 @@ fn chunks_that_share_a_weak_sum_are_dealt_out_and_hashed_once_a_batch() {
                 panic!("{work:?}")
             };
             hashed += spans.len();
-            let sums = vec![strong.of(None, b"old"); spans.len()];
+            let sums = vec![strong.sum_of(None, b"old"); spans.len()];
             victim
                 .machine
                 .answer(
@@ -1222,7 +1222,7 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 #[test]
 fn metadata_that_was_not_asked_for_is_refused() {
     let unasked = PeerError::Unexpected("metadata that was not asked for");
-    let with = |more: ExtraMeta| Meta { more: more.boxed(), ..file_of(1) };
+    let with = |more: ExtraMeta| Meta { more: more.into_box(), ..file_of(1) };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
         Meta { user: Some(1), ..file_of(1) },
@@ -1247,8 +1247,10 @@ fn metadata_that_was_not_asked_for_is_refused() {
         kind: Kind::Symlink(b"x"[..].into()),
         ..with(ExtraMeta { access_acl: default_acl, ..ExtraMeta::default() })
     };
-    let read_dir =
-        Meta { more: ExtraMeta { accessed: Some(NOW), ..ExtraMeta::default() }.boxed(), ..dir() };
+    let read_dir = Meta {
+        more: ExtraMeta { accessed: Some(NOW), ..ExtraMeta::default() }.into_box(),
+        ..dir()
+    };
     for meta in [of_file, of_link, read_dir] {
         let mut victim = Victim::new(Setting { options: options.clone(), ..Setting::default() });
         assert_eq!(victim.refusal(listing("", &[("x", meta)], Extent::Last)), unasked);
@@ -1257,14 +1259,14 @@ fn metadata_that_was_not_asked_for_is_refused() {
 
 /// Another name of the entry that was told so many before.
 fn back(back: u64) -> Meta {
-    let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-    meta.set_linked(Some(HardLink::Back(back)));
+    let mut meta = Meta::without_owner(Kind::File, 0, Timestamp::default(), 0);
+    meta.set_hard_link(Some(HardLink::Back(back)));
     meta
 }
 
 /// The first of so many names.
 fn first(names: u32, mut meta: Meta) -> Meta {
-    meta.set_linked(Some(HardLink::First(names)));
+    meta.set_hard_link(Some(HardLink::First(names)));
     meta
 }
 
@@ -1388,7 +1390,7 @@ fn xattr(name: &str, len: usize) -> Xattr {
 fn attributes_too_long_too_many_or_of_other_namespaces_are_no_frame() {
     let decoded = |xattrs: Vec<Xattr>| {
         let meta =
-            Meta { more: ExtraMeta { xattrs, ..ExtraMeta::default() }.boxed(), ..file_of(1) };
+            Meta { more: ExtraMeta { xattrs, ..ExtraMeta::default() }.into_box(), ..file_of(1) };
         let frame = listing("", &[("x", meta)], Extent::Last).encode();
         ToReceiver::decode(frame[0], &frame[deltic_protocol::frame::HEADER_BYTES..])
     };
@@ -1480,7 +1482,7 @@ fn attributes_of_unsettled_entries_are_bounded() {
     let mut machine = Receiver::new(Setting { options, ..Setting::default() });
     const VALUE_BYTES: usize = 60_000;
     let xattr = Xattr { name: (*b"user.a").into(), value: vec![7; VALUE_BYTES].into() };
-    let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.boxed();
+    let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.into_box();
     let listing = |n: usize| ToReceiver::Listing {
         dir: RelPath::root(),
         own: None,
@@ -1502,7 +1504,7 @@ fn unanswered_groups_are_bounded() {
     let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
     let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
-    let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
+    let frame = ToReceiver::Start { file: A, meta: huge, how: TransferKind::Recipe, spec };
     // Its old version is not indexed: nothing is answered.
     victim.machine.handle(frame).unwrap();
     let frame = groups(&[(512, 1); MAX_BATCH]);
@@ -1516,7 +1518,7 @@ fn an_offer_is_the_answer_to_the_want_that_follows() {
     victim.take([groups(&[(3000, 2)])]).unwrap();
     let said = [
         ToSender::Settled { upto: FileNo(1) },
-        ToSender::Want { file: A, how: How::Recipe },
+        ToSender::Want { file: A, how: TransferKind::Recipe },
         ToSender::Lack { file: A, groups: one(0..1) },
     ];
     assert!(said.iter().all(|frame| victim.frames.contains(frame)), "{:?}", victim.frames);
@@ -1560,7 +1562,7 @@ fn groups_of_one_file_are_bounded() {
     let mut victim = Victim::wanted_of(i64::MAX as u64);
     let huge = Meta { len: i64::MAX as u64, ..file_of(0) };
     let spec = ChunkerSpec::Fixed(FixedLen::new(512).unwrap());
-    let frame = ToReceiver::Start { file: A, meta: huge, how: How::Recipe, spec };
+    let frame = ToReceiver::Start { file: A, meta: huge, how: TransferKind::Recipe, spec };
     victim.take([frame]).unwrap();
     let frame = groups(&[(512, 1); MAX_BATCH]);
     for _ in 0..MAX_GROUPS / MAX_BATCH {
@@ -1783,15 +1785,17 @@ fn wide_tallies_are_for_a_receiver_that_knows_them() {
     ] {
         for wide_tallies in [false, true] {
             let mut hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
-            hands.compared = options.tallied().unwrap();
+            hands.compared = options.tallied_attributes().unwrap();
             let machine = Sender::new(options.clone()).tally_all_dirs();
             let mut target = Target { machine, hands, frames: Vec::new() };
             let sent = |target: &Target| {
                 target.frames.iter().any(|frame| matches!(frame, ToReceiver::Tally { .. }))
             };
             if wide_tallies {
-                target.machine.shorten(ShortForms { wide_tallies, ..ShortForms::default() });
-                target.machine.greeted(true, Limits::default());
+                target
+                    .machine
+                    .use_short_forms(ShortForms { wide_tallies, ..ShortForms::default() });
+                target.machine.set_terms(true, Limits::default());
             }
             target.work();
             assert_eq!(sent(&target), !is_wide || wide_tallies, "{options:?}");
@@ -1805,10 +1809,10 @@ fn a_sender_uses_the_short_forms_that_were_agreed_on() {
     for (lists, files) in [(false, false), (true, false), (false, true), (true, true)] {
         let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
         let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
-        target.machine.shorten(ShortForms { lists, files, ..ShortForms::default() });
-        target.machine.greeted(true, Limits::default());
+        target.machine.use_short_forms(ShortForms { lists, files, ..ShortForms::default() });
+        target.machine.set_terms(true, Limits::default());
         target.work();
-        target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+        target.take([ToSender::Want { file: A, how: TransferKind::Whole }]).unwrap();
         let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortListing { .. })), lists);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::Listing { .. })), !lists);
@@ -1823,8 +1827,8 @@ fn tallies_have_short_paths_if_both_ends_agreed() {
         let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
         let machine = Sender::new(options()).tally_all_dirs();
         let mut target = Target { machine, hands, frames: Vec::new() };
-        target.machine.shorten(ShortForms { lists, ..ShortForms::default() });
-        target.machine.greeted(true, Limits::default());
+        target.machine.use_short_forms(ShortForms { lists, ..ShortForms::default() });
+        target.machine.set_terms(true, Limits::default());
         target.work();
         let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortTally { .. })), lists);
@@ -1836,7 +1840,7 @@ fn tallies_have_short_paths_if_both_ends_agreed() {
 fn digests_are_cut_if_both_ends_agreed() {
     for digests in [false, true] {
         let mut target = Target::with(Target::tree(), Options { checksum: true, ..options() });
-        target.machine.shorten(ShortForms { digests, ..ShortForms::default() });
+        target.machine.use_short_forms(ShortForms { digests, ..ShortForms::default() });
         target.take([ToSender::Digest(vec![A])]).unwrap();
         let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortDigests(_))), digests);
@@ -1862,14 +1866,14 @@ fn a_start_must_fit_what_was_wanted() {
     assert_eq!(Victim::started(3000).refusal(start(3000)), error);
     let blocks = |len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap());
     let frame = |meta, how, spec| ToReceiver::Start { file: A, meta, how, spec };
-    let small = frame(file_of(9000), How::Whole, blocks(512));
+    let small = frame(file_of(9000), TransferKind::Whole, blocks(512));
     let mut victim = Victim::plain();
     victim.take([listing("", &[("b", file_of(9000))], Extent::Last)]).unwrap();
     assert_eq!(victim.refusal(small), error);
     for kind in [Kind::Dir, Kind::Fifo, Kind::Symlink(b"x"[..].into())] {
         let meta = Meta { kind, len: 0, ..file_of(0) };
         let spec = ChunkerSpec::for_len(0);
-        assert_eq!(Victim::wanted().refusal(frame(meta, How::Recipe, spec)), error);
+        assert_eq!(Victim::wanted().refusal(frame(meta, TransferKind::Recipe, spec)), error);
     }
 }
 
@@ -1888,11 +1892,11 @@ fn a_start_whose_chunks_may_be_longer_than_a_frame_is_refused() {
     let longest = limits.chunk_bytes();
     assert_eq!(longest as usize, MIN_FRAME_BYTES - 1024);
     let chunker = Err(PeerError::Unexpected("chunker"));
-    let by_recipe = |spec| wanted(false).take([start(spec, How::Recipe)]);
+    let by_recipe = |spec| wanted(false).take([start(spec, TransferKind::Recipe)]);
     assert_eq!(by_recipe(blocks(longest)), Ok(()));
     assert_eq!(by_recipe(blocks(longest + 1)), chunker);
     assert_eq!(by_recipe(ChunkerSpec::for_len(1 << 40)), chunker);
-    let in_blocks = |len| wanted(true).take([start(blocks(len), How::Whole)]);
+    let in_blocks = |len| wanted(true).take([start(blocks(len), TransferKind::Whole)]);
     assert_eq!(in_blocks(limits.block_bytes()), Ok(()));
     assert_eq!(in_blocks(WHOLE_BLOCK_BYTES), Err(PeerError::Unexpected("start")));
 }
@@ -1902,7 +1906,7 @@ fn a_start_whose_chunks_may_be_longer_than_a_frame_is_refused() {
 fn attributes_that_fit_no_frame_are_left_out_and_told() {
     let listed = |limits: Option<Limits>| {
         let xattr = Xattr { name: (*b"user.a").into(), value: vec![7; 60_000].into() };
-        let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.boxed();
+        let more = ExtraMeta { xattrs: vec![xattr], ..ExtraMeta::default() }.into_box();
         let mut tree = Tree::default();
         for name in ["a", "b", "c"] {
             tree.0.insert(path(name), Node::file(vec![], NOW, 0o600));
@@ -1911,7 +1915,7 @@ fn attributes_that_fit_no_frame_are_left_out_and_told() {
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
         let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
         target.work();
-        limits.into_iter().for_each(|limits| target.machine.greeted(true, limits));
+        limits.into_iter().for_each(|limits| target.machine.set_terms(true, limits));
         target.work();
         let told = target.frames.iter().any(|frame| matches!(frame, ToReceiver::Trouble(_)));
         let entries = target.frames.iter().filter_map(|frame| match frame {
@@ -1920,7 +1924,8 @@ fn attributes_that_fit_no_frame_are_left_out_and_told() {
         });
         let entries: Vec<Entry> = entries.into_iter().flatten().collect();
         let all = entries.iter().map(|entry| entry.meta.xattrs().len()).collect::<Vec<_>>();
-        let unread = entries.iter().any(|entry| entry.meta.unread() == Some(UnreadReason::TooMuch));
+        let unread =
+            entries.iter().any(|entry| entry.meta.unread_reason() == Some(UnreadReason::TooMuch));
         (all, told, unread)
     };
     // Whoever has not heard the other end does not know what fits.
@@ -1959,8 +1964,8 @@ fn a_sender_reads_no_literals_beyond_its_credit() {
     let mut target = Target { machine: Sender::new(options()), hands, frames: Vec::new() };
     target.work();
     let limits = Limits { credit: Some(300 << 10), ..Limits::default() };
-    target.machine.greeted(true, limits);
-    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+    target.machine.set_terms(true, limits);
+    target.take([ToSender::Want { file: A, how: TransferKind::Whole }]).unwrap();
     let fills = |target: &Target| {
         target.frames.iter().filter(|frame| matches!(frame, ToReceiver::Fill { .. })).count()
     };
@@ -1980,7 +1985,7 @@ fn credit_that_was_not_spent_is_refused() {
     assert!(Target::plain().take([credit(0, 0)]).is_err(), "none was asked for");
     for (bytes, more) in [(1, 0), (1 << 63, 0), (u64::MAX, 1), (0, 1 << 63), (0, u64::MAX)] {
         let mut target = Target::plain();
-        target.machine.greeted(true, Limits { credit: Some(9), ..Limits::default() });
+        target.machine.set_terms(true, Limits { credit: Some(9), ..Limits::default() });
         assert!(target.take([credit(bytes, more)]).is_err(), "{bytes}, {more}");
     }
 }
@@ -2031,8 +2036,8 @@ fn all_blocks_of_a_file_are_asked_for_once() {
     let unexpected = Err(PeerError::Unexpected("need"));
     let begun = || {
         let mut target = Target::plain();
-        target.machine.greeted(true, Limits::default());
-        target.take([ToSender::Want { file, how: How::Whole }]).unwrap();
+        target.machine.set_terms(true, Limits::default());
+        target.take([ToSender::Want { file, how: TransferKind::Whole }]).unwrap();
         target
     };
     for chunks in [Vec::new(), one(0..1), one(0..2), one(1..3), one(0..4), vec![0..1, 1..3]] {
@@ -2043,7 +2048,7 @@ fn all_blocks_of_a_file_are_asked_for_once() {
     assert_eq!(target.take([need(one(0..3))]), unexpected);
     // It has one block, which came with its `Start`.
     let mut target = Target::plain();
-    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
+    target.take([ToSender::Want { file: A, how: TransferKind::Whole }]).unwrap();
     assert_eq!(target.take([ToSender::Need { file: A, chunks: one(0..1) }]), unexpected);
 }
 
@@ -2066,7 +2071,7 @@ fn old_is_cut_again_where_the_chunker_is_not_the_expected_one() {
             work => victim.machine.answer(id, victim.hands.perform(work)).unwrap(),
         }
     }
-    let start = ToReceiver::Start { file: A, meta: listed, how: How::Recipe, spec };
+    let start = ToReceiver::Start { file: A, meta: listed, how: TransferKind::Recipe, spec };
     victim.machine.handle(start).unwrap();
     let (id, work) = guessed.unwrap();
     let late = victim.hands.perform(work);
@@ -2106,7 +2111,7 @@ fn a_sender_that_nobody_answers_lists_no_further_than_the_window() {
         target.frames.iter().map(told).sum()
     };
     assert_eq!(told(&target), UNHEARD_ENTRIES, "more may be shorter");
-    target.machine.greeted(true, Limits::default());
+    target.machine.set_terms(true, Limits::default());
     target.work();
     let told = told(&target);
     assert!((ENTRY_WINDOW..ENTRY_WINDOW + MAX_BATCH as u64).contains(&told), "{told}");
@@ -2118,7 +2123,8 @@ fn a_chunker_that_was_not_agreed_is_refused() {
     let sizes = Sizes::new(512, 2048, 8192).unwrap();
     for algorithm in Algorithm::ALL.into_iter().filter(|one| *one != Algorithm::Sieve) {
         let spec = ChunkerSpec::ByContent(algorithm, sizes);
-        let frame = ToReceiver::Start { file: A, meta: file_of(9000), how: How::Recipe, spec };
+        let frame =
+            ToReceiver::Start { file: A, meta: file_of(9000), how: TransferKind::Recipe, spec };
         assert_eq!(Victim::wanted().refusal(frame), PeerError::Unexpected("chunker"));
     }
 }
@@ -2131,7 +2137,7 @@ fn a_length_is_only_a_claim() {
     let widest = Sizes::new(512, 1 << 19, 1 << 19).unwrap();
     let spec = ChunkerSpec::ByContent(Algorithm::Sieve, widest);
     let mut other = Victim::wanted_of(most);
-    let frame = ToReceiver::Start { file: A, meta: file_of(most), how: How::Recipe, spec };
+    let frame = ToReceiver::Start { file: A, meta: file_of(most), how: TransferKind::Recipe, spec };
     other.take([frame]).unwrap();
     assert_eq!(victim.refusal(end()), PeerError::Unexpected("the end of an incomplete file"));
     let mut victim = Victim::whole(most);
@@ -2161,7 +2167,7 @@ fn bytes_of_another_content_never_become_the_file() {
     let mut victim = Victim::needed();
     victim.take([fill(one(0..1), 1000)]).unwrap();
     // The chunk was not what its fingerprint said: whole, now.
-    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: How::Whole }));
+    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: TransferKind::Whole }));
     for _ in 0..2 {
         victim.take([start_whole(10), fill(one(0..1), 10), end()]).unwrap();
     }
@@ -2178,7 +2184,7 @@ fn a_gap_of_another_content_is_asked_for_once_more_and_never_becomes_the_file() 
     let asks = |frame: &ToSender| matches!(frame, ToSender::Mend { file: A, gaps } if gaps[0].sums.old_len() == 0);
     assert!(asks(victim.frames.last().unwrap()), "{:?}", victim.frames);
     victim.take([mended(one(0..2), 3000)]).unwrap();
-    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: How::Whole }));
+    assert_eq!(victim.frames.last(), Some(&ToSender::Want { file: A, how: TransferKind::Whole }));
     assert_eq!(*victim.hands.tree.0[&path("a")].bytes, old_bytes());
 }
 
@@ -2326,16 +2332,18 @@ fn nothing_is_answered_about_an_offer_before_it_is_wanted() {
 #[test]
 fn an_offer_is_withdrawn_where_the_file_is_wanted_otherwise_or_not_at_all() {
     let mut target = Target::offered();
-    target.take([ToSender::Want { file: A, how: How::Whole }]).unwrap();
-    let start = |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: How::Whole, .. });
+    target.take([ToSender::Want { file: A, how: TransferKind::Whole }]).unwrap();
+    let start =
+        |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: TransferKind::Whole, .. });
     assert!(target.frames.iter().any(start), "{:?}", target.frames);
     let mut target = Target::offered();
     target.take([ToSender::Settled { upto: FileNo(1) }]).unwrap();
     assert!(target.hands.is_idle(), "it is closed");
     let mut target = Target::offered();
-    target.machine.greeted(false, Limits::default());
+    target.machine.set_terms(false, Limits::default());
     target.take([want(A)]).unwrap();
-    let start = |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: How::Recipe, .. });
+    let start =
+        |frame: &ToReceiver| matches!(frame, ToReceiver::Start { how: TransferKind::Recipe, .. });
     assert!(target.frames.iter().any(start), "{:?}", target.frames);
 }
 
@@ -2345,7 +2353,7 @@ fn what_spoils_an_offer_is_said_once_the_file_is_wanted() {
     tree.0.insert(path("a"), Node::file(old_bytes(), NOW, 0o600));
     let mut target = Target::of(tree);
     target.hands.faults.scan = 100;
-    target.machine.unanswered();
+    target.machine.note_slow_answer();
     target.work();
     let failed = |frame: &ToReceiver| matches!(frame, ToReceiver::Failed { attempt: 1, .. });
     assert!(!target.frames.iter().any(failed), "{:?}", target.frames);
@@ -2465,13 +2473,13 @@ fn the_sums_of_all_files_are_bounded() {
     for name in ["a", "b", "c", "d"] {
         tree.0.insert(path(name), Node::file(vec![1; 3000], NOW, 0o600));
     }
-    let strategy = Strategy::named("rsync").unwrap();
+    let strategy = Strategy::by_name("rsync").unwrap();
     let mut target = Target::with(tree, Options { strategy, ..options() });
     let sum = Sum { len: 8192, weak: 1, strong: StrongSum::from_bytes(&[3; 16]).unwrap() };
     let lines = |file, sums| ToSender::Sums { file: FileNo(file), sums, extent: Extent::More };
     let mut told = Vec::new();
     for file in 0..4 {
-        target.take([ToSender::Want { file: FileNo(file), how: How::Strategy }]).unwrap();
+        target.take([ToSender::Want { file: FileNo(file), how: TransferKind::Strategy }]).unwrap();
         target.machine.handle(lines(file, vec![SumLine::New(sum)])).unwrap();
         let again = || lines(file, vec![SumLine::Again(1); MAX_BATCH]);
         told.push((1..MAX_SUMS / MAX_BATCH).try_for_each(|_| target.machine.handle(again())));
@@ -2591,13 +2599,15 @@ fn a_stale_failure_does_not_end_the_next_attempt() {
 #[test]
 fn copies_that_wait_are_counted() {
     const LEN: u64 = 4 * 8192 * MAX_BATCH as u64;
-    let strategy = Strategy::named("rsync").unwrap();
+    let strategy = Strategy::by_name("rsync").unwrap();
     let told = || {
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(LEN))], Extent::Last)]).unwrap();
         let (meta, spec) = (file_of(LEN), strategy.chunker(LEN, None));
-        victim.take([ToReceiver::Start { file: A, meta, how: How::Strategy, spec }]).unwrap();
+        victim
+            .take([ToReceiver::Start { file: A, meta, how: TransferKind::Strategy, spec }])
+            .unwrap();
         let steps = vec![PatchStep::Copy(0..1); MAX_BATCH];
         for _ in 0..3 {
             victim.machine.handle(patch(steps.clone(), 0)).unwrap();
@@ -2617,12 +2627,12 @@ fn copies_that_wait_are_counted() {
 #[test]
 fn an_early_end_waits_for_what_reads_old() {
     for name in ["rsync", "skysync-f"] {
-        let strategy = Strategy::named(name).unwrap();
+        let strategy = Strategy::by_name(name).unwrap();
         let options = Options { strategy, ..options() };
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("a", file_of(10_000))], Extent::Last)]).unwrap();
         let (meta, spec) = (file_of(0), strategy.chunker(0, None));
-        let start = ToReceiver::Start { file: A, meta, how: How::Strategy, spec };
+        let start = ToReceiver::Start { file: A, meta, how: TransferKind::Strategy, spec };
         victim.machine.handle(start).unwrap();
         let (id, sum) = victim.machine.poll_work().unwrap();
         assert!(
@@ -2819,7 +2829,7 @@ fn likely_to_receiver() -> impl prop::strategy::Strategy<Value = ToReceiver> {
                 ToReceiver::Start {
                     file: A,
                     meta: file_of(30_000),
-                    how: How::Tail,
+                    how: TransferKind::Tail,
                     spec: blocks(),
                 },
             ][which]
@@ -2857,8 +2867,8 @@ fn likely_to_sender() -> impl prop::strategy::Strategy<Value = ToSender> {
         let same = Done::Same { touched: false, differs: Differs::default() };
         [
             ask,
-            ToSender::Want { file, how: How::Recipe },
-            ToSender::Want { file, how: How::Whole },
+            ToSender::Want { file, how: TransferKind::Recipe },
+            ToSender::Want { file, how: TransferKind::Whole },
             ToSender::Lack { file, groups: one(0..1) },
             ToSender::Lack { file, groups: Vec::new() },
             ToSender::Need { file, chunks: one(0..1) },
@@ -2957,7 +2967,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             };
             ReceiverAnswer::Lookup(LookupAnswer::Digested((0..paths.len()).map(digest).collect()))
         }
-        ReceiverWork::Lookup(LookupWork::LookBeside { .. }) => {
+        ReceiverWork::Lookup(LookupWork::LookUpAlternates { .. }) => {
             let metas = [None, Some(file_of(3000)), Some(file_of(5)), Some(dir())];
             ReceiverAnswer::Lookup(LookupAnswer::Beside(
                 (0..2).map(|n| metas[(luck as usize + n) % 4].clone()).collect(),
@@ -3005,11 +3015,11 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             })
         }
         ReceiverWork::Ask(_) => ReceiverAnswer::Asked(luck > 100),
-        ReceiverWork::Lookup(LookupWork::Chart { names, .. }) => {
+        ReceiverWork::Lookup(LookupWork::ExtendMoveIndex { names, .. }) => {
             let not_listed =
                 [NotListed::Near, NotListed::Far, NotListed::Nothing][luck as usize % 3];
             let has_files = luck > 20;
-            ReceiverAnswer::Lookup(LookupAnswer::Charted(MoveIndexExtent {
+            ReceiverAnswer::Lookup(LookupAnswer::MoveIndexExtended(MoveIndexExtent {
                 names: names * u64::from(luck),
                 not_listed,
                 has_files,
@@ -3068,7 +3078,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
         }
         ReceiverWork::Old(OldVersionWork::HashOld { strong, spans, .. }) => {
             ReceiverAnswer::Old(OldVersionAnswer::Hashed(Ok(vec![
-                strong.of(None, &[luck]);
+                strong.sum_of(None, &[luck]);
                 spans.len()
             ])))
         }
@@ -3076,7 +3086,7 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
             ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Err(work_error(luck))))
         }
         ReceiverWork::Old(OldVersionWork::Survey { gaps, .. }) => {
-            let sums = GapSums::of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
+            let sums = GapSums::sums_of(&[luck; 300], BlockLen::for_gap(300, 2), 1);
             ReceiverAnswer::Old(OldVersionAnswer::Surveyed(Ok(vec![sums; gaps.len()])))
         }
         ReceiverWork::New(NewVersionWork::Mend { .. }) if fails => {
@@ -3105,11 +3115,11 @@ fn receiver_answer(work: receiver::ReceiverWork, luck: u8) -> receiver::Receiver
         }
         ReceiverWork::Settle(SettleWork::Commit { proof, .. })
         | ReceiverWork::Settle(SettleWork::Confirm { proof, .. }) => {
-            _ = proof.holds(|| Ok::<_, ()>(digest_of([])));
+            _ = proof.is_equal_to(|| Ok::<_, ()>(digest_of([])));
             ReceiverAnswer::Done(done(luck))
         }
-        ReceiverWork::Entry(EntryWork::LinkBeside { .. })
-        | ReceiverWork::Entry(EntryWork::CopyBeside { .. })
+        ReceiverWork::Entry(EntryWork::LinkFromAlternate { .. })
+        | ReceiverWork::Entry(EntryWork::CopyFromAlternate { .. })
         | ReceiverWork::Entry(EntryWork::Link { .. })
         | ReceiverWork::Entry(EntryWork::MakeDir { .. })
         | ReceiverWork::Entry(EntryWork::MakeSymlink { .. })
@@ -3149,11 +3159,14 @@ fn claims_of_length_buy_a_bounded_look_around() {
     let mut hands = Victim::plain().hands;
     while let Some((id, work)) = machine.poll_work() {
         let answer = match work {
-            receiver::ReceiverWork::Lookup(receiver::LookupWork::Chart { near, names }) => {
+            receiver::ReceiverWork::Lookup(receiver::LookupWork::ExtendMoveIndex {
+                near,
+                names,
+            }) => {
                 assert!(near.is_empty(), "{near:?}");
                 names_seen += names;
                 let not_listed = receiver::NotListed::Far;
-                receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::Charted(
+                receiver::ReceiverAnswer::Lookup(receiver::LookupAnswer::MoveIndexExtended(
                     receiver::MoveIndexExtent { names, not_listed, has_files: true },
                 ))
             }
@@ -3408,7 +3421,7 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
         assert_eq!(machine.handle(question()), if may { Ok(()) } else { unasked.clone() });
         assert_eq!(machine.handle(question()), unasked);
     }
-    let fifo = || Meta::plain(Kind::Fifo, 0, Timestamp::default(), 0o644);
+    let fifo = || Meta::without_owner(Kind::Fifo, 0, Timestamp::default(), 0o644);
     let unheard = PeerError::Unexpected("the answer to no question");
     let setting = |user_is_here| {
         let options = Options {
@@ -3491,7 +3504,7 @@ fn sender_answer(work: sender::SenderWork, luck: u8) -> sender::SenderAnswer {
             let mut entries: Vec<_> = (0..4).map(entry).collect();
             for entry in entries.iter_mut().take(usize::from(luck % 3)) {
                 let inode = Inode { device: 1, number: u64::from(luck % 2) };
-                entry.meta.set_linked(Some(HardLink::Inode(inode, 2 + u32::from(luck % 5))));
+                entry.meta.set_hard_link(Some(HardLink::Inode(inode, 2 + u32::from(luck % 5))));
             }
             if at.components().count() < 3 {
                 entries.push(Entry { name: name("d"), meta: dir() });
@@ -3542,7 +3555,10 @@ fn sender_answer(work: sender::SenderWork, luck: u8) -> sender::SenderAnswer {
             SenderAnswer::File(FileAnswer::Hashed(Err(sad())))
         }
         SenderWork::File(FileWork::Hash { strong, spans, .. }) => {
-            SenderAnswer::File(FileAnswer::Hashed(Ok(vec![strong.of(None, &[luck]); spans.len()])))
+            SenderAnswer::File(FileAnswer::Hashed(Ok(vec![
+                strong.sum_of(None, &[luck]);
+                spans.len()
+            ])))
         }
         SenderWork::File(FileWork::Search { .. }) if fails => {
             SenderAnswer::File(FileAnswer::Searched(Err(sad())))
@@ -3634,7 +3650,7 @@ proptest! {
         let options = Options { strategy, checksum, delete, ..ways.unwrap_or_else(options) };
         let mut machine = Sender::new(options).tally_all_dirs();
         if !checksum {
-            machine.agree_on_sums();
+            machine.negotiate_stored_sums();
         }
         let mut waiting = Vec::new();
         let lists = (0..2).map(|_| Event::Work { pick: 0, luck: 1 });
@@ -3679,23 +3695,23 @@ fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
     };
     let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
     let unasked = PeerError::Unexpected("start");
-    assert_eq!(begun().refusal(start(300_000, How::Whole)), unasked);
-    assert_eq!(Victim::wanted().refusal(start(9000, How::Tail)), unasked);
+    assert_eq!(begun().refusal(start(300_000, TransferKind::Whole)), unasked);
+    assert_eq!(Victim::wanted().refusal(start(9000, TransferKind::Tail)), unasked);
     let backwards = PeerError::Unexpected("a tail of less than nothing");
-    assert_eq!(begun().refusal(start(9999, How::Tail)), backwards);
+    assert_eq!(begun().refusal(start(9999, TransferKind::Tail)), backwards);
     let mut victim = begun();
-    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(start(300_000, TransferKind::Tail)).unwrap();
     // Of 290,000 bytes there are two blocks.
     let beyond = victim.machine.handle(fill(one(2..3), 1));
     assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
     let mut victim = begun();
-    victim.machine.handle(start(300_000, How::Tail)).unwrap();
+    victim.machine.handle(start(300_000, TransferKind::Tail)).unwrap();
     victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
     let early = victim.machine.handle(end());
     assert_eq!(early, Err(PeerError::Unexpected("the end of an incomplete file")));
     // One that is as long as what is there has none.
     let mut victim = begun();
-    victim.machine.handle(start(10_000, How::Tail)).unwrap();
+    victim.machine.handle(start(10_000, TransferKind::Tail)).unwrap();
     victim.machine.handle(end()).unwrap();
 }
 
@@ -3732,7 +3748,7 @@ fn waiting() -> Victim {
     let entries = [("b", file_of(1 << 30)), ("c", file_of(2 << 30))];
     victim.take([listing("", &entries, Extent::Last)]).unwrap();
     for (file, (_, meta)) in [A, SECOND].into_iter().zip(entries) {
-        let how = How::Recipe;
+        let how = TransferKind::Recipe;
         assert!(victim.frames.contains(&ToSender::Want { file, how }), "{:?}", victim.frames);
         let spec = ChunkerSpec::for_len(meta.len);
         victim.take([ToReceiver::Start { file, meta, how, spec }, of_second(file, 1)]).unwrap();
@@ -3835,7 +3851,7 @@ fn blocks_that_moved_do_not_come_and_those_that_the_base_lacks_do() {
     complete.take([fill(vec![3..4, 5..6], 4096 + 7)]).unwrap();
     // The digest is another: it comes whole.
     complete.take([end()]).unwrap();
-    assert!(complete.frames.contains(&ToSender::Want { file: A, how: How::Whole }));
+    assert!(complete.frames.contains(&ToSender::Want { file: A, how: TransferKind::Whole }));
     assert_eq!(*complete.hands.tree.0[&path("a")].bytes, old_bytes());
 }
 

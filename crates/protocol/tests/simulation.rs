@@ -85,7 +85,7 @@ fn give_names(case: &mut Case, dice: &mut Dice) {
         let names = dice.between(1, 4);
         let inode = Inode { device: 1, number: number as u64 };
         let linked = Some(HardLink::Inode(inode, names as u32 + 1));
-        case.new.0.get_mut(path).unwrap().meta.set_linked(linked);
+        case.new.0.get_mut(path).unwrap().meta.set_hard_link(linked);
         let node = case.new.0[path].clone();
         for _ in 0..names {
             let other = dice.pick(&dirs).join(&name(&format!("n{}", dice.below(9)))).unwrap();
@@ -122,11 +122,11 @@ fn check_linked(case: &Case, tree: &Tree) {
     let listed = case.listed();
     let mut seen: BTreeMap<Inode, Option<HardLink>> = BTreeMap::new();
     for (path, node) in &listed {
-        let Some(HardLink::Inode(inode, _)) = node.meta.linked() else { continue };
+        let Some(HardLink::Inode(inode, _)) = node.meta.hard_link() else { continue };
         let Some(here) = tree.0.get(*path).filter(|here| here.meta.kind == node.meta.kind) else {
             continue;
         };
-        let here = here.meta.linked();
+        let here = here.meta.hard_link();
         match seen.entry(inode) {
             Entry::Vacant(entry) => drop(entry.insert(here)),
             Entry::Occupied(entry) => {
@@ -808,7 +808,7 @@ fn a_signature_is_made_of_what_storage_keeps() {
         (sha256, sha256, Some(4096), sha256),
     ];
     for (ours, theirs, block_bytes, expected) in cases {
-        let mut case = edited_in_many_places(Strategy::named("skysync-f").unwrap());
+        let mut case = edited_in_many_places(Strategy::by_name("skysync-f").unwrap());
         case.options.block_bytes = block_bytes;
         let mut session = Session::new(&case, &mut Dice::new(41));
         (session.destination.keeps, session.source.keeps) = (ours, theirs);
@@ -826,7 +826,7 @@ fn a_signature_is_made_of_what_storage_keeps() {
 /// Law 9: sums that storage keeps are believed as others are, and no more.
 #[test]
 fn wrong_sums_of_storage_cost_another_attempt() {
-    let case = edited_in_many_places(Strategy::named("skysync-f").unwrap());
+    let case = edited_in_many_places(Strategy::by_name("skysync-f").unwrap());
     let new = case.new.0[&path("a")].bytes.clone();
     for lies in [false, true] {
         let mut session = Session::new(&case, &mut Dice::new(42));
@@ -844,7 +844,7 @@ fn wrong_sums_of_storage_cost_another_attempt() {
 #[test]
 fn regions_that_threads_share_bring_what_one_brings() {
     for name in ["skysync-f", "skysync-c"] {
-        let mut case = edited_in_many_places(Strategy::named(name).unwrap());
+        let mut case = edited_in_many_places(Strategy::by_name(name).unwrap());
         let node = case.new.0.get_mut(&path("a")).unwrap();
         let repeated = Dice::new(5).bytes(5000).into_iter().cycle().take(3_000_000);
         let bytes: Vec<u8> = node.bytes.iter().copied().chain(repeated).collect();

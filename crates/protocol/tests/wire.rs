@@ -165,7 +165,7 @@ fn an_entry_in_the_short_form_takes_at_most_twenty_bytes() {
     let entry = |n: u32| {
         let name = Name::new(format!("IMG_{:05}.jpg", n * 7).as_bytes()).unwrap();
         let modified = Timestamp { secs: 1_700_000_000 + i64::from(n) * 9_000, nanos: n * 400_000 };
-        let meta = Meta::plain(Kind::File, 3_000_000 + u64::from(n), modified, 0o644);
+        let meta = Meta::without_owner(Kind::File, 3_000_000 + u64::from(n), modified, 0o644);
         Entry { name, meta: Meta { user: Some(1000), group: Some(1000), ..meta } }
     };
     let entries: Vec<Entry> = (1..=1000).map(entry).collect();
@@ -249,13 +249,13 @@ fn a_stream_of_something_else_is_named() {
 fn a_place_is_known_to_whoever_heard_its_hello_on_the_same_machine() {
     let hello = |part| Hello::of_this_version(Key::from_bytes([part; 32]));
     let inode = |device, number| Inode { device, number };
-    let here = hello(1).place(b"boot", inode(7, 9));
-    let told = hello(1).at(&[here]);
-    assert!(told.is_at(&told.place(b"boot", inode(7, 9))));
+    let here = hello(1).place_fingerprint(b"boot", inode(7, 9));
+    let told = hello(1).with_places(&[here]);
+    assert!(told.is_at(&told.place_fingerprint(b"boot", inode(7, 9))));
     for other in [
-        told.place(b"tomorrow", inode(7, 9)),
-        told.place(b"boot", inode(9, 7)),
-        hello(2).place(b"boot", inode(7, 9)),
+        told.place_fingerprint(b"tomorrow", inode(7, 9)),
+        told.place_fingerprint(b"boot", inode(9, 7)),
+        hello(2).place_fingerprint(b"boot", inode(7, 9)),
     ] {
         assert!(!told.is_at(&other));
     }
@@ -296,7 +296,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!(terms.reports.troubles, has("troubles:located"));
                 assert_eq!(terms.reports.passed_over, has("changes:passed-over"));
                 assert_eq!(terms.reports.removed, has("sources:removed"));
-                assert_eq!(terms.zeros(&Strategy::DELTIC), has("zeros"));
+                assert_eq!(terms.may_skip_zeros(&Strategy::DELTIC), has("zeros"));
                 // The sender's part alone makes the key, so that it can name chunks before it hears the receiver.
                 let turned = turned.unwrap();
                 assert_eq!((terms.zstd, terms.keyed), (turned.zstd, turned.keyed));
@@ -346,7 +346,7 @@ fn the_lesser_frame_limit_counts_and_none_is_refused_that_is_no_number() {
         }
     }
     for (asked, said) in [(0, least), (usize::MAX, most), (100_000, 100_000)] {
-        let framing = Hello::of_this_version(Key::from_bytes([7; 32])).framing(asked);
+        let framing = Hello::of_this_version(Key::from_bytes([7; 32])).with_frame_limit(asked);
         let terms = negotiate(&framing, &hello(&["1048576"])).unwrap();
         assert_eq!(terms.limits.frame_bytes, said);
     }
@@ -378,9 +378,9 @@ proptest! {
         let short = ToReceiver::ShortListing { dir: short_dir, own: None, entries: short, extent };
         let short = short.encode();
         let full = ToReceiver::Listing { dir, own, entries, extent }.encode();
-        let told = batch::BatchList::default().told(short[0], split(&short).1);
+        let told = batch::BatchList::default().list_frame(short[0], split(&short).1);
         prop_assert_eq!(told.as_deref(), Some(&full[..]));
-        prop_assert_eq!(batch::BatchList::default().told(full[0], split(&full).1), told);
+        prop_assert_eq!(batch::BatchList::default().list_frame(full[0], split(&full).1), told);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use deltic_net::SyncError;
 use deltic_net::embed::OpenDestination;
 use deltic_protocol::options::Options;
 use deltic_store::{
-    Commit, Filter, Going, Keep, Listing, Posix, Rebuild, RemoveResult, Resumable, Store,
+    Commit, Filter, Keep, Listing, Posix, Rebuild, RemoveOptions, RemoveResult, Resumable, Store,
     StoreError, Tree, Version,
 };
 use deltic_tree::rule::FilterSide;
@@ -137,7 +137,7 @@ impl Store for ComparedTree {
         Err(unchangeable(path))
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
+    fn remove(&self, path: &RelPath, going: RemoveOptions) -> Result<RemoveResult, StoreError> {
         if !going.dry_run {
             return Err(unchangeable(path));
         }

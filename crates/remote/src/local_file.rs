@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use deltic_core::stored::StoredSums;
 use deltic_core::{Crc32c, SumKind};
-use deltic_store::facts::Is;
+use deltic_store::facts::ExtentContent;
 use deltic_store::{Extents, Snapshot, StoreError};
 
 use crate::sums::{ContentSum, ObjectSums, STORE, SumAlgorithm, SumHasher, SummedUnit, pad};
@@ -63,7 +63,7 @@ impl<'a> LocalFile<'a> {
             }
             start += unit.len;
         }
-        Ok(extents.push(len - start, Is::Unknown).is_ok().then_some(extents))
+        Ok(extents.push(len - start, ExtentContent::Unknown).is_ok().then_some(extents))
     }
 
     /// Compares the file with an object of the same length and the checksums `with`. Prefers a set of checksums that
@@ -213,7 +213,7 @@ mod tests {
 
     impl SummedBytes {
         fn new(bytes: Vec<u8>, kind: SumKind, unknown: &[u64]) -> Self {
-            let meta = Meta::plain(Kind::File, bytes.len() as u64, UNTIMED, 0o666);
+            let meta = Meta::without_owner(Kind::File, bytes.len() as u64, UNTIMED, 0o666);
             Self { bytes, meta, kind, unknown: unknown.into() }
         }
     }
@@ -241,7 +241,7 @@ mod tests {
                 if block.iter().all(|byte| *byte == 0) {
                     sums.put_zeros(&(at..at + BLOCK));
                 } else if !self.unknown.contains(&no) && self.kind == SumKind::Crc32c {
-                    sums.put(at, &crc32c::crc32c(block).to_le_bytes());
+                    sums.put_sums(at, &crc32c::crc32c(block).to_le_bytes());
                 }
             }
             Ok(Some(sums))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_net::SyncError;
-use deltic_net::embed::{Embedding, Knowledge, Served, serve_tree};
+use deltic_net::embed::{Embedding, InProcessFacts, Served, serve_tree};
 use deltic_net::executor::{Executor, Limits};
 use deltic_net::old_sums::OldSums;
 use deltic_net::plan::{Dial, Dialling, Stream};
@@ -143,7 +143,7 @@ impl RemoteSystem {
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
             let old_sums: Arc<dyn OldSums> = Arc::new(SystemSums(Arc::clone(&local_sums)));
-            let known = Knowledge { cache, old_sums: Some(old_sums), reasons };
+            let known = InProcessFacts { cache, old_sums: Some(old_sums), reasons };
             // These threads wait for the network and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
             let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };

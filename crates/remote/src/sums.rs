@@ -9,7 +9,7 @@ use blake3::Hasher as Blake3;
 use deltic_core::Digest;
 use deltic_core::stored::SumStrength;
 use deltic_store::Extents;
-use deltic_store::facts::Is;
+use deltic_store::facts::ExtentContent;
 use sha2::Digest as _;
 use xxhash_rust::xxh64::Xxh64;
 
@@ -193,8 +193,8 @@ impl SummedUnit {
 
     /// Identity of the unit's bytes for a given checksum. Equal lengths and checksums give equal identities in every
     /// system.
-    pub(crate) fn identity(&self, sum: Option<&ContentSum>) -> Is {
-        let Some(sum) = sum else { return Is::Unknown };
+    pub(crate) fn identity(&self, sum: Option<&ContentSum>) -> ExtentContent {
+        let Some(sum) = sum else { return ExtentContent::Unknown };
         let mut hasher = Blake3::new_derive_key(CONTEXT);
         hasher.update(&[sum.algorithm as u8]);
         hasher.update(&self.len.to_le_bytes());
@@ -203,7 +203,7 @@ impl SummedUnit {
         let mut id = [0; 24];
         hasher.finalize_xof().fill(&mut id);
         let field = |at: usize| u64::from_le_bytes(id[at..at + 8].try_into().expect("8 bytes"));
-        Is::Id { id: [field(0), field(8), field(16)], from: 0 }
+        ExtentContent::Id { id: [field(0), field(8), field(16)], from: 0 }
     }
 
     /// Algorithm of the unit's checksum.
@@ -298,8 +298,12 @@ impl ObjectSums {
         let units = self.units.iter().map(|unit| (unit.clone(), unit.sum.as_ref()));
         for (unit, sum) in units.chain(whole) {
             match unit.identity(sum) {
-                Is::Id { id, .. } => hasher.update(id.map(u64::to_le_bytes).as_flattened()),
-                Is::Zero | Is::Unknown => hasher.update(&unit.len.to_le_bytes()),
+                ExtentContent::Id { id, .. } => {
+                    hasher.update(id.map(u64::to_le_bytes).as_flattened())
+                }
+                ExtentContent::Zero | ExtentContent::Unknown => {
+                    hasher.update(&unit.len.to_le_bytes())
+                }
             };
         }
         Some(Digest::from_bytes(hasher.finalize().into()))

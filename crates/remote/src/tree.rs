@@ -400,7 +400,7 @@ impl Reads for RemoteTree {
         }
     }
 
-    fn has(&self, path: &RelPath) -> bool {
+    fn has_file(&self, path: &RelPath) -> bool {
         matches!(self.look(path), Ok(Some(_)))
     }
 }
@@ -475,8 +475,10 @@ impl Drop for RemoteSnapshot {
 /// Metadata of an entry. Modes are the defaults of new local files before the umask.
 fn meta_of(found: &SystemEntry) -> Meta {
     match found {
-        SystemEntry::Dir { modified } => Meta::plain(Kind::Dir, 0, *modified, 0o777),
-        SystemEntry::Object(object) => Meta::plain(Kind::File, object.len, object.modified, 0o666),
+        SystemEntry::Dir { modified } => Meta::without_owner(Kind::Dir, 0, *modified, 0o777),
+        SystemEntry::Object(object) => {
+            Meta::without_owner(Kind::File, object.len, object.modified, 0o666)
+        }
         SystemEntry::Other => unreachable!("the listing refuses other entries"),
     }
 }

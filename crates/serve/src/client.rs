@@ -266,7 +266,7 @@ impl Address {
             let mut first = Some(first);
             let mut hear = |message: bytes::Bytes| {
                 first.take().map(|first| first.send(()));
-                let heard = lock(&ours).hear(&message).map_err(invalid)?;
+                let heard = lock(&ours).parse_message(&message).map_err(invalid)?;
                 if let FromServer::Refused { channel, why, retry_secs } = heard {
                     // The reader of the channel knows the volume.
                     let why = io::Error::other(refusal(why, retry_secs));

@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// # Errors
 /// The system's errors, a symlink of another user in the path, or a file that is too long.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    bytes(NamedFile::of_operator(path)?.read()?.into())
+    bytes(NamedFile::of_operator(path)?.open_to_read()?.into())
 }
 
 /// Reads a regular file, and nothing else.
@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Same as [`read`].
 pub fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    bytes(NamedFile::of_operator(path)?.read_regular()?.into())
+    bytes(NamedFile::of_operator(path)?.open_regular()?.into())
 }
 
 /// Reads an open file to its end.

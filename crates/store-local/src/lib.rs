@@ -28,7 +28,7 @@ pub use commit::rebuild::LocalRebuild;
 pub use commit::writing::{CommitOptions, PartialDir};
 pub use handles::borders::KeepLinks;
 pub use handles::dir::{
-    History, KeepVersions, QuotaLimits, Trust, VolumeDir, own_dir, part_path, volume_path,
+    History, KeepVersions, QuotaLimits, Trust, VolumeDir, open_own_dir, part_path, volume_path,
 };
 pub use keep::backup::BackupPlace;
 pub use keep::change_notes::{ChangeNote, compare_short_versions};
@@ -40,7 +40,7 @@ pub use kernel::tight::is_memory_tight;
 pub use read::snapshot::LocalSnapshot;
 pub use read::sources::{SourceArg, SourceArgs, SourceOptions, SourceTree};
 pub use roots::context::StoreContext;
-pub use roots::creating::{create_above, create_root, remove_root};
+pub use roots::creating::{create_parent, create_root, remove_root};
 pub use roots::named::{NamedDir, NamedFile};
 pub use roots::quota::{SpaceQuota, SpaceUsage};
 pub use staging::stage::StagedPlace;

@@ -30,15 +30,15 @@ use super::*;
 use crate::handles::dir::{Dir, Way};
 use deltic_store::conformance::KEEP_ALL;
 use deltic_store::{
-    Commit, Filter, Going, Keep, Posix, Rebuild, RemoveResult, Replaces, Resumed, Snapshot, Store,
-    StoreError, Tree, conformance,
+    Commit, Filter, Keep, Posix, Rebuild, RemoveOptions, RemoveResult, Replaces, Resumed, Snapshot,
+    Store, StoreError, Tree, conformance,
 };
 
 const WAYS: [Way; 2] = [Way::Kernel, Way::Walk];
 
 fn store_in(root: &Path, way: Way, rules: Filter) -> LocalStore {
     let named = NamedDir::new(root, Trust::Anyone);
-    let dir = Dir::open_root(root, &named.context.shared).unwrap().with_way(way);
+    let dir = Dir::open_root(root, &named.context.shared).unwrap().with_resolver(way);
     LocalStore::new(dir, &named, LocalOptions { rules, ..LocalOptions::default() }).unwrap()
 }
 
@@ -58,7 +58,7 @@ fn path(text: &str) -> RelPath {
 
 fn file_meta() -> Meta {
     let modified = Timestamp { secs: 1_000_000_000, nanos: 5 };
-    Meta::plain(Kind::File, 0, modified, 0o644)
+    Meta::without_owner(Kind::File, 0, modified, 0o644)
 }
 
 fn put(store: &impl Store, at: &str, bytes: &[u8]) -> Result<(), StoreError> {
@@ -132,7 +132,7 @@ fn a_file_is_no_older_backup_of_itself() {
         let store = LocalStore::open(root.path(), options).unwrap();
         put(&store, "file", b"old").unwrap();
         assert!(put(&store, "file", b"new").is_err());
-        let going = Going::default();
+        let going = RemoveOptions::default();
         let removed = store.remove(&path("file"), going);
         assert!(removed.map_or(true, |removed| removed.gone.is_empty()), "{inplace}");
         // A hard link elsewhere may not be replaced by the backup either.
@@ -343,11 +343,11 @@ fn removing_a_directory_takes_the_litter_of_an_older_root_along() {
     let inner = open_store(&root.path().join("sub"));
     let rebuild = inner.create(&path("file"), 1).unwrap();
     rebuild.write(0, b"x").unwrap();
-    let busy = store.remove(&path("sub"), Going::default()).unwrap();
+    let busy = store.remove(&path("sub"), RemoveOptions::default()).unwrap();
     let why: Vec<_> = busy.stayed.iter().map(ToString::to_string).collect();
     assert_eq!(why, ["cannot delete non-empty directory: sub (new entries appeared in it)"]);
     drop((rebuild, inner));
-    assert_eq!(store.remove(&path("sub"), Going::default()).unwrap().gone.len(), 1);
+    assert_eq!(store.remove(&path("sub"), RemoveOptions::default()).unwrap().gone.len(), 1);
     assert!(names_in(root.path()).is_empty());
 }
 
@@ -365,7 +365,7 @@ fn what_is_removed_together_goes_as_it_would_alone() {
     let rules = Filter::new(&Rules { list, ..Rules::default() }, FilterSide::Receiver);
     let store = store_in(root.path(), Way::Kernel, rules);
     let names = ["a/1", "a/link", "b/4", "b/d", "a/2", "a/keep", "a/none", "a", "5"];
-    let removed = store.remove_all(&names.map(|name| (path(name), Going::default())));
+    let removed = store.remove_all(&names.map(|name| (path(name), RemoveOptions::default())));
     let told = |removed: RemoveResult| (removed.gone.len(), removed.stayed.len());
     let told: Vec<_> = removed.into_iter().map(|removed| removed.map(told).map_err(drop)).collect();
     let kept = [Ok((0, 0)), Ok((1, 0)), Ok((0, 0)), Err(()), Ok((0, 1))];
@@ -390,7 +390,7 @@ fn the_deepest_tree_that_can_be_named_can_be_removed() {
     let all = deltic_tree::path::MAX_DEPTH + 500;
     let mut gone = Vec::new();
     while gone.len() < all {
-        let some = store.remove(&path("d"), Going::default()).unwrap();
+        let some = store.remove(&path("d"), RemoveOptions::default()).unwrap();
         assert!(!some.gone.is_empty() && some.gone.len() <= 256, "{}", some.gone.len());
         gone.extend(some.gone);
         assert_eq!(some.goes_on, gone.len() < all);
@@ -433,7 +433,7 @@ fn every_directory_with_a_changed_name_is_flushed_once() {
     put(&store, "dir/b", b"x").unwrap();
     store.make_dir(&path("gone"), None).unwrap();
     put(&store, "gone/file", b"x").unwrap();
-    store.remove(&path("gone"), Going::default()).unwrap();
+    store.remove(&path("gone"), RemoveOptions::default()).unwrap();
     let touched = store.touched_dirs();
     assert_eq!(touched, [RelPath::root(), path(".deltic"), path("dir"), path("gone")]);
     store.flush().unwrap();

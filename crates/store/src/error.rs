@@ -69,7 +69,7 @@ pub enum StoreError {
         path: RelPath,
     },
     /// A change in place failed halfway: the file is partly new and partly old.
-    Torn {
+    HalfChanged {
         /// The file.
         path: RelPath,
         /// Error of the system.
@@ -83,7 +83,7 @@ pub enum StoreError {
         len: u64,
     },
     /// The entry is in place, but some attributes could not be set.
-    Unset {
+    AttributesNotSet {
         /// The entry, which is in place.
         path: RelPath,
         /// Attributes that could not be set.
@@ -112,7 +112,7 @@ pub enum StoreError {
     },
     /// A symlink to be followed leads to a directory that contains the symlink. The tree below the symlink would be
     /// endless.
-    LeadsBack {
+    SymlinkLoop {
         /// The symlink.
         path: RelPath,
     },
@@ -144,17 +144,17 @@ pub enum StoreError {
         path: RelPath,
     },
     /// Other programs created entries in a directory while the directory was emptied. The directory stays.
-    Refilled {
+    NewEntriesAppeared {
         /// The directory.
         path: RelPath,
     },
     /// A directory that should be replaced holds backups of old versions. The directory stays with the backups.
-    KeepsOld {
+    HoldsBackups {
         /// The directory.
         path: RelPath,
     },
     /// The path of a directory in an option leads through a symlink that belongs to another user.
-    Stranger {
+    ForeignSymlink {
         /// The symlink, safe to print.
         link: String,
     },
@@ -187,7 +187,7 @@ pub enum StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.words(&self.path().map_or_else(String::new, RelPath::to_string)))
+        to.write_str(&self.message_for(&self.path().map_or_else(String::new, RelPath::to_string)))
     }
 }
 
@@ -200,7 +200,7 @@ impl std::error::Error for StoreError {
 impl StoreError {
     /// Returns the error message, in which the entry is called `path`.
     #[must_use]
-    pub fn words(&self, path: &str) -> String {
+    pub fn message_for(&self, path: &str) -> String {
         match self {
             Self::NotFound { action, source, .. }
             | Self::Denied { action, source, .. }
@@ -224,14 +224,16 @@ impl StoreError {
             Self::NotADir { action, .. } => {
                 format!("cannot {} {path}: not a directory", verb(action))
             }
-            Self::Torn { source, .. } => format!(
+            Self::HalfChanged { source, .. } => format!(
                 "cannot change {path} in place: {}; it is part old and part new until a run succeeds",
                 reason(source)
             ),
             Self::Short { len, .. } => {
                 format!("cannot read {path}: the file ends before its size of {len} bytes")
             }
-            Self::Unset { unset, .. } => format!("cannot set metadata of {path}: {unset}"),
+            Self::AttributesNotSet { unset, .. } => {
+                format!("cannot set metadata of {path}: {unset}")
+            }
             Self::NotEmpty { action, .. } => {
                 format!("cannot {} {path}: directory not empty", verb(action))
             }
@@ -241,7 +243,7 @@ impl StoreError {
             Self::Dangling { action, .. } => {
                 format!("cannot {} {path}: the symlink has no referent", verb(action))
             }
-            Self::LeadsBack { .. } => {
+            Self::SymlinkLoop { .. } => {
                 format!(
                     "cannot follow {path}: the symlink leads to a directory that contains the symlink"
                 )
@@ -261,13 +263,13 @@ impl StoreError {
                     "cannot delete non-empty directory: {path} (filter rules protect entries in it)"
                 )
             }
-            Self::Refilled { .. } => {
+            Self::NewEntriesAppeared { .. } => {
                 format!("cannot delete non-empty directory: {path} (new entries appeared in it)")
             }
-            Self::KeepsOld { .. } => {
+            Self::HoldsBackups { .. } => {
                 format!("cannot replace {path}: the directory holds backups of old versions")
             }
-            Self::Stranger { link } => format!(
+            Self::ForeignSymlink { link } => format!(
                 "refusing to follow {}, a symlink of another user (--insecure-links follows it)",
                 shortened(link)
             ),
@@ -287,20 +289,20 @@ impl StoreError {
             | Self::Conflict { path }
             | Self::NotAFile { path, .. }
             | Self::NotADir { path, .. }
-            | Self::Torn { path, .. }
+            | Self::HalfChanged { path, .. }
             | Self::Short { path, .. }
-            | Self::Unset { path, .. }
+            | Self::AttributesNotSet { path, .. }
             | Self::NotEmpty { path, .. }
             | Self::OutsideRoot { path, .. }
             | Self::Dangling { path, .. }
-            | Self::LeadsBack { path }
+            | Self::SymlinkLoop { path }
             | Self::TooLong { path, .. }
             | Self::BadName { path, .. }
             | Self::Unsupported { path, .. }
             | Self::Protected { path }
-            | Self::Refilled { path }
-            | Self::KeepsOld { path } => Some(path),
-            Self::Rules { .. } | Self::Stranger { .. } | Self::Argument { .. } => None,
+            | Self::NewEntriesAppeared { path }
+            | Self::HoldsBackups { path } => Some(path),
+            Self::Rules { .. } | Self::ForeignSymlink { .. } | Self::Argument { .. } => None,
         }
     }
 
@@ -310,9 +312,9 @@ impl StoreError {
         match self {
             Self::NotADir { .. } => Some(ENOTDIR),
             Self::NotEmpty { .. } => Some(ENOTEMPTY),
-            Self::OutsideRoot { .. } | Self::LeadsBack { .. } => Some(ELOOP),
+            Self::OutsideRoot { .. } | Self::SymlinkLoop { .. } => Some(ELOOP),
             Self::TooLong { .. } => Some(ENAMETOOLONG),
-            Self::Unset { unset, .. } => number(&unset.0.first()?.1),
+            Self::AttributesNotSet { unset, .. } => number(&unset.0.first()?.1),
             other => number(other.cause()?),
         }
     }
@@ -323,7 +325,7 @@ impl StoreError {
             | Self::Denied { source, .. }
             | Self::Full { source, .. }
             | Self::Io { source, .. }
-            | Self::Torn { source, .. }
+            | Self::HalfChanged { source, .. }
             | Self::Argument { source, .. } => Some(source),
             _ => None,
         }
@@ -470,12 +472,12 @@ impl Unset {
     /// Returns `Ok` if all attributes were set. Called once the entry is at `path`.
     ///
     /// # Errors
-    /// [`StoreError::Unset`] if an attribute could not be set.
+    /// [`StoreError::AttributesNotSet`] if an attribute could not be set.
     pub fn of(self, path: &RelPath) -> Result<(), StoreError> {
         if self.0.is_empty() {
             Ok(())
         } else {
-            Err(StoreError::Unset { path: path.clone(), unset: self })
+            Err(StoreError::AttributesNotSet { path: path.clone(), unset: self })
         }
     }
 }

@@ -21,12 +21,12 @@ pub struct Extent {
     /// Length in bytes, never 0.
     pub len: u64,
     /// Content of the part, as far as known to the store.
-    pub is: Is,
+    pub is: ExtentContent,
 }
 
 /// Content of a part, as far as a store knows without reading the part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Is {
+pub enum ExtentContent {
     /// Storage with an identity. The bytes of the storage never change while the storage has this identity, so two
     /// parts with equal identity and offset are equal.
     Id {
@@ -66,11 +66,11 @@ impl Extents {
     ///
     /// # Errors
     /// [`TooMany`] beyond [`MAX_PARTS`] parts, or if an offset would exceed 64 bits.
-    pub fn push(&mut self, len: u64, is: Is) -> Result<(), TooMany> {
+    pub fn push(&mut self, len: u64, is: ExtentContent) -> Result<(), TooMany> {
         if len == 0 {
             return Ok(());
         }
-        if let Is::Id { from, .. } = is {
+        if let ExtentContent::Id { from, .. } = is {
             from.checked_add(len).ok_or(TooMany)?;
         }
         let end = self.len.checked_add(len).ok_or(TooMany)?;
@@ -97,7 +97,7 @@ impl Extents {
     }
 
     /// Returns the parts, each with its byte range in the version.
-    pub fn parts(&self) -> impl Iterator<Item = (Range<u64>, Is)> {
+    pub fn parts(&self) -> impl Iterator<Item = (Range<u64>, ExtentContent)> {
         let mut start = 0;
         self.parts.iter().map(move |part| {
             let range = start..start + part.len;
@@ -146,9 +146,9 @@ impl Extents {
         let mut next = Expected::default();
         for Extent { len, is } in &self.parts {
             match *is {
-                Is::Zero => bytes.put_u8(ZERO),
-                Is::Unknown => bytes.put_u8(UNKNOWN),
-                Is::Id { id, from } => {
+                ExtentContent::Zero => bytes.put_u8(ZERO),
+                ExtentContent::Unknown => bytes.put_u8(UNKNOWN),
+                ExtentContent::Id { id, from } => {
                     let fields = next.differences_of(id);
                     let in_blocks = (len | fields[0] as u64 | from).is_multiple_of(BLOCK_BYTES);
                     let shift = if in_blocks { BLOCK_SHIFT } else { 0 };
@@ -181,8 +181,8 @@ impl Extents {
             let shift = if kind == ID_IN_BLOCKS { BLOCK_SHIFT } else { 0 };
             let len = shifted(from.varint().ok()?, shift)?;
             let is = match kind {
-                ZERO => Is::Zero,
-                UNKNOWN => Is::Unknown,
+                ZERO => ExtentContent::Zero,
+                UNKNOWN => ExtentContent::Unknown,
                 ID | ID_IN_BLOCKS => {
                     let far = from.signed().ok()?;
                     let far = (far << shift >> shift == far).then_some(far << shift)?;
@@ -190,7 +190,7 @@ impl Extents {
                     let from = shifted(from.varint().ok()?, shift)?;
                     let id = next.id_of(fields);
                     next.passed(id, from, len);
-                    Is::Id { id, from }
+                    ExtentContent::Id { id, from }
                 }
                 _ => return None,
             };
@@ -200,7 +200,7 @@ impl Extents {
     }
 }
 
-impl Is {
+impl ExtentContent {
     /// Returns the content `offset` bytes after the start of this part.
     const fn at_offset(self, offset: u64) -> Self {
         match self {

@@ -13,8 +13,9 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{Meta, Name, RelPath};
 
 use crate::{
-    Commit, Content, Extents, Going, Keep, Link, Listing, NamePair, OneName, Posix, Rebuild,
-    RemoveResult, Respell, Resumable, Resumed, Snapshot, Store, StoreError, Tree, Version,
+    Commit, Content, Extents, Keep, Link, Listing, NamePair, OneName, Posix, Rebuild,
+    RemoveOptions, RemoveResult, Respell, Resumable, Resumed, Snapshot, Store, StoreError, Tree,
+    Version,
 };
 pub use plan::{Call, Fault, Nth, Plan};
 
@@ -126,8 +127,8 @@ impl<S: Snapshot> Snapshot for FaultySnapshot<S> {
         self.inner.may_be_written()
     }
 
-    fn comes_to_rest(&self) -> bool {
-        self.inner.comes_to_rest()
+    fn wait_for_writes(&self) -> bool {
+        self.inner.wait_for_writes()
     }
 
     fn len_now(&self) -> Result<u64, StoreError> {
@@ -281,7 +282,7 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.one_name(dir, pair)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
+    fn remove(&self, path: &RelPath, going: RemoveOptions) -> Result<RemoveResult, StoreError> {
         self.plan.count_call(if going.dry_run { Call::List } else { Call::Remove }, path)?;
         self.inner.remove(path, going)
     }
@@ -307,8 +308,8 @@ impl<R: Rebuild> Resumable for FaultyRebuild<R> {
         self.inner.has_staged(span)
     }
 
-    fn resume_with(&self, span: Range<u64>) {
-        self.inner.resume_with(span);
+    fn mark_staged(&self, span: Range<u64>) {
+        self.inner.mark_staged(span);
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {

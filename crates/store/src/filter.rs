@@ -143,7 +143,7 @@ fn retain_xattrs(meta: &mut Meta, admits: impl Fn(&[u8]) -> bool) {
         && let Some(mut more) = meta.more.take()
     {
         more.xattrs.retain(|xattr| admits(&xattr.name));
-        meta.more = more.boxed();
+        meta.more = more.into_box();
     }
 }
 
@@ -175,7 +175,7 @@ impl Book {
             xattr: marks.xattr,
             pattern,
         };
-        marks.sides.has(self.side, self.delete_excluded).then_some(compiled)
+        marks.sides.applies_at(self.side, self.delete_excluded).then_some(compiled)
     }
 
     /// Returns the rules file of a `dir-merge` rule. `None` if an earlier rule names a file of the same name.
@@ -184,7 +184,7 @@ impl Book {
         let start = file.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
         let name = Name::new(&file[start..]).ok()?;
         // The option `--delete-excluded` changes the side of pattern rules only, not of rules files.
-        let counts = reading.marks.sides.has(self.side, false);
+        let counts = reading.marks.sides.applies_at(self.side, false);
         let is_new = self.merges.iter().all(|merge| merge.name != name);
         let above = (start > 0).then(|| file[..start].into());
         let merge = Merge { name, reading: *reading, inherited: *inherited, counts, above };

@@ -40,7 +40,7 @@ pub use private::{
 pub use rebuild::{Commit, Content, Keep, Rebuild, Replaces, Resumable, Resumed};
 pub use snapshot::{Snapshot, Version, VersionToken};
 pub use spelling::{NamePair, OneName, Respell};
-pub use store::{Durability, Going, RemoveResult, Store, Whole};
+pub use store::{Durability, RemoveOptions, RemoveResult, Store, Whole};
 pub use tree::{Listing, Tree};
 
 /// Locks `mutex`, even if poisoned. Each lock here covers one simple change, so a panic elsewhere leaves nothing half

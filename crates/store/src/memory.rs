@@ -11,8 +11,8 @@ use deltic_tree::{Entry, Kind, Meta, RelPath};
 use crate::error::At;
 use crate::filter::{Scopes, Start};
 use crate::{
-    Cause, Extents, Filter, Going, Keep, Link, Listing, Posix, RemoveResult, Resumed, Snapshot,
-    Store, StoreError, Tree, Version, check_path, lock,
+    Cause, Extents, Filter, Keep, Link, Listing, Posix, RemoveOptions, RemoveResult, Resumed,
+    Snapshot, Store, StoreError, Tree, Version, check_path, lock,
 };
 pub use rebuild::MemoryRebuild;
 use rebuild::UMASK;
@@ -135,7 +135,7 @@ impl Tree for MemoryStore {
         }
         // The filter admitted the entry when it was listed.
         let all = Scopes::new(Filter::default(), Box::default(), Start::Root);
-        state.remove(path, Going::default(), &all).map(drop)
+        state.remove(path, RemoveOptions::default(), &all).map(drop)
     }
 }
 
@@ -303,7 +303,7 @@ impl Store for MemoryStore {
         state.set_meta(path, meta, keep).at(SET_META, path)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
+    fn remove(&self, path: &RelPath, going: RemoveOptions) -> Result<RemoveResult, StoreError> {
         check_path("remove", path)?;
         let mut state = lock(&self.state);
         match going.dry_run {

@@ -80,7 +80,7 @@ pub trait Rebuild: Resumable + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the entry at the path differs from the entry that `commit` replaces;
-    /// [`StoreError::Unset`] if the file is in place, but some attributes could not be set.
+    /// [`StoreError::AttributesNotSet`] if the file is in place, but some attributes could not be set.
     fn commit(self, commit: Commit<'_, Self::Snapshot>) -> Result<Option<Version>, StoreError>;
 
     /// Removes the staged file and leaves nothing behind.
@@ -119,7 +119,7 @@ pub trait Resumable {
     }
 
     /// Marks `span` as staged in a resumed rebuild, since the store cannot distinguish staged bytes from holes.
-    fn resume_with(&self, span: Range<u64>) {
+    fn mark_staged(&self, span: Range<u64>) {
         let _ = span;
     }
 

@@ -50,7 +50,7 @@ pub trait Snapshot: Send + Sync + 'static {
     /// Waits until a write that was under way when the file was opened must have changed the version. Does not wait for
     /// a write that never ends. Returns true if no program has the file open for writing afterwards: all bytes read
     /// from now on belong to one version.
-    fn comes_to_rest(&self) -> bool {
+    fn wait_for_writes(&self) -> bool {
         true
     }
 

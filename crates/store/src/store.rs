@@ -10,7 +10,7 @@ use crate::{
 /// A tree that can be changed, as used by a receiver.
 ///
 /// Calls that put an entry in place do so even if some attributes cannot be set. They then return
-/// [`StoreError::Unset`].
+/// [`StoreError::AttributesNotSet`].
 pub trait Store: Posix {
     /// An unfinished new version of a file of this store.
     type Rebuild: Rebuild<Snapshot = Self::Snapshot>;
@@ -111,7 +111,7 @@ pub trait Store: Posix {
     /// - Extended attributes and ACLs are those of `will`: they need not be set again.
     ///
     /// # Errors
-    /// If the directory cannot be created; [`StoreError::Unset`] if the directory exists, but lacks attributes or
+    /// If the directory cannot be created; [`StoreError::AttributesNotSet`] if the directory exists, but lacks attributes or
     /// ACLs.
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError>;
 
@@ -122,7 +122,7 @@ pub trait Store: Posix {
     /// umask.
     ///
     /// # Errors
-    /// If there is no such entry; [`StoreError::Unset`] with the attributes that could not be set, after all others.
+    /// If there is no such entry; [`StoreError::AttributesNotSet`] with the attributes that could not be set, after all others.
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError>;
 
     /// Lists the entries of `dir` except the names for which `keep` is true, which are not examined. Of a large
@@ -168,7 +168,7 @@ pub trait Store: Posix {
     /// # Errors
     /// The reason why `path` itself cannot be removed. Each name below that cannot be removed stays for its own
     /// reason, and so does `path`; all others are removed.
-    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError>;
+    fn remove(&self, path: &RelPath, going: RemoveOptions) -> Result<RemoveResult, StoreError>;
 
     /// Counts the names that [`Store::remove`] would remove in all, if called now. With `gives_way`, `path` itself
     /// always counts.
@@ -178,7 +178,10 @@ pub trait Store: Posix {
     fn would_remove(&self, path: &RelPath, gives_way: bool) -> Result<u64, StoreError> {
         let mut names = 0;
         loop {
-            let some = self.remove(path, Going { gives_way, dry_run: true, ..Going::default() })?;
+            let some = self.remove(
+                path,
+                RemoveOptions { gives_way, dry_run: true, ..RemoveOptions::default() },
+            )?;
             names += some.gone.len() as u64;
             if !some.goes_on {
                 let goes = some.gone.last().is_some_and(|(last, _)| last == path);
@@ -191,7 +194,10 @@ pub trait Store: Posix {
     ///
     /// # Errors
     /// One result for each name, in order, with the errors of [`Store::remove`].
-    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<RemoveResult, StoreError>> {
+    fn remove_all(
+        &self,
+        names: &[(RelPath, RemoveOptions)],
+    ) -> Vec<Result<RemoveResult, StoreError>> {
         names.iter().map(|(path, going)| self.remove(path, *going)).collect()
     }
 
@@ -215,7 +221,7 @@ pub trait Store: Posix {
 
 /// Options of [`Store::remove`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Going {
+pub struct RemoveOptions {
     /// True if another entry will replace `path`. This is no deletion, so filter rules for the name itself do not
     /// apply.
     pub gives_way: bool,
@@ -225,7 +231,7 @@ pub struct Going {
     pub most: u64,
 }
 
-impl Default for Going {
+impl Default for RemoveOptions {
     fn default() -> Self {
         Self { gives_way: false, dry_run: false, most: u64::MAX }
     }
@@ -236,8 +242,8 @@ impl Default for Going {
 pub struct RemoveResult {
     /// Removed names and their types, some hundreds at most. A directory comes after all its entries.
     pub gone: Vec<(RelPath, EntryType)>,
-    /// Reasons why other names stayed. [`StoreError::Protected`], [`StoreError::Refilled`] and
-    /// [`StoreError::KeepsOld`] are reported once, at the end, for `path` itself.
+    /// Reasons why other names stayed. [`StoreError::Protected`], [`StoreError::NewEntriesAppeared`] and
+    /// [`StoreError::HoldsBackups`] are reported once, at the end, for `path` itself.
     pub stayed: Vec<StoreError>,
     /// True if more names are to be removed by further calls.
     pub goes_on: bool,

@@ -81,7 +81,7 @@ impl ComparedAttributes {
         let acls = meta.access_acl().into_iter().chain(meta.default_acl());
         let names_owners = self.acls && acls.into_iter().any(|acl| !acl.named.is_empty());
         let is_unread = (self.acls || self.xattrs) && meta.has_unread_attributes();
-        let is_linked = self.hard_links && meta.linked().is_some();
+        let is_linked = self.hard_links && meta.hard_link().is_some();
         !names_owners && !is_unread && !is_linked
     }
 }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     fn entry(kind: Kind) -> Meta {
-        let meta = Meta::plain(kind, 5, Timestamp { secs: 1, nanos: 2 }, 0o644);
+        let meta = Meta::without_owner(kind, 5, Timestamp { secs: 1, nanos: 2 }, 0o644);
         Meta { user: Some(1000), group: Some(100), ..meta }
     }
 
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn acls_and_extended_attributes_count_where_they_are_compared() {
-        let with = |more: ExtraMeta| Meta { more: more.boxed(), ..entry(Kind::File) };
+        let with = |more: ExtraMeta| Meta { more: more.into_box(), ..entry(Kind::File) };
         let xattr = |name: &[u8], value: &[u8]| Xattr { name: name.into(), value: value.into() };
         let xattrs = |xattrs| with(ExtraMeta { xattrs, ..ExtraMeta::default() });
         let acl = |mask| Acl { owner: 6, group: 4, mask, other: 0, named: Vec::new() };
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn names_of_one_file_named_users_and_unread_attributes_are_not_covered() {
-        let with = |more: ExtraMeta| Meta { more: more.boxed(), ..entry(Kind::File) };
+        let with = |more: ExtraMeta| Meta { more: more.into_box(), ..entry(Kind::File) };
         let named = AclEntry { who: IdKind::User, id: 7, perms: 6 };
         let acl = Acl { owner: 6, group: 4, mask: Some(6), other: 0, named: vec![named] };
         let linked = HardLink::Inode(Inode { device: 1, number: 2 }, 2);

@@ -19,18 +19,18 @@ use crate::path::{Name, RelPath};
 /// `formKC`, `formKD`). The folded form drops dots and blanks at the end of a name, as FAT and NTFS do.
 #[must_use]
 pub fn folded(name: &Name) -> Vec<u8> {
-    in_one_case(without_dots_at_end(name.as_bytes()))
+    to_lower_case_nfd(without_dots_at_end(name.as_bytes()))
 }
 
 /// Returns `name` in lower case and in Unicode normalization form D. Without valid UTF-8, only ASCII letters change.
-fn in_one_case(name: &[u8]) -> Vec<u8> {
+fn to_lower_case_nfd(name: &[u8]) -> Vec<u8> {
     let text = std::str::from_utf8(name).ok().filter(|text| !text.is_ascii());
     let Some(text) = text else { return name.to_ascii_lowercase() };
-    in_lower_case(text.nfd()).nfd().collect::<String>().into_bytes()
+    to_lower_case(text.nfd()).nfd().collect::<String>().into_bytes()
 }
 
 /// Returns letters in lower case, by way of upper case: the upper case of ß is SS, and the upper case of ſ is S.
-fn in_lower_case(letters: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
+fn to_lower_case(letters: impl Iterator<Item = char>) -> impl Iterator<Item = char> {
     letters.flat_map(char::to_uppercase).flat_map(char::to_lowercase)
 }
 
@@ -41,7 +41,7 @@ pub fn compatibility_folded(name: &[u8]) -> Vec<u8> {
     if name.is_ascii() {
         return name.to_ascii_lowercase();
     }
-    in_lower_case(String::from_utf8_lossy(name).nfkd()).nfkd().collect::<String>().into_bytes()
+    to_lower_case(String::from_utf8_lossy(name).nfkd()).nfkd().collect::<String>().into_bytes()
 }
 
 /// Returns the folded form of a path: the [folded] names of its components.
@@ -66,7 +66,7 @@ pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
         if decomposed == text { text.nfc().collect() } else { decomposed }
     };
     let text = std::str::from_utf8(name.as_bytes()).unwrap_or_default();
-    let in_other_case = in_other_case(name);
+    let in_other_case = swap_ascii_case(name);
     let other = match in_other_case == name.as_bytes() && text.is_ascii() {
         true => [name.as_bytes(), b"."].concat(),
         false => in_other_case,
@@ -79,7 +79,7 @@ pub fn other_spellings(name: &Name) -> impl Iterator<Item = Name> + use<> {
 
 /// Returns `name` with its ASCII letters in the other case. Without ASCII letters, its other letters change case. A
 /// letter whose other case has several letters stays.
-fn in_other_case(name: &Name) -> Vec<u8> {
+fn swap_ascii_case(name: &Name) -> Vec<u8> {
     let bytes = name.as_bytes();
     let is_other = |other: &Vec<u8>| other != bytes;
     let ascii = [bytes.to_ascii_uppercase(), bytes.to_ascii_lowercase()];
@@ -113,7 +113,7 @@ pub struct SampleNames {
 impl SampleNames {
     /// Stores `name` as the sample of its kind (ASCII with letters, ASCII without, non-ASCII), if the kind has no
     /// sample yet and `name` has another spelling.
-    pub fn note(&mut self, name: &Name) {
+    pub fn keep_sample(&mut self, name: &Name) {
         let bytes = name.as_bytes();
         let sample = match (bytes.is_ascii(), bytes.iter().any(u8::is_ascii_alphabetic)) {
             (true, true) => &mut self.ascii,
@@ -149,9 +149,9 @@ pub struct FoldedNames {
 
 impl FoldedNames {
     /// Adds a name. Returns earlier names that some file systems treat as the same name.
-    pub fn add(&mut self, name: &Name) -> Vec<Name> {
+    pub fn add_name(&mut self, name: &Name) -> Vec<Name> {
         let bytes = name.as_bytes();
-        self.note_beginnings(bytes);
+        self.update_prefix_lengths(bytes);
         let has_variants = bytes.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii());
         let has_dots = without_dots_at_end(bytes).len() < bytes.len();
         if !has_variants && !has_dots && self.by_hash.is_empty() {
@@ -159,26 +159,26 @@ impl FoldedNames {
         }
         let [by_case, by_start] = keys(bytes);
         let start = &by_start[..by_start.len() - KIND.len()];
-        let mut found = vec![self.find(&by_case), self.find(&by_start)];
+        let mut found = vec![self.find_name(&by_case), self.find_name(&by_start)];
         if has_dots {
             let is_earlier = bytes.starts_with(start) && self.beginnings.contains(&start.len());
             found.push(Name::new(start).ok().filter(|_| is_earlier));
-            found.push(self.find(start));
+            found.push(self.find_name(start));
         }
         let kept = [(&by_case, has_variants), (&by_start, has_dots)];
-        kept.iter().filter(|(_, is_kept)| *is_kept).for_each(|(key, _)| self.keep(key, bytes));
+        kept.iter().filter(|(_, is_kept)| *is_kept).for_each(|(key, _)| self.keep_name(key, bytes));
         let mut found: Vec<_> = found.into_iter().flatten().collect();
         found.dedup();
         found
     }
 
-    fn find(&self, key: &[u8]) -> Option<Name> {
+    fn find_name(&self, key: &[u8]) -> Option<Name> {
         let slot = self.by_hash.get(&hash(key))?;
         let earlier = Name::new(self.names.get(*slot)).ok()?;
         keys(earlier.as_bytes()).iter().any(|own| own == key).then_some(earlier)
     }
 
-    fn keep(&mut self, key: &[u8], name: &[u8]) {
+    fn keep_name(&mut self, key: &[u8], name: &[u8]) {
         let hash = hash(key);
         if !self.by_hash.contains_key(&hash)
             && let Ok(slot) = self.names.push(name)
@@ -188,7 +188,7 @@ impl FoldedNames {
     }
 
     /// Updates `beginnings`: the lengths of the earlier names that are prefixes of `name`, and the length of `name`.
-    fn note_beginnings(&mut self, name: &[u8]) {
+    fn update_prefix_lengths(&mut self, name: &[u8]) {
         let common = self.last.iter().zip(name).take_while(|(last, new)| last == new).count();
         self.beginnings.retain(|len| *len <= common);
         self.beginnings.push(name.len());
@@ -200,8 +200,8 @@ impl FoldedNames {
 /// Returns two keys of a name: the folded name, and the folded name without dots and blanks at its end. The second key
 /// ends with [`KIND`], so it differs from the first key of every name.
 fn keys(name: &[u8]) -> [Vec<u8>; 2] {
-    let start = in_one_case(without_dots_at_end(name));
-    [in_one_case(name), [&start, KIND].concat()]
+    let start = to_lower_case_nfd(without_dots_at_end(name));
+    [to_lower_case_nfd(name), [&start, KIND].concat()]
 }
 
 /// Suffix of the second key of a name (see [`keys`]). Names contain no slash, so no first key ends with this byte.
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn samples_are_names_that_have_other_spellings() {
         let mut samples = SampleNames::default();
-        ["1", "b", "a", "é", "ü"].iter().for_each(|text| samples.note(&name(text)));
+        ["1", "b", "a", "é", "ü"].iter().for_each(|text| samples.keep_sample(&name(text)));
         assert!(samples.names().eq(&[name("b"), name("1"), name("é")]));
     }
 
@@ -268,7 +268,7 @@ mod tests {
         let mut names = FoldedNames::default();
         let mut all = all.to_vec();
         all.sort_unstable();
-        let added = all.into_iter().map(|one| (one, names.add(&name(one))));
+        let added = all.into_iter().map(|one| (one, names.add_name(&name(one))));
         added.filter(|(_, earlier)| !earlier.is_empty()).collect()
     }
 

@@ -45,7 +45,7 @@ fn match_item(pattern: &[u8], byte: u8) -> Option<&[u8]> {
         [] => None,
         [b'?', rest @ ..] => Some(rest),
         [b'\\', escaped, rest @ ..] => (*escaped == byte).then_some(rest),
-        [b'[', inner @ ..] => match set(inner, byte) {
+        [b'[', inner @ ..] => match match_set(inner, byte) {
             Some((taken, rest)) => taken.then_some(rest),
             None => (byte == b'[').then_some(inner),
         },
@@ -55,7 +55,7 @@ fn match_item(pattern: &[u8], byte: u8) -> Option<&[u8]> {
 
 /// Looks for `byte` in the bracket expression that opened before `inner`. Returns whether `byte` matches, and the
 /// pattern after `]`. Returns `None` if `]` is missing.
-fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
+fn match_set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     let (except, mut rest) = match inner {
         [b'!' | b'^', rest @ ..] => (true, rest),
         _ => (false, inner),
@@ -67,9 +67,9 @@ fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
             return Some((has != except, after));
         }
         first = false;
-        let (low, after) = member(rest)?;
+        let (low, after) = read_member(rest)?;
         let (high, after) = match after {
-            [b'-', to @ ..] if !to.starts_with(b"]") => member(to)?,
+            [b'-', to @ ..] if !to.starts_with(b"]") => read_member(to)?,
             _ => (low, after),
         };
         has |= (low..=high).contains(&byte);
@@ -77,7 +77,7 @@ fn set(inner: &[u8], byte: u8) -> Option<(bool, &[u8])> {
     }
 }
 
-fn member(text: &[u8]) -> Option<(u8, &[u8])> {
+fn read_member(text: &[u8]) -> Option<(u8, &[u8])> {
     match text {
         [b'\\', byte, rest @ ..] | [byte, rest @ ..] => Some((*byte, rest)),
         [] => None,

@@ -127,13 +127,13 @@ pub struct Meta {
 impl Meta {
     /// Returns metadata without owner, group and [`ExtraMeta`].
     #[must_use]
-    pub const fn plain(kind: Kind, len: u64, modified: Timestamp, mode: u32) -> Self {
+    pub const fn without_owner(kind: Kind, len: u64, modified: Timestamp, mode: u32) -> Self {
         Self { kind, len, modified, mode, user: None, group: None, more: None }
     }
 
     /// Returns the approximate memory of the extended attributes and ACLs, in bytes.
     #[must_use]
-    pub fn more_bytes(&self) -> usize {
+    pub fn extra_metadata_bytes(&self) -> usize {
         let Some(more) = self.more.as_deref() else { return 0 };
         let acls = more.access_acl.iter().chain(&more.default_acl);
         let acls: usize = acls.map(|acl| 64 + acl.named.len() * 16).sum();
@@ -172,7 +172,7 @@ impl Meta {
 
     /// True if kind, size, modification time and mode are equal. Other metadata may differ.
     #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
+    pub fn is_equal_file(&self, other: &Self) -> bool {
         let plain = |meta: &Self| (meta.len, meta.modified, meta.mode);
         self.kind == other.kind && plain(self) == plain(other)
     }
@@ -203,15 +203,15 @@ impl Meta {
 
     /// Returns the hard link information, if requested and if the file has several hard links.
     #[must_use]
-    pub fn linked(&self) -> Option<HardLink> {
+    pub fn hard_link(&self) -> Option<HardLink> {
         self.more.as_ref()?.linked
     }
 
     /// Sets or clears the hard link information.
-    pub fn set_linked(&mut self, linked: Option<HardLink>) {
-        if linked != self.linked() {
+    pub fn set_hard_link(&mut self, linked: Option<HardLink>) {
+        if linked != self.hard_link() {
             let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
-            self.more = ExtraMeta { linked, ..more }.boxed();
+            self.more = ExtraMeta { linked, ..more }.into_box();
         }
     }
 
@@ -225,7 +225,7 @@ impl Meta {
     pub fn save_sender_owner(&mut self) {
         let owner = Some(Owner { user: self.user, group: self.group });
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
-        self.more = ExtraMeta { owner, ..more }.boxed();
+        self.more = ExtraMeta { owner, ..more }.into_box();
     }
 
     /// True for an implied directory: no source names the directory, but a source lies below.
@@ -237,25 +237,25 @@ impl Meta {
     /// Marks a directory as implied.
     pub fn set_implied(&mut self) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
-        self.more = ExtraMeta { implied: true, ..more }.boxed();
+        self.more = ExtraMeta { implied: true, ..more }.into_box();
     }
 
     /// True if ACLs or extended attributes could not be read.
     #[must_use]
     pub fn has_unread_attributes(&self) -> bool {
-        self.unread().is_some()
+        self.unread_reason().is_some()
     }
 
     /// Removes ACLs and extended attributes, and stores the reason.
-    pub fn leave_out_attributes(&mut self, why: UnreadReason) {
+    pub fn clear_unread_attributes(&mut self, why: UnreadReason) {
         let more = self.more.take().map_or_else(ExtraMeta::default, |more| *more);
         let (access_acl, default_acl, xattrs, unread) = (None, None, Vec::new(), Some(why));
-        self.more = ExtraMeta { access_acl, default_acl, xattrs, unread, ..more }.boxed();
+        self.more = ExtraMeta { access_acl, default_acl, xattrs, unread, ..more }.into_box();
     }
 
     /// Returns the reason why ACLs or extended attributes could not be read.
     #[must_use]
-    pub fn unread(&self) -> Option<UnreadReason> {
+    pub fn unread_reason(&self) -> Option<UnreadReason> {
         self.more.as_ref()?.unread
     }
 }
@@ -295,7 +295,7 @@ pub struct ExtraMeta {
 impl ExtraMeta {
     /// Returns a box, or `None` if all fields are empty.
     #[must_use]
-    pub fn boxed(self) -> Option<Box<Self>> {
+    pub fn into_box(self) -> Option<Box<Self>> {
         (self != Self::default()).then(|| Box::new(self))
     }
 }
@@ -375,7 +375,7 @@ mod tests {
             (0o755, 0o000, 0o000),
             (0o755, 0o701, 0o701),
         ] {
-            let meta = Meta::plain(Kind::File, 0, Timestamp::default(), mode);
+            let meta = Meta::without_owner(Kind::File, 0, Timestamp::default(), mode);
             let now = meta.mode_with_execute(old);
             assert_eq!((now, meta.mode_with_execute(now)), (wanted, wanted), "{mode:o} {old:o}");
         }

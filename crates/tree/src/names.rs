@@ -107,12 +107,12 @@ impl Names {
     #[must_use]
     pub fn contains(&self, name: &Name) -> bool {
         let name = name.as_bytes();
-        let after = self.blocks.partition_point(|at| self.whole(*at) <= name);
+        let after = self.blocks.partition_point(|at| self.whole_name(*at) <= name);
         let Some(block) = after.checked_sub(1) else { return false };
         let (mut at, mut found) = (self.blocks[block], Vec::new());
         let end = self.blocks.get(after).copied().unwrap_or(self.bytes.len());
         while at < end {
-            at = self.read(at, &mut found);
+            at = self.decode_name(at, &mut found);
             match found.as_slice().cmp(name) {
                 Ordering::Less => {}
                 Ordering::Equal => return true,
@@ -123,13 +123,13 @@ impl Names {
     }
 
     /// Returns the name stored whole at offset `at`.
-    fn whole(&self, at: usize) -> &[u8] {
+    fn whole_name(&self, at: usize) -> &[u8] {
         let len = usize::from(self.bytes[at + 1]);
         &self.bytes[at + 2..at + 2 + len]
     }
 
     /// Decodes the name at offset `at` over `name`, which holds the name before. Returns the offset of the next name.
-    fn read(&self, at: usize, name: &mut Vec<u8>) -> usize {
+    fn decode_name(&self, at: usize, name: &mut Vec<u8>) -> usize {
         let (shared, len) = (usize::from(self.bytes[at]), usize::from(self.bytes[at + 1]));
         name.truncate(shared);
         let end = at + 2 + len;
@@ -145,7 +145,7 @@ impl FromIterator<Name> for Names {
         for name in names {
             pile.push(name).ok();
         }
-        pile.sorted()
+        pile.into_sorted_names()
     }
 }
 
@@ -163,7 +163,7 @@ impl SortedNames {
     /// Stores the inodes of the directories in which the names were read. With these inodes, a caller can detect that
     /// another directory has taken the path since.
     #[must_use]
-    pub fn read_in(self, dirs: Vec<Inode>) -> Self {
+    pub fn with_dirs(self, dirs: Vec<Inode>) -> Self {
         Self { dirs, ..self }
     }
 
@@ -182,7 +182,7 @@ impl Iterator for SortedNames {
             NamesLeft::Few(names) => names.pop(),
             NamesLeft::Many { names, taken, .. } if *taken == names.len => None,
             NamesLeft::Many { names, at, taken, last } => {
-                *at = names.read(*at, last);
+                *at = names.decode_name(*at, last);
                 *taken += 1;
                 Some(Name::new(last).expect("push checked the name"))
             }
@@ -218,9 +218,9 @@ impl UnsortedNames {
 
     /// Returns an iterator over the names, sorted, without duplicates.
     #[must_use]
-    pub fn in_order(mut self) -> SortedNames {
+    pub fn into_sorted(mut self) -> SortedNames {
         if !self.many.is_empty() {
-            return self.sorted().into_iter();
+            return self.into_sorted_names().into_iter();
         }
         self.few.sort_unstable_by(|one, other| other.cmp(one));
         self.few.dedup();
@@ -229,10 +229,10 @@ impl UnsortedNames {
 
     /// Returns the names, sorted, without duplicates.
     #[must_use]
-    pub fn sorted(self) -> Names {
+    pub fn into_sorted_names(self) -> Names {
         let mut names = Names::default();
         if self.many.is_empty() {
-            self.in_order().for_each(|name| names.push(&name).expect("the names are sorted"));
+            self.into_sorted().for_each(|name| names.push(&name).expect("the names are sorted"));
             return names;
         }
         let mut places = Vec::with_capacity(self.many.len());
@@ -298,10 +298,10 @@ mod tests {
             let mut again = UnsortedNames::default();
             set.iter().rev().for_each(|one| again.push(name(one)).unwrap());
             assert!(again.into_iter().eq(set.iter().rev().map(|one| name(one))));
-            let names = pile.sorted();
+            let names = pile.into_sorted_names();
             let mut pile = UnsortedNames::default();
             set.iter().chain(set.iter().take(5)).for_each(|one| pile.push(name(one)).unwrap());
-            let rest = pile.in_order();
+            let rest = pile.into_sorted();
             assert!(rest.len() == set.len() && rest.eq(set.iter().map(|one| name(one))));
             let mut pushed = Names::default();
             set.iter().for_each(|one| pushed.push(&name(one)).unwrap());
@@ -331,7 +331,7 @@ mod tests {
         let mut pile = UnsortedNames::default();
         (0..100_000)
             .for_each(|n| pile.push(name(format!("name-of-a-{n:07}.dat").as_bytes())).unwrap());
-        let held = pile.sorted().held_bytes();
+        let held = pile.into_sorted_names().held_bytes();
         assert!(held < 100_000 * 10, "{held}");
     }
 }

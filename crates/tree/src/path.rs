@@ -92,7 +92,7 @@ impl RelPath {
     /// # Errors
     /// [`BadPath::TooLong`] if the new path exceeds a limit.
     pub fn join(&self, name: &Name) -> Result<Self, BadPath> {
-        if !self.holds(name) {
+        if !self.can_hold(name) {
             return Err(BadPath::TooLong);
         }
         let mut bytes = Vec::with_capacity(self.0.len() + 1 + name.0.len());
@@ -106,7 +106,7 @@ impl RelPath {
 
     /// True if [`join`](Self::join) succeeds for `name`.
     #[must_use]
-    pub fn holds(&self, name: &Name) -> bool {
+    pub fn can_hold(&self, name: &Name) -> bool {
         let len = self.0.len() + usize::from(!self.is_root()) + name.0.len();
         len <= MAX_PATH_BYTES && self.components().count() < MAX_DEPTH
     }

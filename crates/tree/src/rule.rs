@@ -43,7 +43,7 @@ pub enum RuleSides {
 impl RuleSides {
     /// True if a rule for these sides applies at `side`. `delete_excluded` is [`Rules::delete_excluded`].
     #[must_use]
-    pub const fn has(self, side: FilterSide, delete_excluded: bool) -> bool {
+    pub const fn applies_at(self, side: FilterSide, delete_excluded: bool) -> bool {
         match (self, side) {
             (Self::Unsaid, FilterSide::Sender) | (Self::Both, _) => true,
             (Self::Unsaid, FilterSide::Receiver) => !delete_excluded,
@@ -53,7 +53,7 @@ impl RuleSides {
     }
 
     /// Returns the ends at which the rule applies after sender and receiver have exchanged roles.
-    const fn exchanged(self, delete_excluded: bool) -> Self {
+    const fn with_roles_exchanged(self, delete_excluded: bool) -> Self {
         match self {
             Self::Unsaid if delete_excluded => Self::Receiver,
             Self::Sender => Self::Receiver,
@@ -166,13 +166,13 @@ pub struct Rules {
 impl Rules {
     /// Returns the rules for a sync in the other direction: sender and receiver exchange roles.
     #[must_use]
-    pub fn exchanged(mut self) -> Self {
+    pub fn with_roles_exchanged(mut self) -> Self {
         for rule in &mut self.list {
             let marks = match rule {
                 Rule::Pattern(rule) => &mut rule.marks,
                 Rule::DirMerge(merge) => &mut merge.reading.marks,
             };
-            marks.sides = marks.sides.exchanged(self.delete_excluded);
+            marks.sides = marks.sides.with_roles_exchanged(self.delete_excluded);
         }
         self
     }

@@ -22,7 +22,7 @@ pub(crate) struct Alternates<S> {
 type Named<S> = Option<(RelPath, <S as Tree>::Snapshot)>;
 
 /// A file of an alternate that is to be copied into the destination.
-pub(super) struct Beside<'a> {
+pub(super) struct AlternateCopy<'a> {
     pub(super) path: &'a RelPath,
     pub(super) alternate: usize,
     /// Metadata of the file in the alternate, as seen earlier. The copy fails if the file has changed since.
@@ -56,11 +56,11 @@ impl<S: Store> Alternates<S> {
     pub(super) fn copy(
         &self,
         store: &S,
-        &Beside { path, alternate, is, meta, seen }: &Beside<'_>,
+        &AlternateCopy { path, alternate, is, meta, seen }: &AlternateCopy<'_>,
         keep: Keep,
     ) -> Result<(), StoreError> {
         let old = self.tree(alternate, path)?.open(path)?;
-        if !old.meta().is_like(is) {
+        if !old.meta().is_equal_file(is) {
             return Err(StoreError::Changed { path: path.clone() });
         }
         let rebuild = store.create(path, is.len)?;

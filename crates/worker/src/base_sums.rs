@@ -37,12 +37,12 @@ const ROW_BYTES: u64 = 16;
 const INDEX_BYTES: u64 = 8 << 20;
 
 /// A reservation of memory for tables, which ends when this value is dropped.
-struct Room(u64);
+struct TableMemory(u64);
 
 /// Reserved bytes.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-impl Room {
+impl TableMemory {
     /// Reserves memory for tables of files with `file_bytes` bytes together. Returns `None` if other sessions have
     /// reserved the memory; moved blocks are then not searched.
     fn take(file_bytes: u64) -> Option<Self> {
@@ -52,7 +52,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for TableMemory {
     fn drop(&mut self) {
         TAKEN.fetch_sub(self.0, Ordering::Relaxed);
     }
@@ -125,7 +125,7 @@ impl Deciding {
             return of_base;
         }
         // Room for the table and for its encoded copy.
-        let _room = Room::take(extents.len().saturating_mul(2))?;
+        let _room = TableMemory::take(extents.len().saturating_mul(2))?;
         let sums = build_sums(snapshot, kind, (self.random)()?, extents)?;
         let table = Digest::from_bytes((self.random)()?);
         kept.keep_base_note(BaseNote::Sums, &table, sums.encode());
@@ -148,12 +148,12 @@ impl Deciding {
         let kind = self.kind(snapshot).ok_or_else(|| self.no_sums_reason(snapshot))?;
         let none = "no checksums of the version at the destination are stored here";
         let note = base.note.ok_or(none)?;
-        let room = Room::take(base.len.saturating_add(len));
+        let room = TableMemory::take(base.len.saturating_add(len));
         let room = room.ok_or("not enough memory for the checksums")?;
         let mut of_base = table(base.kept, note, kind, &room).ok_or(none)?;
-        of_base.cut(base.len);
-        let mut new = of_base.beside(len).ok_or("the file is too long")?;
-        each_window(snapshot, ranges, |told, range| new.take(told, range))
+        of_base.truncate(base.len);
+        let mut new = of_base.empty_for(len).ok_or("the file is too long")?;
+        each_window(snapshot, ranges, |told, range| new.take_stored(told, range))
             .ok_or("its checksums cannot be read: this needs CAP_SYS_ADMIN or `deltic facts`")?;
         let runs = find(&of_base, &new);
         to_changed(ranges, &runs, of_base.block_bytes()).ok_or("too many blocks moved")
@@ -175,14 +175,19 @@ impl Deciding {
 
 /// Returns the table of a base, without the ranges in which the base differs from the table. Returns `None` if the
 /// table is longer than `room`, is missing, or holds another kind of sums.
-fn table(kept: &dyn FactStore, note: &SumsNote, kind: SumKind, room: &Room) -> Option<KeptSums> {
+fn table(
+    kept: &dyn FactStore,
+    note: &SumsNote,
+    kind: SumKind,
+    room: &TableMemory,
+) -> Option<KeptSums> {
     let encoded = kept.base_note(BaseNote::Sums, &note.table)?;
     if encoded.len() as u64 > room.0 {
         return None;
     }
     let table = KeptSums::decode(&encoded)?;
     let mut table = Some(table).filter(|sums| sums.kind() == kind)?;
-    decode(&note.others)?.iter().for_each(|range| table.forget(range));
+    decode(&note.others)?.iter().for_each(|range| table.forget_range(range));
     Some(table)
 }
 
@@ -266,11 +271,11 @@ fn build_sums(
     }
     each_window(snapshot, std::slice::from_ref(&(0..len)), |told, range| {
         sums = sums.take().or_else(|| KeptSums::new(kind, told.block_bytes(), key, len));
-        sums.iter_mut().for_each(|sums| sums.take(told, range));
+        sums.iter_mut().for_each(|sums| sums.take_stored(told, range));
     })?;
     let mut sums = sums.filter(KeptSums::any_known)?;
     let now = snapshot.extents().ok()??;
-    now.changed_since(extents)?.iter().for_each(|range| sums.forget(range));
+    now.changed_since(extents)?.iter().for_each(|range| sums.forget_range(range));
     Some(sums)
 }
 
@@ -320,12 +325,12 @@ mod tests {
     #[test]
     fn tables_of_all_sessions_have_their_room_and_no_more() {
         const LONGEST: u64 = MAX_BLOCKS as u64 * CHANGED_BLOCK_BYTES as u64;
-        let both = Room::take(2 * LONGEST).expect("two of the longest files have room");
-        assert!(Room::take(LONGEST).is_none());
+        let both = TableMemory::take(2 * LONGEST).expect("two of the longest files have room");
+        assert!(TableMemory::take(LONGEST).is_none());
         drop(both);
-        let one = Room::take(LONGEST).expect("there is room again");
-        assert!(Room::take(LONGEST).is_some());
-        assert!(Room::take(u64::MAX).is_none());
+        let one = TableMemory::take(LONGEST).expect("there is room again");
+        assert!(TableMemory::take(LONGEST).is_some());
+        assert!(TableMemory::take(u64::MAX).is_none());
         drop(one);
     }
 }

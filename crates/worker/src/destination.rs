@@ -23,10 +23,10 @@ use deltic_protocol::receiver::{
 };
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, Handle, WorkError};
-use deltic_store::{Commit, Going, Keep, Link, Replaces, Store, StoreError};
+use deltic_store::{Commit, Keep, Link, RemoveOptions, Replaces, Store, StoreError};
 use deltic_tree::{ComparedAttributes, DirDigestKey, Kind, Meta, RelPath};
 
-use super::alternates::{Alternates, Beside};
+use super::alternates::{AlternateCopy, Alternates};
 use super::drops::{DropLater, DropNow};
 use super::kept::KeptFacts;
 use super::moves::Moves;
@@ -38,13 +38,13 @@ use crate::stage::Stage;
 use crate::user::User;
 use crate::{WorkCost, Worker};
 use found::Found;
-use slot::{AttemptFiles, Slot, Sought};
+use slot::{AttemptFiles, OldVersionQuery, Slot};
 
 /// Bytes of literals of incomplete blocks that a new version buffers, unless the session has another limit.
 pub const BUFFERED_BYTES: usize = 4 << 20;
 
 /// Terms, options and accounts of a receiver's session.
-pub(crate) struct Asked<'a> {
+pub(crate) struct DestinationConfig<'a> {
     pub(crate) terms: Terms,
     pub(crate) options: &'a Options,
     /// The sender's part of the session key.
@@ -97,9 +97,9 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn cost(&self, work: &ReceiverWork) -> WorkCost {
         match work {
             ReceiverWork::Lookup(LookupWork::Digest { .. }) => WorkCost::Heavy,
-            // Listing as many names as `Chart` wants takes long.
-            ReceiverWork::Lookup(LookupWork::Chart { .. }) => WorkCost::Heavy,
-            ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => WorkCost::Copy,
+            // Listing as many names as `ExtendMoveIndex` wants takes long.
+            ReceiverWork::Lookup(LookupWork::ExtendMoveIndex { .. }) => WorkCost::Heavy,
+            ReceiverWork::Entry(EntryWork::CopyFromAlternate { .. }) => WorkCost::Copy,
             ReceiverWork::Old(OldVersionWork::OpenOld { .. } | OldVersionWork::OpenMore { .. }) => {
                 WorkCost::Light
             }
@@ -134,7 +134,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
     fn stage(work: &ReceiverWork) -> Stage {
         match work {
             ReceiverWork::Lookup(LookupWork::Digest { .. }) => Stage::Sum,
-            ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => Stage::Write,
+            ReceiverWork::Entry(EntryWork::CopyFromAlternate { .. }) => Stage::Write,
             ReceiverWork::Old(work) => stage_of_old(work),
             ReceiverWork::New(_) => Stage::Write,
             ReceiverWork::Settle(SettleWork::Confirm { .. }) => Stage::Sum,
@@ -172,7 +172,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             match work {
                 ReceiverWork::Settle(SettleWork::Replace(file)) => small.push(file),
                 ReceiverWork::Remove { path, gives_way, dry_run, most } => {
-                    names.push((path, Going { gives_way, dry_run, most }));
+                    names.push((path, RemoveOptions { gives_way, dry_run, most }));
                 }
                 alone => answers.push(self.perform(alone)),
             }
@@ -192,7 +192,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
                 ReceiverAnswer::SetDirs(self.set_dirs(&dirs, carries))
             }
             ReceiverWork::Remove { path, gives_way, dry_run, most } => {
-                let going = Going { gives_way, dry_run, most };
+                let going = RemoveOptions { gives_way, dry_run, most };
                 ReceiverAnswer::Removed(removed(self.store.remove(&path, going)))
             }
             ReceiverWork::Ask(question) => ReceiverAnswer::Asked(self.user.allows(&question)),
@@ -200,7 +200,7 @@ impl<S: Store> Worker<Receiver> for DestinationWorker<S> {
             ReceiverWork::New(work) => ReceiverAnswer::New(self.write_new(work)),
             ReceiverWork::Settle(work) => ReceiverAnswer::Done(self.settle(work)),
             ReceiverWork::Land => {
-                let is_same = |new: &Meta, is: &Meta| receiver::is_there(&self.options, new, is);
+                let is_same = |new: &Meta, is: &Meta| receiver::agrees_with(&self.options, new, is);
                 let failures = self.store.land(&is_same).into_iter();
                 ReceiverAnswer::Landed(
                     failures.map(|(path, error)| (path, to_failed_trouble(&error))).collect(),
@@ -247,11 +247,11 @@ fn done(result: Result<(), StoreError>) -> ReceiverAnswer {
 fn removed(result: Result<deltic_store::RemoveResult, StoreError>) -> RemovedNames {
     let trouble = |error: &StoreError| match error {
         // These messages are those of rsync, which shows names without quotes.
-        StoreError::Protected { path } | StoreError::Refilled { path } => {
+        StoreError::Protected { path } | StoreError::NewEntriesAppeared { path } => {
             Trouble::about(TroubleKind::Skipped, path, error.to_string())
         }
-        StoreError::KeepsOld { .. } => {
-            trouble_with_text(TroubleKind::Skipped, error, |path| error.words(path))
+        StoreError::HoldsBackups { .. } => {
+            trouble_with_text(TroubleKind::Skipped, error, |path| error.message_for(path))
         }
         _ => to_failed_trouble(error),
     };
@@ -272,7 +272,7 @@ impl<S: Store> DestinationWorker<S> {
     pub(crate) fn new(
         store: S,
         alternates: Alternates<S>,
-        Asked { terms, options, theirs, accounts }: Asked<'_>,
+        DestinationConfig { terms, options, theirs, accounts }: DestinationConfig<'_>,
     ) -> Result<Self, UnknownAccount> {
         Ok(Self {
             store,
@@ -281,7 +281,7 @@ impl<S: Store> DestinationWorker<S> {
             moves: Moves::default(),
             keep: kept(options),
             owners: Owners::new(&options.metadata, accounts)?,
-            tallied: (DirDigestKey::of(&theirs), options.tallied().unwrap_or_default()),
+            tallied: (DirDigestKey::of(&theirs), options.tallied_attributes().unwrap_or_default()),
             found: Found::default(),
             agreed: Agreed::new(terms, &options.strategy),
             user: User::default(),
@@ -340,7 +340,9 @@ impl<S: Store> DestinationWorker<S> {
                 let digests = self.kept.digests.of(&self.store, &paths, &self.buffers);
                 LookupAnswer::Digested(self.agreed.compared(digests))
             }
-            LookupWork::LookBeside { path } => LookupAnswer::Beside(self.alternates.look(&path)),
+            LookupWork::LookUpAlternates { path } => {
+                LookupAnswer::Beside(self.alternates.look(&path))
+            }
             LookupWork::Extra { dir, keep, rest } => {
                 LookupAnswer::Extra(self.extra(&dir, keep.as_ref(), rest))
             }
@@ -351,8 +353,8 @@ impl<S: Store> DestinationWorker<S> {
                 let files = self.count_moved(paths, &mut new);
                 LookupAnswer::CountedMoved { files, new }
             }
-            LookupWork::Chart { near, names } => {
-                LookupAnswer::Charted(self.moves.draw(&self.store, near, names))
+            LookupWork::ExtendMoveIndex { near, names } => {
+                LookupAnswer::MoveIndexExtended(self.moves.draw(&self.store, near, names))
             }
         }
     }
@@ -360,7 +362,7 @@ impl<S: Store> DestinationWorker<S> {
     /// Creates, links, copies or changes an entry.
     fn change_entry(&self, work: EntryWork) -> Result<(), StoreError> {
         match work {
-            EntryWork::LinkBeside { path, alternate, is, seen } => {
+            EntryWork::LinkFromAlternate { path, alternate, is, seen } => {
                 let from = self.alternates.tree(alternate, &path)?;
                 self.store.link(&path, Link { from, at: &path, is: &is, seen: seen.as_ref() })
             }
@@ -368,9 +370,9 @@ impl<S: Store> DestinationWorker<S> {
                 let linked = self.link(&path, &leader, &kind, seen.as_ref());
                 self.ignore_same_change(linked, || self.are_hard_linked(&path, &leader))
             }
-            EntryWork::CopyBeside { path, alternate, is, meta, seen } => {
+            EntryWork::CopyFromAlternate { path, alternate, is, meta, seen } => {
                 let seen = seen.as_ref();
-                let beside = Beside { path: &path, alternate, is: &is, meta: &meta, seen };
+                let beside = AlternateCopy { path: &path, alternate, is: &is, meta: &meta, seen };
                 let copy = || self.alternates.copy(&self.store, &beside, self.keep);
                 self.drops.with_room(copy)
             }
@@ -401,7 +403,8 @@ impl<S: Store> DestinationWorker<S> {
     fn read_old(&self, work: OldVersionWork) -> OldVersionAnswer {
         match work {
             OldVersionWork::OpenOld { handle, path, most, goes_on, recipe, base, elsewhere } => {
-                let sought = Sought { path: &path, elsewhere, most, goes_on, recipe, base };
+                let sought =
+                    OldVersionQuery { path: &path, elsewhere, most, goes_on, recipe, base };
                 let opened = self.open_old(handle, &sought);
                 OldVersionAnswer::Opened(opened.map(Box::new).map_err(|error| work_error(&error)))
             }
@@ -526,12 +529,12 @@ impl<S: Store> DestinationWorker<S> {
     /// True if the entry at `path` already has the metadata `meta`.
     fn has_metadata(&self, path: &RelPath, meta: &Meta) -> bool {
         let is = self.store.look(path).ok().flatten();
-        is.is_some_and(|is| receiver::is_there(&self.options, meta, &is))
+        is.is_some_and(|is| receiver::agrees_with(&self.options, meta, &is))
     }
 
     /// True if both paths are hard links to the same file.
     fn are_hard_linked(&self, path: &RelPath, leader: &RelPath) -> bool {
-        let inode = |path| self.store.look(path).ok()??.linked()?.inode();
+        let inode = |path| self.store.look(path).ok()??.hard_link()?.inode();
         inode(path).is_some_and(|one| inode(leader) == Some(one))
     }
 

@@ -94,14 +94,14 @@ impl<T: Tree> PushEnd<T> {
         let mut greeting = Greeting::new(ours, Role::Sends, &options);
         let agreeing = Arc::clone(&worker);
         let greeting = move |kind: u8, payload: &[u8]| {
-            let agreed = greeting.hear(kind, payload)?;
+            let agreed = greeting.take_frame(kind, payload)?;
             Ok(agreed.map(|(terms, _)| {
                 agreeing.agree(terms);
                 terms
             }))
         };
         let most_offered = if offers { worker.most_offered() } else { 0 };
-        let machine = Sender::new(options).offering_up_to(most_offered);
+        let machine = Sender::new(options).with_max_offer_len(most_offered);
         let session = InlineSession::greeting(machine, worker, Box::new(greeting));
         Ok(Self { stream: StreamEnd::default(), opening, phase: Phase::Runs(session) })
     }
@@ -123,7 +123,7 @@ impl<S: Store> PullEnd<S> {
         let opening = opening(&ours, &Request::Send { sources, names, options: options.clone() })?;
         let greeting = Greeting::new(ours, Role::Receives, &options);
         let begin = move |terms, Reply { single, .. }: Reply| {
-            let is_expected = single.is_some_and(|name| expect.admits(&name));
+            let is_expected = single.is_some_and(|name| expect.is_expected(&name));
             let rename = destination.rename.clone().filter(|_| is_expected);
             let expect = Some(expect);
             let config =
@@ -158,19 +158,19 @@ impl<M: Machine, W: Worker<M>> DiallingEnd<M, W> {
         let mut frames = Vec::new();
         let received = self.stream.receive(bytes, &limits, &mut frames);
         // A reason that the other end gave is reported before the damage after it.
-        self.take(&frames)?;
+        self.take_frames(&frames)?;
         Ok(received?)
     }
 
     /// Takes complete frames.
-    fn take(&mut self, frames: &[u8]) -> Result<(), InlineError> {
+    fn take_frames(&mut self, frames: &[u8]) -> Result<(), InlineError> {
         let mut end = 0;
         if let Phase::Greets(greeting, begin) = &mut self.phase {
             for (kind, place) in IncomingFrames::default().frames(frames) {
                 end = place.end;
                 let payload = &frames[place];
                 if is_greeting(kind, payload)?
-                    && let Some((terms, reply)) = greeting.hear(kind, payload)?
+                    && let Some((terms, reply)) = greeting.take_frame(kind, payload)?
                 {
                     let begin = begin.take().expect("a greeting ends once");
                     self.phase = Phase::Runs(begin(terms, reply)?);
@@ -179,7 +179,7 @@ impl<M: Machine, W: Worker<M>> DiallingEnd<M, W> {
             }
         }
         if let Phase::Runs(session) = &mut self.phase {
-            session.hear(&frames[end..]);
+            session.receive(&frames[end..]);
         }
         Ok(())
     }

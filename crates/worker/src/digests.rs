@@ -7,10 +7,10 @@ use std::time::Duration;
 use deltic_core::Digest;
 use deltic_core::recipe::FileDigest;
 use deltic_engine::in_order::DigestInOrder;
-use deltic_protocol::message::How;
+use deltic_protocol::message::TransferKind;
 use deltic_protocol::options::{Options, TrustedSums};
 use deltic_protocol::report::{Action, Change, EntryType};
-use deltic_protocol::sender::Bears;
+use deltic_protocol::sender::ToleratedChanges;
 use deltic_protocol::work::Handle;
 use deltic_store::{
     DigestQuery, FactStore, Listing, Moment, NoFacts, SettledVersion, Snapshot, StoreError, Tree,
@@ -108,11 +108,11 @@ impl Digests {
 
     /// Starts to compute the digest of a file that is sent, unless the digest is known, or the next run will not use
     /// it.
-    pub(super) fn begin(&self, handle: Handle, how: How, snapshot: &impl Snapshot) {
+    pub(super) fn begin(&self, handle: Handle, how: TransferKind, snapshot: &impl Snapshot) {
         let is_taken = match how {
-            How::Whole => self.hashes_sent(),
-            How::Strategy | How::Stronger => true,
-            How::Recipe | How::Tail | How::Changes => false,
+            TransferKind::Whole => self.hashes_sent(),
+            TransferKind::Strategy | TransferKind::Stronger => true,
+            TransferKind::Recipe | TransferKind::Tail | TransferKind::Changes => false,
         };
         if is_taken && self.is_unknown(snapshot) {
             let sending = Sending { begun: self.facts.now(), digest: Mutex::default() };
@@ -238,7 +238,7 @@ impl Digests {
         match sums.content(path, file)? {
             Some(content) => {
                 let again = || Ok(sums.content(path, file)? == Some(content));
-                is_restless(file, Bears::default(), again).map(|_| content)
+                is_restless(file, ToleratedChanges::default(), again).map(|_| content)
             }
             // Without sums from a store, the digest is the name.
             None => self.digest(file, None, buffers),
@@ -341,7 +341,7 @@ impl Digests {
             (Ok(()), Some(version)) => self.note_read(version, begun, &digest),
             (Ok(()), None) => {}
             (Err(_), _) => {
-                is_restless(file, Bears::default(), || Ok(take()? == digest))?;
+                is_restless(file, ToleratedChanges::default(), || Ok(take()? == digest))?;
             }
         }
         Ok(digest)
@@ -432,7 +432,7 @@ mod tests {
         assert!(file.check_settled().is_err());
         let digest = || KeptFacts::default().digests.digest(&file, None, &Buffers::default());
         assert_eq!(digest().unwrap(), Digest::from_bytes(blake3_of(b"content")));
-        let settled = |same| is_restless(&file, Bears::default(), || Ok(same));
+        let settled = |same| is_restless(&file, ToleratedChanges::default(), || Ok(same));
         assert!(!settled(true).unwrap() && settled(false).is_err());
         fs::write(at("a"), "something else").unwrap();
         assert!(digest().is_err() && settled(true).is_err());

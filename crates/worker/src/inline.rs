@@ -84,7 +84,7 @@ pub enum Progress {
 
 /// A session that performs its work between frames.
 ///
-/// The caller passes bytes from the other end to [`hear`](Self::hear), then calls [`step`](Self::step) until `step`
+/// The caller passes bytes from the other end to [`receive`](Self::receive), then calls [`step`](Self::step) until `step`
 /// appends no more bytes.
 pub struct InlineSession<M: Machine, W> {
     session: Session<M, InlineError>,
@@ -120,7 +120,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     }
 
     /// Takes bytes from the other end: frames, in pieces of any length.
-    pub fn hear(&mut self, bytes: &[u8]) {
+    pub fn receive(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
     }
 
@@ -154,7 +154,7 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
         let mut can_work = false;
         loop {
             let has_room = unsent.len() < MAX_UNSENT_BYTES;
-            let around = Around { worker: &*self.worker, has_room, can_work };
+            let around = DriverState { worker: &*self.worker, has_room, can_work };
             match self.session.poll(&around) {
                 Some(SessionStep::Send(_, batch)) => unsent.extend(batch),
                 Some(SessionStep::Work(id, work)) => {
@@ -203,13 +203,13 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
 }
 
 /// State that a step of the session may query.
-struct Around<'a, W> {
+struct DriverState<'a, W> {
     worker: &'a W,
     has_room: bool,
     can_work: bool,
 }
 
-impl<M: Machine, W: Worker<M>> SessionDriver<M> for Around<'_, W> {
+impl<M: Machine, W: Worker<M>> SessionDriver<M> for DriverState<'_, W> {
     fn can_send(&self, _: Lane) -> bool {
         self.has_room
     }

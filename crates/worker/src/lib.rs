@@ -171,7 +171,7 @@ pub fn trouble(error: &StoreError) -> Trouble {
             format!("directory has vanished: \"{path}\"")
         }
         StoreError::NotFound { .. } => format!("file has vanished: \"{path}\""),
-        error => error.words(path),
+        error => error.message_for(path),
     })
 }
 
@@ -195,11 +195,11 @@ pub(crate) fn trouble_with_text(
 /// Converts an error of a destination's store into a trouble. A missing file at the destination is not reported as
 /// vanished.
 pub(crate) fn to_failed_trouble(error: &StoreError) -> Trouble {
-    trouble_with_text(TroubleKind::Failed, error, |path| error.words(path))
+    trouble_with_text(TroubleKind::Failed, error, |path| error.message_for(path))
 }
 
 /// Returns a warning. The run continues, and no file fails.
-pub(crate) fn warned(message: &str) -> Trouble {
+pub(crate) fn warning(message: &str) -> Trouble {
     Trouble::new(TroubleKind::Warned, message)
 }
 
@@ -209,7 +209,7 @@ pub(crate) fn work_error(error: &StoreError) -> WorkError {
         StoreError::Changed { .. } | StoreError::InUse { .. } | StoreError::Short { .. } => {
             ErrorAction::Retry
         }
-        StoreError::Unset { .. } => ErrorAction::GoOn,
+        StoreError::AttributesNotSet { .. } => ErrorAction::GoOn,
         error if error.wants_room() => ErrorAction::WaitForRoom,
         _ => ErrorAction::GiveUp,
     };

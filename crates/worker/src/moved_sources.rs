@@ -25,8 +25,8 @@ impl MovedSources {
     }
 
     /// Returns the removed sources of a directory, sorted by name.
-    fn of(&self, dir: &RelPath) -> VecDeque<Entry> {
-        lock(&self.0).get(dir).map(PackedEntries::by_name).unwrap_or_default().into()
+    fn entries_of(&self, dir: &RelPath) -> VecDeque<Entry> {
+        lock(&self.0).get(dir).map(PackedEntries::sorted_by_name).unwrap_or_default().into()
     }
 }
 
@@ -53,7 +53,7 @@ impl ListedAgain {
         let Some(moved) = &self.moved else { return };
         let mut waiting = lock(&self.waiting);
         let left = waiting.remove(dir);
-        let mut entries = if is_first { moved.of(dir) } else { left.unwrap_or_default() };
+        let mut entries = if is_first { moved.entries_of(dir) } else { left.unwrap_or_default() };
         add(&mut entries, listing);
         if !entries.is_empty() {
             waiting.insert(dir.clone(), entries);
@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn entry(text: &str) -> Entry {
-        let meta = Meta::plain(Kind::File, 1, Timestamp::default(), 0o644);
+        let meta = Meta::without_owner(Kind::File, 1, Timestamp::default(), 0o644);
         Entry { name: name(text), meta }
     }
 
@@ -102,7 +102,7 @@ mod tests {
     fn listed(again: &ListedAgain, dir: &RelPath, parts: &[&[&str]]) -> Vec<(String, bool)> {
         let part = |(nth, names): (usize, &&[&str])| {
             let goes_on = nth + 1 < parts.len();
-            let rest = goes_on.then(|| Box::new(UnsortedNames::default().in_order()));
+            let rest = goes_on.then(|| Box::new(UnsortedNames::default().into_sorted()));
             let entries = names.iter().map(|text| entry(text)).collect();
             let mut listing =
                 Listing { entries, rest, is_empty_source: true, ..Listing::default() };

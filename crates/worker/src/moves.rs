@@ -121,7 +121,7 @@ mod tests {
             }
             let rebuild = store.create(&path, *len).unwrap();
             rebuild.write(0, &vec![7; *len as usize]).unwrap();
-            let meta = Meta::plain(Kind::File, *len, at(*secs), 0o644);
+            let meta = Meta::without_owner(Kind::File, *len, at(*secs), 0o644);
             let commit = Commit { meta: &meta, keep: KEEP, replaces: Replaces::Nothing };
             rebuild.commit(commit).unwrap();
         }
@@ -191,7 +191,7 @@ mod tests {
             found.map(|(path, ..)| path)
         };
         assert_eq!(find("a"), Some(path("b")));
-        store.remove(&path("b"), deltic_store::Going::default()).unwrap();
+        store.remove(&path("b"), deltic_store::RemoveOptions::default()).unwrap();
         assert_eq!(find("a"), None);
         assert_eq!(find("c"), Some(path("a")));
     }

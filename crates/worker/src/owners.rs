@@ -65,18 +65,18 @@ impl Accounts {
 
 /// Names of users and groups on this machine, for a sender.
 #[derive(Debug)]
-pub(crate) struct Called {
+pub(crate) struct NamedOwners {
     accounts: Accounts,
     users: Option<Book<Vec<u8>>>,
     groups: Option<Book<Vec<u8>>>,
 }
 
-impl Called {
+impl NamedOwners {
     pub(crate) fn new(metadata: &Metadata, accounts: Accounts) -> Self {
         Self {
             accounts,
-            users: metadata.names_users().then(Book::default),
-            groups: metadata.names_groups().then(Book::default),
+            users: metadata.sends_user_names().then(Book::default),
+            groups: metadata.sends_group_names().then(Book::default),
         }
     }
 

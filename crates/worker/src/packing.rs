@@ -86,7 +86,7 @@ impl Packer {
         // On several streams, frames arrive in any order.
         let has_order = terms.short_forms.compressed && options.streams <= 1;
         Self {
-            packing: PayloadPacker::new(terms.zeros(&options.strategy)),
+            packing: PayloadPacker::new(terms.may_skip_zeros(&options.strategy)),
             asked,
             adapts: terms.zstd && may_adapt && by_cost,
             adapting,
@@ -162,7 +162,7 @@ impl Packer {
             && match self.adapting().zip(link) {
                 Some((adapting, link)) => {
                     let (threads, highest) = (adapting.threads, adapting.highest);
-                    lock(&self.codec).pays_on_one_thread(&link, threads, highest)
+                    lock(&self.codec).is_worth_one_thread(&link, threads, highest)
                 }
                 None => self.asked.is_some_and(|level| level <= self.highest()),
             }
@@ -179,7 +179,7 @@ impl Packer {
     fn level_in_stream(&self, adapting: &Adapting, link: &LinkModel, frame: &[u8]) -> Option<i32> {
         let mut codec = lock(&self.codec);
         let choice = codec.choose(link, 1);
-        let (level, (present, ratio)) = choice.level.zip(codec.present())?;
+        let (level, (present, ratio)) = choice.level.zip(codec.present_level())?;
         let piece = &frame[..frame.len().min(TRIED_BYTES)];
         if choice.reason == CompressionReason::Trial
             && let Some(usual) = compressed(piece, present)
@@ -188,7 +188,7 @@ impl Packer {
             let tried = compressed(piece, level).map_or(piece.len(), |frame| frame.len());
             let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
             let len = ratio * (piece.len() * tried / usual.len()) as f64;
-            codec.note(level, piece.len(), len as usize, took);
+            codec.record_measurement(level, piece.len(), len as usize, took);
         }
         Some(present.min(adapting.highest))
     }
@@ -205,7 +205,7 @@ impl Packer {
         let frame = compress(level);
         let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
         let frame_len = frame.as_ref().map_or(len, Vec::len);
-        lock(&self.codec).note(level, len, frame_len, took);
+        lock(&self.codec).record_measurement(level, len, frame_len, took);
         frame
     }
 
@@ -347,7 +347,7 @@ mod tests {
                 [link(8000), link(u64::MAX), None].map(|link| is_packed(&packer, &text, link));
             assert_eq!(packed, on_links, "{compress} {level}");
         }
-        let strategy = Strategy::named("rsync").unwrap();
+        let strategy = Strategy::by_name("rsync").unwrap();
         let (packer, _) = packer(Options { strategy, ..options(false, 0) });
         assert!(!is_packed(&packer, &text, link(8000)), "this preset compresses on request");
     }

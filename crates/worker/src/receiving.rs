@@ -8,7 +8,7 @@ use deltic_store::Store;
 use deltic_tree::Name;
 
 use crate::alternates::Alternates;
-use crate::destination::{Asked, DestinationWorker};
+use crate::destination::{DestinationConfig, DestinationWorker};
 use crate::kept::KeptFacts;
 use crate::owners::{Accounts, UnknownAccount};
 
@@ -99,7 +99,7 @@ impl<S: Store> OpenDestination<S> {
             root_is_wanted,
             takes_offers: terms.offers,
             tells_bases: terms.bases,
-            takes_holes: terms.holes(&options),
+            takes_holes: terms.may_send_holes(&options),
             agrees_on_sums: terms.kept_sums,
             sums_old: kept.supplies_old_bases(),
             tells_resumed: terms.reports.resumed,
@@ -107,7 +107,7 @@ impl<S: Store> OpenDestination<S> {
             limits: terms.limits,
             most_files: [most_files, terms.most_files].into_iter().flatten().min(),
         };
-        let asked = Asked { terms, options: &options, theirs: terms.part, accounts };
+        let asked = DestinationConfig { terms, options: &options, theirs: terms.part, accounts };
         let worker = DestinationWorker::new(store, Alternates::new(alternates), asked)?;
         let mut machine = Receiver::new(setting);
         let warning = |message| Trouble::new(TroubleKind::Warned, message);

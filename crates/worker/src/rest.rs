@@ -1,6 +1,6 @@
 //! Checks that the bytes read from a file belong to one version, and that no program was writing to the file meanwhile.
 
-use deltic_protocol::sender::Bears;
+use deltic_protocol::sender::ToleratedChanges;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::RelPath;
 
@@ -11,7 +11,7 @@ pub(super) fn reopen_if_written<T: Tree>(
     path: &RelPath,
     opened: T::Snapshot,
 ) -> Result<T::Snapshot, StoreError> {
-    let is_over = opened.may_be_written() && opened.comes_to_rest();
+    let is_over = opened.may_be_written() && opened.wait_for_writes();
     if is_over { tree.open(path) } else { Ok(opened) }
 }
 
@@ -22,7 +22,7 @@ pub(super) fn reopen_if_written<T: Tree>(
 /// read again. If both readings are equal, all bytes were in the file at one instant between the readings.
 pub fn is_restless(
     snapshot: &impl Snapshot,
-    bears: Bears,
+    bears: ToleratedChanges,
     reads_again: impl FnOnce() -> Result<bool, StoreError>,
 ) -> Result<bool, StoreError> {
     let settled = snapshot.check_settled();
@@ -33,7 +33,7 @@ pub fn is_restless(
     if !has_grown && snapshot.check_unchanged().is_err() && !snapshot.only_got_names()? {
         return settled.map(|()| false);
     }
-    let is_at_rest = snapshot.comes_to_rest();
+    let is_at_rest = snapshot.wait_for_writes();
     match (is_at_rest || bears.writers) && reads_again()? {
         true => Ok(has_grown || !is_at_rest),
         false => settled.map(|()| false),

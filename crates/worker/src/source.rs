@@ -10,12 +10,12 @@ use deltic_core::{DataMap, Digest, Fingerprinter, Key, Span, digest_of_changes, 
 use deltic_engine::check::{SameAgain, chunks, small_digest};
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
-use deltic_protocol::message::{How, NameLine, Payload};
+use deltic_protocol::message::{NameLine, Payload, TransferKind};
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Bears, Body, FileAnswer, FileSeal, FileWork, Listed, Opened, Sealing, Sender, SenderAnswer,
-    SenderWork, Sums,
+    Body, FileAnswer, FileSeal, FileWork, Listed, Opened, Sealing, Sender, SenderAnswer,
+    SenderWork, Sums, ToleratedChanges,
 };
 use deltic_protocol::work::Handle;
 use deltic_protocol::{Hello, Terms};
@@ -33,7 +33,7 @@ use searching::SearchStep;
 use super::bases::HeldBase;
 use super::digests::{digest_of_all, list};
 use super::kept::KeptFacts;
-use super::owners::{Accounts, Called};
+use super::owners::{Accounts, NamedOwners};
 use super::packing::{Adapting, Packer};
 use super::rest::{is_restless, reopen_if_written};
 use super::sparse::{SparseVersion, data_map};
@@ -49,7 +49,7 @@ use crate::{WorkCost, Worker};
 pub struct SourceWorker<T: Tree> {
     tree: T,
     root: ListedRoot,
-    called: Called,
+    called: NamedOwners,
     /// Key of directory digests and the attributes that the digests cover; `None` if the options send no digests.
     tallied: Option<(DirDigestKey, ComparedAttributes)>,
     options: Options,
@@ -214,17 +214,18 @@ impl<T: Tree> SourceWorker<T> {
     /// Starts a worker that reads `tree` for a session in which this end sent the greeting `ours`. `own` has the
     /// metadata of the root, if the root is part of the transfer.
     pub fn new(tree: T, own: Option<Meta>, options: &Options, ours: &Hello) -> Self {
+        let tallied = options.tallied_attributes();
         Self {
             tree,
-            tallied: options.tallied().map(|compared| (DirDigestKey::of(&ours.part), compared)),
+            tallied: tallied.map(|compared| (DirDigestKey::of(&ours.part), compared)),
             root: ListedRoot { own, missing: Mutex::default() },
-            called: Called::new(&options.metadata, Accounts::NONE),
+            called: NamedOwners::new(&options.metadata, Accounts::NONE),
             options: options.clone(),
             link: Mutex::default(),
             user: User::default(),
             adapting: None,
             agreed: OnceLock::new(),
-            guessed: ours.names(),
+            guessed: ours.early_fingerprinter(),
             open: Mutex::default(),
             resumed: Mutex::default(),
             buffers: Buffers::default(),
@@ -251,7 +252,7 @@ impl<T: Tree> SourceWorker<T> {
 
     /// Returns this worker with names of users and groups from `accounts`.
     pub fn with_accounts(self, accounts: Accounts) -> Self {
-        Self { called: Called::new(&self.options.metadata, accounts), ..self }
+        Self { called: NamedOwners::new(&self.options.metadata, accounts), ..self }
     }
 
     /// Returns this worker with names of users and groups from another machine.
@@ -357,11 +358,11 @@ impl<T: Tree> SourceWorker<T> {
         let mut listing = listing.map_err(|error| sort(&error))?;
         self.moved.add_to(dir, begins, &mut listing);
         let own = self.root.own.clone().filter(|_| dir.is_root() && begins);
-        let skipped = |path| Trouble::skipped(&Kind::Dir, path);
+        let skipped = |path| Trouble::skipped_entry(&Kind::Dir, path);
         let destination = listing.destination.iter().map(skipped);
-        let destination = destination.map(|trouble| trouble.because("it is the destination"));
+        let destination = destination.map(|trouble| trouble.with_reason("it is the destination"));
         let skipped = listing.skipped.iter().map(skipped);
-        let warnings = listing.warnings.iter().map(|text| super::warned(text));
+        let warnings = listing.warnings.iter().map(|text| super::warning(text));
         let troubles = listing.errors.iter().map(sort).chain(skipped).chain(destination);
         let troubles = troubles.chain(warnings).collect();
         let missing = match dir.is_root() {
@@ -428,15 +429,17 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<Opened, StoreError> {
         let Opening { handle, how, bears, base, .. } = *opening;
         let meta = snapshot.meta().clone();
-        if how == How::Whole && meta.len <= u64::from(self.agreed().terms.limits.block_bytes()) {
-            let body = Some(self.read_body(&snapshot, bears)?);
+        if how == TransferKind::Whole
+            && meta.len <= u64::from(self.agreed().terms.limits.block_bytes())
+        {
+            let body = Some(self.body(&snapshot, bears)?);
             return Ok(Opened { meta, body, known: Known::default() });
         }
-        let terms = self.terms().filter(|_| how == How::Strategy);
+        let terms = self.terms().filter(|_| how == TransferKind::Strategy);
         let keeps = terms.and_then(|terms| keeps(&self.options.strategy, terms, &snapshot));
         // The digest of a tail is not the digest of a whole version.
         let changed = match how {
-            How::Tail => None,
+            TransferKind::Tail => None,
             // Another program is writing, so changes may reach the disk after the extents were read.
             _ if snapshot.may_be_written() => None,
             // The other end knows no bases. Without terms, the other end may not have greeted yet.
@@ -457,20 +460,24 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     /// Returns the data map of a file with large holes, if holes can be sent to the receiver.
-    fn map(&self, how: How, snapshot: &T::Snapshot) -> Result<Option<DataMap>, StoreError> {
-        let may_tell = self.terms().is_some_and(|terms| terms.holes(&self.options));
+    fn map(
+        &self,
+        how: TransferKind,
+        snapshot: &T::Snapshot,
+    ) -> Result<Option<DataMap>, StoreError> {
+        let may_tell = self.terms().is_some_and(|terms| terms.may_send_holes(&self.options));
         match how {
-            How::Recipe | How::Whole if may_tell => data_map(snapshot),
+            TransferKind::Recipe | TransferKind::Whole if may_tell => data_map(snapshot),
             _ => Ok(None),
         }
     }
 
     /// Reads all of a file that is empty or has one block.
-    fn read_body(&self, snapshot: &T::Snapshot, bears: Bears) -> Result<Body, StoreError> {
+    fn body(&self, snapshot: &T::Snapshot, bears: ToleratedChanges) -> Result<Body, StoreError> {
         let (begun, mut bytes) = (self.kept.now(), vec![0; snapshot.meta().len as usize]);
         // A file that became shorter is not the file that was opened.
         let got = snapshot.read_at(0, &mut bytes)?;
-        let bears = if got < bytes.len() { Bears::default() } else { bears };
+        let bears = if got < bytes.len() { ToleratedChanges::default() } else { bears };
         let restless = is_restless(snapshot, bears, || {
             let mut again = vec![0; bytes.len()];
             snapshot.read_at(0, &mut again)?;
@@ -489,7 +496,7 @@ impl<T: Tree> SourceWorker<T> {
         &self,
         handle: Handle,
         proof: &Sealing,
-        bears: Bears,
+        bears: ToleratedChanges,
     ) -> Result<FileSeal, StoreError> {
         let snapshot = self.snapshot(handle);
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
@@ -576,9 +583,9 @@ impl<T: Tree> SourceWorker<T> {
 /// Arguments for opening a file, besides its path.
 struct Opening {
     handle: Handle,
-    how: How,
+    how: TransferKind,
     key: Option<Key>,
-    bears: Bears,
+    bears: ToleratedChanges,
     base: Option<Digest>,
 }
 

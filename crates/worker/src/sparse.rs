@@ -51,9 +51,11 @@ impl<S: Snapshot> SparseVersion<S> {
     /// Reads packed data. Returns fewer bytes at the end.
     pub(super) fn read_packed(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         match &self.map {
-            Some(map) => {
-                read_places(&self.snapshot, map.places(start..start + buf.len() as u64), buf)
-            }
+            Some(map) => read_places(
+                &self.snapshot,
+                map.places_in_file(start..start + buf.len() as u64),
+                buf,
+            ),
             None => self.snapshot.read_at(start, buf),
         }
     }

@@ -64,7 +64,7 @@ impl Stage {
 /// meter is dropped when the piece is done.
 pub trait StageMeter {
     /// Charges the time since the last change to the present stage, then changes the stage. Returns the former stage.
-    fn change(&mut self, stage: Stage) -> Stage;
+    fn set_stage(&mut self, stage: Stage) -> Stage;
 }
 
 thread_local! {
@@ -82,7 +82,7 @@ pub fn metered<T>(meter: Box<dyn StageMeter>, work: impl FnOnce() -> T) -> T {
 
 /// Does `part` of the present work, and charges the time of `part` to `stage`.
 pub fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
-    let change = |stage| METER.with_borrow_mut(|meter| Some(meter.as_mut()?.change(stage)));
+    let change = |stage| METER.with_borrow_mut(|meter| Some(meter.as_mut()?.set_stage(stage)));
     let Some(before) = change(stage) else { return part() };
     let done = part();
     change(before);

@@ -80,7 +80,7 @@ impl<S: Snapshot> Taking<'_, S> {
             for at in window.clone().step_by(self.block_bytes as usize) {
                 let end = window.end.min(at + block);
                 let told = kept.as_ref().filter(|_| end - at == block);
-                let sum = match told.map_or(BlockSum::Unknown, |kept| kept.at(at)) {
+                let sum = match told.map_or(BlockSum::Unknown, |kept| kept.sum_at(at)) {
                     BlockSum::Sum(sum) => sum,
                     BlockSum::Zero => &zeros,
                     BlockSum::Unknown => {
@@ -163,7 +163,7 @@ mod tests {
     impl Bytes {
         fn new(bytes: Vec<u8>, keeps: fn(u64) -> bool) -> Self {
             let time = Timestamp { secs: 0, nanos: 0 };
-            let meta = Meta::plain(Kind::File, bytes.len() as u64, time, 0o600);
+            let meta = Meta::without_owner(Kind::File, bytes.len() as u64, time, 0o600);
             Self { bytes, meta, keeps, read: AtomicU64::new(0) }
         }
     }
@@ -190,7 +190,7 @@ mod tests {
             {
                 match block.iter().all(|byte| *byte == 0) {
                     true => kept.put_zeros(&(no * 4096..no * 4096 + 4096)),
-                    false => kept.put(no * 4096, &sum_of(SumKind::Xxh64, block)),
+                    false => kept.put_sums(no * 4096, &sum_of(SumKind::Xxh64, block)),
                 }
             }
             Ok(Some(kept))

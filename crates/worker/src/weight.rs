@@ -2,7 +2,7 @@
 
 use deltic_core::Span;
 use deltic_protocol::limits::SEGMENT_BYTES;
-use deltic_protocol::message::How;
+use deltic_protocol::message::TransferKind;
 use deltic_protocol::{receiver, sender};
 
 /// Bytes counted for work without content: paths, metadata, answers.
@@ -22,7 +22,7 @@ fn total<'a>(spans: impl IntoIterator<Item = &'a Span>) -> usize {
 pub(super) fn of_source(work: &sender::SenderWork) -> usize {
     use sender::SenderWork;
     let content = match work {
-        SenderWork::Open { how: How::Whole, .. } => SHORT_FILE,
+        SenderWork::Open { how: TransferKind::Whole, .. } => SHORT_FILE,
         SenderWork::File(work) => of_file(work),
         SenderWork::Digest { .. } => PORTION,
         SenderWork::List { .. }
@@ -52,10 +52,10 @@ pub(super) fn of_destination(work: &receiver::ReceiverWork) -> usize {
     use receiver::{EntryWork, LookupWork, ReceiverWork, SettleWork};
     let content = match work {
         ReceiverWork::Lookup(LookupWork::Digest { .. }) => PORTION,
-        ReceiverWork::Entry(EntryWork::CopyBeside { .. }) => PORTION,
+        ReceiverWork::Entry(EntryWork::CopyFromAlternate { .. }) => PORTION,
         ReceiverWork::Old(work) => of_old_version(work),
         ReceiverWork::New(work) => of_new_version(work),
-        ReceiverWork::Settle(SettleWork::Replace(small)) => small.payload.travelling() as usize,
+        ReceiverWork::Settle(SettleWork::Replace(small)) => small.payload.credit_bytes() as usize,
         ReceiverWork::Lookup(_) | ReceiverWork::Entry(_) | ReceiverWork::Settle(_) => 0,
         ReceiverWork::SetDirs { .. } | ReceiverWork::Remove { .. } | ReceiverWork::Ask(_) => 0,
         ReceiverWork::Land | ReceiverWork::Sweep | ReceiverWork::Flush => 0,
@@ -83,11 +83,11 @@ fn of_new_version(work: &receiver::NewVersionWork) -> usize {
             total(runs.iter().map(|run| &run.old)).min(COPY_BUFFER)
         }
         NewVersionWork::Write { pieces, payload, .. } => {
-            total(pieces.iter().map(|piece| &piece.span)) + payload.travelling() as usize
+            total(pieces.iter().map(|piece| &piece.span)) + payload.credit_bytes() as usize
         }
         NewVersionWork::Mend { gaps, bytes, payload, .. } => {
             let old = total(gaps.iter().flat_map(|gap| &gap.old));
-            old + *bytes as usize + payload.travelling() as usize
+            old + *bytes as usize + payload.credit_bytes() as usize
         }
     }
 }

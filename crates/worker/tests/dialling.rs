@@ -90,7 +90,7 @@ fn hold<M: Machine, W: Worker<M>, N: Machine, V: Worker<N>>(
             back = [ours.encode(), reply.encode()].concat();
         }
         if let Some(session) = session.as_mut().filter(|_| !is_over[1]) {
-            session.hear(&std::mem::take(&mut heard));
+            session.receive(&std::mem::take(&mut heard));
             is_over[1] = session.step(&mut back, &mut |_| ()).unwrap();
         }
         let back = stream.send(back);

@@ -9,7 +9,7 @@ use clap::ArgAction;
 
 use super::headings::COMPATIBLE;
 use crate::words::refused::Unsupported;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Options of rsync that are accepted without effect, or refused.
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,7 @@ impl CompatibilityArgs {
     ///
     /// # Errors
     /// The option, with an alternative.
-    pub(crate) fn check(&self, ways: Ways) -> Result<()> {
+    pub(crate) fn check(&self, ways: OptionBehaviour) -> Result<()> {
         ways.check_max_alloc(self.max_alloc.as_deref())?;
         ensure!(
             self.password_file.is_none(),

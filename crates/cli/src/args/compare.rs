@@ -10,7 +10,7 @@ use deltic_protocol::options::{AlternateUse, Alternates, Compare, Fuzzy, Window}
 
 use crate::words::age::Age;
 use crate::words::size::{BadSize, SizeBound};
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Options that decide which files are transferred.
 #[derive(Clone, Debug, clap::Args)]
@@ -91,7 +91,7 @@ impl CompareArgs {
     ///
     /// # Errors
     /// If arguments contradict each other.
-    pub(crate) fn compare(&self, ways: Ways) -> Result<Compare> {
+    pub(crate) fn compare(&self, ways: OptionBehaviour) -> Result<Compare> {
         Ok(Compare {
             size_only: self.size_only,
             ignore_times: self.ignore_times,
@@ -114,7 +114,7 @@ impl CompareArgs {
         })
     }
 
-    fn window(&self, ways: Ways) -> Result<Window> {
+    fn window(&self, ways: OptionBehaviour) -> Result<Window> {
         match self.modify_window {
             None => Ok(ways.window()),
             Some(..0) => Ok(Window::Exact),

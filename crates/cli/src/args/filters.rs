@@ -173,7 +173,9 @@ fn contents(path: &OsStr, trust: Trust) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let source: Box<dyn Read> = match path == "-" {
             true => Box::new(io::stdin()),
-            false => Box::new(File::from(NamedFile::find(Path::new(path), trust)?.read()?)),
+            false => {
+                Box::new(File::from(NamedFile::find_file(Path::new(path), trust)?.open_to_read()?))
+            }
         };
         source.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
         Ok(bytes)

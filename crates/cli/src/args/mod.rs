@@ -48,7 +48,7 @@ use self::sync::SyncArgs;
 use self::tools::{BenchArgs, CompletionsArgs, FactsArgs, ManArgs};
 use self::verify::VerifyArgs;
 use self::watch::WatchArgs;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Sync huge files and whole trees between machines, and transfer only the changes
 #[derive(Debug, Parser)]
@@ -148,7 +148,7 @@ struct ParsedCommandLine {
     cli: clap::Command,
     matches: ArgMatches,
     applied: AppliedSettings,
-    ways: Ways,
+    ways: OptionBehaviour,
 }
 
 fn parse_with_settings(
@@ -156,7 +156,7 @@ fn parse_with_settings(
     places: &SettingSources,
 ) -> Result<ParsedCommandLine, UsageError> {
     let words: Vec<_> = words.collect();
-    let ways = Ways::of(&words);
+    let ways = OptionBehaviour::of(&words);
     let mut words = rewrite::normalized(words.into_iter());
     // Adds the `--no-OPTION` forms only for a command that uses them: building them takes time.
     let mut cli = (WITH_OPPOSITES.iter())

@@ -55,7 +55,7 @@ impl UsageError {
 
     /// Names the setting that `text` complains about, and its place.
     pub(crate) fn origin(&self, text: &str) -> Option<String> {
-        self.applied.blame(text)
+        self.applied.origin_of_error(text)
     }
 
     /// Returns `text` in rsync's words.

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use deltic_protocol::options::{Backup, Delete, Guard, Remove};
 
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Options for deletions and backups.
 #[derive(Clone, Debug, clap::Args)]
@@ -96,7 +96,7 @@ impl RemoveArgs {
         &self,
         excluded: bool,
         takes_dirs: bool,
-        ways: Ways,
+        ways: OptionBehaviour,
     ) -> Result<Delete> {
         let asked = [self.delete, self.delete_before, self.delete_after, self.delete_delay];
         if !(asked.contains(&true) || excluded) {
@@ -114,7 +114,7 @@ impl RemoveArgs {
 
     /// Returns the other options for deletions and backups. With `asks`, the user is asked before a run that the
     /// limit of deletions would stop.
-    pub(crate) fn remove(&self, asks: bool, ways: Ways) -> Result<Remove> {
+    pub(crate) fn remove(&self, asks: bool, ways: OptionBehaviour) -> Result<Remove> {
         Ok(Remove {
             force: self.force,
             ignore_errors: self.ignore_errors,

@@ -194,7 +194,8 @@ impl SelectArgs {
         };
         match (remote(file)?, far) {
             (None, _) => {
-                let named = NamedFile::find(Path::new(file), trust).and_then(|file| file.read());
+                let named = NamedFile::find_file(Path::new(file), trust)
+                    .and_then(|file| file.open_to_read());
                 let names = named.and_then(|file| read_names(File::from(file), form));
                 let shown = printable(file.as_bytes());
                 Ok(Names::Here(

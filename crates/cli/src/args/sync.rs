@@ -24,7 +24,7 @@ use super::travel::{BatchArgs, ConnectionArgs, SumArgs};
 use super::writing::WritingArgs;
 use crate::words::shell::ShellWords;
 use crate::words::size::Size;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Arguments of `deltic sync`.
 #[derive(Debug, clap::Args)]
@@ -177,7 +177,7 @@ pub(crate) struct SyncArgs {
     pub(crate) applied: AppliedSettings,
     /// The program (Deltic or rsync) that options behave like, where the two differ.
     #[arg(skip)]
-    pub(crate) ways: Ways,
+    pub(crate) ways: OptionBehaviour,
     /// Options of rsync without effect here.
     #[command(flatten)]
     pub(crate) accepted: CompatibilityArgs,
@@ -218,7 +218,7 @@ const ANSWERS: [&str; 4] = ["version", "info", "debug", "daemon"];
 /// Returns a parser for names of strategies; help and errors list all names.
 fn strategies() -> impl TypedValueParser<Value = Strategy> {
     let names = PossibleValuesParser::new(Strategy::ALL.map(|strategy| strategy.name));
-    names.try_map(|name| Strategy::named(&name))
+    names.try_map(|name| Strategy::by_name(&name))
 }
 
 /// The hint for an invalid command line of `sync`.

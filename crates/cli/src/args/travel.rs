@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, bail};
 use clap::{ArgAction, ValueEnum, value_parser};
-use deltic_net::plan::Patience;
+use deltic_net::plan::SessionTimeouts;
 use deltic_protocol::limits::MAX_LEVEL;
 
 use crate::words::age::Age;
@@ -137,11 +137,11 @@ impl ConnectionArgs {
     ///
     /// # Errors
     /// If `--stop-at` is no time in the future.
-    pub(crate) fn patience(&self, asks: bool) -> Result<Patience> {
+    pub(crate) fn timeouts(&self, asks: bool) -> Result<SessionTimeouts> {
         let seconds = |n: u32| (n > 0).then(|| Duration::from_secs(n.into()));
         let unasked = if asks || self.timeout > 0 { 0 } else { UNASKED_SECONDS };
         let minutes = self.stop_after.map(|n| Duration::from_secs(u64::from(n) * 60));
-        Ok(Patience {
+        Ok(SessionTimeouts {
             silence: seconds(self.timeout),
             answer: seconds(self.contimeout.unwrap_or(unasked)),
             whole: match &self.stop_at {
@@ -391,7 +391,7 @@ mod tests {
         let answer = |words: &str, asks| {
             let words = ["x"].into_iter().chain(words.split_whitespace());
             let travel = Words::parse_from(words).travel;
-            travel.patience(asks).unwrap().answer.map(|wait| wait.as_secs())
+            travel.timeouts(asks).unwrap().answer.map(|wait| wait.as_secs())
         };
         assert_eq!((answer("", true), answer("", false)), (None, Some(60)));
         for asks in [true, false] {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use anyhow::{Result, bail, ensure};
 use deltic_protocol::options::{Append, Writing};
 
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Options for writing files.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,7 +62,12 @@ impl WritingArgs {
     ///
     /// # Errors
     /// If arguments contradict each other.
-    pub(crate) fn writing(&self, whole_file: bool, keeps: bool, ways: Ways) -> Result<Writing> {
+    pub(crate) fn writing(
+        &self,
+        whole_file: bool,
+        keeps: bool,
+        ways: OptionBehaviour,
+    ) -> Result<Writing> {
         let append = match (self.append, self.append_verify) {
             (true, _) => Append::Blindly,
             (false, true) => Append::Verified,
@@ -100,7 +105,7 @@ impl WritingArgs {
     }
 
     /// Returns the directory for incomplete files. As in rsync, RSYNC_PARTIAL_DIR counts only with `--partial`.
-    pub(crate) fn partial_dir(&self, keeps: bool, ways: Ways) -> Option<OsString> {
+    pub(crate) fn partial_dir(&self, keeps: bool, ways: OptionBehaviour) -> Option<OsString> {
         let waiting = ways.delay_updates_dir().filter(|_| self.delay_updates);
         if self.no_partial {
             return waiting;

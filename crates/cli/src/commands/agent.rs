@@ -69,8 +69,8 @@ fn serve(
     if session.examine {
         return super::doctor::answer(restriction.as_ref());
     }
-    let serve = || deltic_net::agent(socket_dirs(), bwlimit, cache::dir(), restriction);
-    let ended = if session.join { deltic_net::join() } else { serve() };
+    let serve = || deltic_net::run_agent(socket_dirs(), bwlimit, cache::dir(), restriction);
+    let ended = if session.join { deltic_net::join_session() } else { serve() };
     match ended {
         Ok(()) => Exit::Success,
         Err(error) => Exit::from(&error),
@@ -83,7 +83,7 @@ fn restriction(dir: &Path, args: &AgentArgs) -> std::io::Result<Restriction> {
         (false, true) => Access::Write,
         (false, false) => Access::Both,
     };
-    Restriction::begin(dir, access, args.no_delete, cache::dir().as_deref())
+    Restriction::confine(dir, access, args.no_delete, cache::dir().as_deref())
 }
 
 /// The environment variable in which sshd puts the requested command, if the key has a forced command.

@@ -84,7 +84,7 @@ enum BatchInput {
 fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
     let file = match path == Path::new("-") {
         true => File::from(io::stdin().as_fd().try_clone_to_owned()?),
-        false => File::from(NamedFile::find(path, trust)?.read()?),
+        false => File::from(NamedFile::find_file(path, trust)?.open_to_read()?),
     };
     if file.metadata()?.is_file() {
         return Ok(BatchInput::Whole(file));

@@ -33,7 +33,8 @@ pub(crate) fn run(args: &FactsArgs) -> Result<()> {
 fn listen(path: &Path) -> Result<UnixListener> {
     let name = path.file_name().context("the path has no file name")?;
     let above = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let dir = NamedDir::of_operator(above.unwrap_or_else(|| Path::new("."))).made(0o755)?;
+    let dir =
+        NamedDir::of_operator(above.unwrap_or_else(|| Path::new("."))).open_or_create(0o755)?;
     let path = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
     // A socket without a listener is left over from a killed service.
     match UnixStream::connect(&path) {

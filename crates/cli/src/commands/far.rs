@@ -20,7 +20,7 @@ pub(super) struct RemoteProgram {
     input: Option<ChildStdin>,
     lines: Receiver<String>,
     /// Longest time without output, or without reading input.
-    patience: Duration,
+    timeout: Duration,
     is_given_up: bool,
 }
 
@@ -31,7 +31,7 @@ impl RemoteProgram {
         host: &str,
         command: &[OsString],
     ) -> Result<Self, SyncError> {
-        let words = remote.words(host, command)?;
+        let words = remote.command_line(host, command)?;
         let Some((program, args)) = words.split_first() else {
             return Err(SyncError::Usage("the remote shell (-e) is empty".into()));
         };
@@ -46,7 +46,7 @@ impl RemoteProgram {
         let (sender, lines) = channel();
         // A thread reads output during writes; otherwise both ends could wait for each other.
         thread::spawn(move || read(BufReader::new(output), sender));
-        Ok(Self { child, input, lines, patience: PATIENCE, is_given_up: false })
+        Ok(Self { child, input, lines, timeout: TIMEOUT, is_given_up: false })
     }
 
     /// Writes `bytes` to the program's standard input.
@@ -55,10 +55,10 @@ impl RemoteProgram {
     /// `TimedOut` if the program does not read for too long.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         let input = self.input.as_mut().expect("it is open until the end is waited for");
-        let patience = Timespec::try_from(self.patience).map_err(io::Error::other)?;
+        let timeout = Timespec::try_from(self.timeout).map_err(io::Error::other)?;
         for piece in bytes.chunks(PIECE_BYTES) {
             let mut waiting = [PollFd::new(input, PollFlags::OUT)];
-            if poll(&mut waiting, Some(&patience))? == 0 {
+            if poll(&mut waiting, Some(&timeout))? == 0 {
                 self.give_up();
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -70,7 +70,7 @@ impl RemoteProgram {
     /// Returns the next line of output, with unprintable characters escaped. `None` at the end, after too long a
     /// silence, or after too much output.
     pub(super) fn line(&mut self) -> Option<String> {
-        let line = self.lines.recv_timeout(self.patience);
+        let line = self.lines.recv_timeout(self.timeout);
         if line == Err(RecvTimeoutError::Timeout) {
             self.give_up();
         }
@@ -101,7 +101,7 @@ impl RemoteProgram {
 
     fn wait(&mut self) -> Option<ExitStatus> {
         if !self.is_given_up {
-            let status = wait_at_most(&mut self.child, self.patience);
+            let status = wait_at_most(&mut self.child, self.timeout);
             self.is_given_up = status.is_none();
             return status;
         }
@@ -109,10 +109,10 @@ impl RemoteProgram {
     }
 }
 
-/// Waits for a process to end. After `patience`, kills the process and returns `None`.
-pub(super) fn wait_at_most(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+/// Waits for a process to end. After `timeout`, kills the process and returns `None`.
+pub(super) fn wait_at_most(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
-    while start.elapsed() <= patience {
+    while start.elapsed() <= timeout {
         match child.try_wait() {
             Ok(None) => thread::sleep(LOOKING),
             status => return status.ok()?,
@@ -139,7 +139,7 @@ fn read(mut output: BufReader<ChildStdout>, lines: Sender<String>) {
 }
 
 /// Longest silence of the other machine. The user may have to type a passphrase meanwhile.
-pub(super) const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(300);
 /// Interval of checks whether the remote shell has ended.
 const LOOKING: Duration = Duration::from_millis(10);
 /// Bytes that fit into a pipe that is ready for writing.
@@ -155,9 +155,9 @@ mod tests {
 
     fn far(script: &str) -> RemoteProgram {
         let shell = ["sh", "-c", script].map(OsString::from).into();
-        let remote = Remote::by(shell);
+        let remote = Remote::with_shell(shell);
         let far = RemoteProgram::start(&remote, "h", &["true".into()]).unwrap();
-        RemoteProgram { patience: Duration::from_millis(200), ..far }
+        RemoteProgram { timeout: Duration::from_millis(200), ..far }
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn it_is_read_while_it_is_written_to_and_only_the_first_lines_are_kept() {
         let mut talker = far("yes | head -c 4000000; cat >/dev/null");
-        talker.patience = PATIENCE;
+        talker.timeout = TIMEOUT;
         talker.say(&[b'x'; 1 << 20]).unwrap();
         let mut lines = 0;
         while talker.line().is_some() {
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn what_it_says_drives_no_terminal() {
         let mut far = far(r"printf '\033]0;x\007\n'");
-        far.patience = PATIENCE;
+        far.timeout = TIMEOUT;
         assert_eq!(far.line().as_deref(), Some(r"\u{1b}]0;x\u{7}"));
     }
 }

@@ -72,7 +72,7 @@ impl InputStream {
 
 /// Opens `path` for reading. Follows only symlinks that `trust` allows.
 pub(super) fn opened_to_read(path: &Path, trust: Trust) -> Result<File> {
-    let opened = NamedFile::find(path, trust).and_then(|file| file.read());
+    let opened = NamedFile::find_file(path, trust).and_then(|file| file.open_to_read());
     let name = || printable(path.as_os_str().as_encoded_bytes());
     Ok(opened.with_context(|| format!("cannot open {}", name()))?.into())
 }
@@ -243,7 +243,7 @@ fn path_of(file: &impl AsRawFd) -> PathBuf {
 /// If the path exists and is not a regular file.
 fn target(path: &Path, trust: Trust) -> Result<NamedFile> {
     let place = || format!("cannot open {}", path.display());
-    let target = NamedFile::find(path, trust).with_context(place)?;
+    let target = NamedFile::find_file(path, trust).with_context(place)?;
     let refuse =
         |why: io::Error| Err(why).with_context(|| format!("cannot write {}", path.display()));
     match statat(&target, target.name(), AtFlags::SYMLINK_NOFOLLOW) {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use deltic_net::plan::{Remote, far_host};
+use deltic_net::plan::{Remote, remote_host};
 
 use super::far::RemoteProgram;
 use crate::args::far::InstallArgs;
@@ -26,7 +26,7 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
         }
     };
     let InstallArgs { host, to, rsh, .. } = args;
-    let remote = Remote::by(rsh.0.clone());
+    let remote = Remote::with_shell(rsh.0.clone());
     match (InstallPlace { remote: &remote, host, to: to.as_deref() }).install(&program) {
         Ok(lines) => {
             let mut output = Output::stdout();
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &InstallArgs) -> Exit {
 /// Returns true if the run can go on with the program there. Prints the reason if the program was not installed.
 pub(super) fn offer(request: &mut SyncRequest) -> bool {
     let SyncRequest { plan, if_missing, .. } = request;
-    let Some(host) = far_host(&plan.sources, &plan.destination) else { return false };
+    let Some(host) = remote_host(&plan.sources, &plan.destination) else { return false };
     let agrees = match if_missing {
         IfMissing::Fail => false,
         IfMissing::Install => true,

@@ -28,7 +28,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<()> {
         return Ok(());
     };
     NamedDir::of_operator(dir)
-        .made(0o777)
+        .open_or_create(0o777)
         .with_context(|| format!("cannot create {}", dir.display()))?;
     for command in commands.into_iter().chain([deltic.clone()]) {
         let path = dir.join(format!("{}.1", named(&command)));

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &PatchArgs) -> Result<()> {
     let name = delta.name().to_string();
     delta.each_piece(|piece| {
         parser.feed(piece);
-        while let Some(record) = parser.record().with_context(|| name.clone())? {
+        while let Some(record) = parser.next_record().with_context(|| name.clone())? {
             match record {
                 DeltaRecord::Header(header) => {
                     new = Some(PatchedFile::create(&args.output, &old, header)?)

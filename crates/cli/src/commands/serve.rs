@@ -153,7 +153,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
 
 /// Creates a directory for this user only, if missing.
 pub(super) fn make_own(dir: &Path) -> Result<()> {
-    let made = NamedDir::of_operator(dir).made(0o700);
+    let made = NamedDir::of_operator(dir).open_or_create(0o700);
     made.map(drop).with_context(|| format!("cannot make {}", dir.display()))
 }
 

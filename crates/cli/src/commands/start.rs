@@ -28,7 +28,7 @@ pub(crate) fn explain(refusal: &UsageError) -> Exit {
     let exit = if refusal.is_way_to_compress() { Exit::Unsupported } else { Exit::Usage };
     let text = refusal.text();
     let origin = refusal.origin(&text);
-    if origin.is_some() || output::stands_in() {
+    if origin.is_some() || output::behaves_like_rsync() {
         let hint = origin.as_deref().or_else(|| refusal.is_helped().then_some(sync::HELP));
         output::complain(&refusal.in_rsyncs_words(&text), hint);
         return exit;

@@ -55,7 +55,7 @@ pub(super) fn refuse(args: &SyncArgs, refusal: &anyhow::Error) -> Exit {
     let exit = Exit::after_refusal(refusal);
     let instead = refusal.downcast_ref::<Unsupported>().map(|unsupported| unsupported.instead);
     let what = output::words(refusal);
-    let blamed = args.applied.blame(&what);
+    let blamed = args.applied.origin_of_error(&what);
     let hint = match refusal.downcast_ref() {
         Some(UnknownItem::Item { option, .. }) => Some(format!("`{option}=help` lists the items")),
         // Operands that are present have their own error message.

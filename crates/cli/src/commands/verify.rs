@@ -41,7 +41,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Exit {
         Ok(comparison) => comparison,
         Err(refusal) => {
             let what = output::words(&refusal);
-            output::complain(&what, args.applied.blame(&what).as_deref());
+            output::complain(&what, args.applied.origin_of_error(&what).as_deref());
             return Exit::after_refusal(&refusal);
         }
     };
@@ -95,7 +95,7 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
     let (operands, exchanged) = store_as_source(parse_operands(&args.operands)?);
     let SyncOperands { sources, destination } = operands;
     if exchanged {
-        options.rules = options.rules.exchanged();
+        options.rules = options.rules.with_roles_exchanged();
     }
     let mut plan = Plan {
         sources: with_trailing_slash(sources, &destination),
@@ -141,7 +141,7 @@ fn two_urls(
         unreachable!("both are URLs");
     };
     if exchanged {
-        options.rules = options.rules.exchanged();
+        options.rules = options.rules.with_roles_exchanged();
     }
     let remote = RemoteSystem::new(&host, &ProcessEnvironment)?;
     let (tree, is_file) = remote.compared(paths[0].as_bytes(), &options)?;
@@ -164,7 +164,10 @@ fn two_urls(
 /// Returns the plan of a comparison with these options, without trees.
 fn empty_plan(args: &VerifyArgs, options: Options) -> Plan {
     Plan {
-        remote: Remote { program: args.deltic_path.clone(), ..Remote::by(args.rsh.0.clone()) },
+        remote: Remote {
+            program: args.deltic_path.clone(),
+            ..Remote::with_shell(args.rsh.0.clone())
+        },
         bwlimit: args.bwlimit.as_ref().and_then(Bandwidth::limit),
         cache: crate::plan::cache::dir(),
         ..Plan::new(Sources::Local(Vec::new()), Destination::Local(PathBuf::new()), options)
@@ -474,7 +477,7 @@ impl Reporter for DifferenceReporter {
                 }
             }
             Err(error) => {
-                let said = as_compared(error);
+                let said = in_words_of_verify(error);
                 let error = said.as_ref().unwrap_or(error);
                 let hint = hint::of(error, &self.far, NextRun::Same);
                 output::complain(&error.to_string(), hint.as_deref());
@@ -488,7 +491,7 @@ impl Reporter for DifferenceReporter {
 }
 
 /// Returns the error in words of `verify`, if `error` is about the second tree, which a sync calls a destination.
-fn as_compared(error: &SyncError) -> Option<SyncError> {
+fn in_words_of_verify(error: &SyncError) -> Option<SyncError> {
     let (SyncError::Selection(why) | SyncError::SelectionThere(why)) = error else { return None };
     let (host, of_tree) = why.split_once("destination ")?;
     let is_it = host.is_empty() || host.ends_with(": ");

@@ -10,7 +10,7 @@ use serde_json::{Map, json};
 
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Prints the version; as JSON if the option is given twice, with the build if `verbose`.
 pub(crate) fn print(times: u8, verbose: bool) -> Exit {
@@ -81,7 +81,7 @@ fn for_people() -> String {
          Compress list:\n    zstd none\n\
          \n\
          deltic comes with ABSOLUTELY NO WARRANTY. It is free software: {}.",
-        if output::stands_in() { AS_RSYNC } else { "" },
+        if output::behaves_like_rsync() { AS_RSYNC } else { "" },
         env!("CARGO_PKG_VERSION"),
         protocol(),
         capabilities(),
@@ -135,7 +135,7 @@ fn for_programs() -> String {
         "capabilities": capabilities,
         "instruction_sets": isas(),
         "strategies": strategies(),
-        "checksum_list": Ways::here().checksums(),
+        "checksum_list": OptionBehaviour::here().checksums(),
         "compress_list": ["zstd", "none"],
         "license": env!("CARGO_PKG_LICENSE"),
     });

@@ -32,7 +32,7 @@ use crate::report::view::OutputView;
 use crate::words::place::{ParsedOperand, SyncOperands};
 use crate::words::rate::{self, Bandwidth};
 use crate::words::size::Size;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 pub(crate) use self::view::Terminals;
 
@@ -48,7 +48,7 @@ pub(crate) struct SyncRequest {
     /// Next step if the other machine has no deltic: the run fails, asks the user, or installs deltic.
     pub(crate) if_missing: IfMissing,
     /// The program (Deltic or rsync) that options behave like, where the two differ.
-    pub(crate) ways: Ways,
+    pub(crate) ways: OptionBehaviour,
     /// Limits of further attempts after a lost connection.
     pub(crate) retry: RetryLimits,
 }
@@ -120,7 +120,7 @@ impl SyncRequest {
                 options: remote_options(args),
             },
             bwlimit: args.travel.bwlimit.as_ref().and_then(Bandwidth::limit),
-            patience: args.travel.patience(matches!(far, RemoteRole::Nothing) || can_ask())?,
+            timeouts: args.travel.timeouts(matches!(far, RemoteRole::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
             reasons: args.show.explain.then(Reasons::default),
@@ -175,7 +175,7 @@ pub(crate) fn trust_sums(plan: &mut Plan, is_asked: bool) -> Result<()> {
     // A missing path will be created in the file system of its nearest existing ancestor.
     let dir = place.ancestors().find(|dir| dir.is_dir()).unwrap_or_else(|| Path::new("."));
     let dir = File::open(dir).with_context(|| format!("--trust-sums: cannot open {shown}"))?;
-    match deltic_net::kept_sums(dir.as_fd()) {
+    match deltic_net::stored_sum_kind(dir.as_fd()) {
         Some(Kept::Verity) => plan.options.compare.trusted = Some(TrustedSums::Verity),
         Some(Kept::Blocks(kind, block_bytes)) if kind.strength() > SumStrength::Hint => {
             plan.options.compare.trusted = Some(TrustedSums::Blocks { kind, block_bytes });

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
-use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_net::plan::{Destination, Dial, Sources, remote_host};
 use deltic_net::{NamedDir, NamedFile, TOKEN_VARIABLE, Trust};
 use deltic_serve::client::{Address, Credentials};
 use deltic_serve::private;
@@ -28,7 +28,7 @@ pub(crate) fn dial(
     login: &LoginArgs,
 ) -> Result<Option<Dial>> {
     let Some(host) =
-        far_host(sources, destination).filter(|host| Address::looks_like(host.as_bytes()))
+        remote_host(sources, destination).filter(|host| Address::looks_like(host.as_bytes()))
     else {
         return Ok(None);
     };
@@ -98,7 +98,7 @@ fn token_in_file(word: &str) -> Result<String> {
         return Err(Misused(why.into()).into());
     };
     let read = || {
-        let file = NamedFile::find(Path::new(path), Trust::Ours)?.read()?;
+        let file = NamedFile::find_file(Path::new(path), Trust::Ours)?.open_to_read()?;
         io::read_to_string(File::from(file))
     };
     let text = read().with_context(|| UnreadableFile(format!("--token: cannot read {path}")))?;
@@ -147,7 +147,7 @@ impl Logins {
         let path = Self::path().context("cannot keep the token: HOME is not set")?;
         let dir = path.parent().unwrap_or_else(|| Path::new("/"));
         NamedDir::of_operator(dir)
-            .made(0o777)
+            .open_or_create(0o777)
             .with_context(|| format!("cannot make {}", dir.display()))?;
         self.0.insert(server, login);
         let text = serde_json::to_vec_pretty(&self).expect("logins are plain data");

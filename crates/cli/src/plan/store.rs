@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use deltic_core::strategy::Strategy;
-use deltic_net::plan::{Destination, Dial, Sources, far_host};
+use deltic_net::plan::{Destination, Dial, Sources, remote_host};
 use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_remote::{Evidence, ProcessEnvironment, RemoteSystem};
@@ -39,7 +39,7 @@ pub(crate) fn dial(
     reasons: Option<Reasons>,
     options: &mut Options,
 ) -> Result<Option<StoreConnection>> {
-    let Some(host) = far_host(sources, destination).filter(|host| is_store(host)) else {
+    let Some(host) = remote_host(sources, destination).filter(|host| is_store(host)) else {
         return Ok(None);
     };
     if matches!(destination, Destination::Remote { .. }) {

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::report::hint;
 use crate::report::numbers::counted;
-use crate::report::output::{self, stands_in};
+use crate::report::output::{self, behaves_like_rsync};
 use crate::report::view::OutputView;
 
 /// Troubles of a run that were reported so far.
@@ -48,7 +48,7 @@ impl Complaints {
         let message = view.far.message(trouble);
         let hint = match cause {
             Some(SharedCause::Refused(_, errno)) => {
-                hint::for_errno(errno, &view.far, view.next_run).filter(|_| !stands_in())
+                hint::for_errno(errno, &view.far, view.next_run).filter(|_| !behaves_like_rsync())
             }
             _ => hint::for_trouble(trouble, view.watches, &mut self.in_use)
                 .or_else(|| hint::for_missing(trouble, &view.far))
@@ -57,7 +57,7 @@ impl Complaints {
         };
         let Some(cause) = cause else {
             // The message may contain words of the user's operands.
-            let hint = hint.or_else(|| view.applied.blame(&message));
+            let hint = hint.or_else(|| view.applied.origin_of_error(&message));
             return output::complain(&message, hint.as_deref());
         };
         if cause != SharedCause::Vanished {
@@ -85,7 +85,7 @@ impl Complaints {
                 (SharedCause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
                     // The reason itself says in rsync's wording that the names failed.
-                    let so = if stands_in() { "" } else { " failed so" };
+                    let so = if behaves_like_rsync() { "" } else { " failed so" };
                     output::complain(&format!("{counted}{so}: {why}"), hint.as_deref());
                 }
             }

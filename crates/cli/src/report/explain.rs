@@ -66,7 +66,7 @@ impl SendExplanation {
     pub(crate) fn new(plan: &Plan) -> Self {
         let ends = (&plan.sources, &plan.destination);
         Self {
-            strategy: plan.options.way(),
+            strategy: plan.options.effective_strategy(),
             whole: plan.options.whole_file,
             shows_resumes: !plan.options.dry_run && plan.options.compare.alternates.dirs.is_empty(),
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),

@@ -14,7 +14,7 @@ use deltic_serve::trust::WrongPin;
 use deltic_tree::path::printable;
 use rustix::io::Errno;
 
-use crate::report::output::stands_in;
+use crate::report::output::behaves_like_rsync;
 use crate::words::place::ParsedOperand;
 
 /// The remote machine of a run, if any, as the user named it.
@@ -46,7 +46,7 @@ impl RemoteMachine {
 
     /// Returns a machine reached by `remote`.
     pub(crate) fn reached_by(remote: &Remote, host: &str) -> Self {
-        let words = remote.words(host, &[COMMAND.into()]).unwrap_or_default();
+        let words = remote.command_line(host, &[COMMAND.into()]).unwrap_or_default();
         let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
         Self {
             side: None,
@@ -64,7 +64,7 @@ impl RemoteMachine {
             spot.side.is_some() && spot.side == self.side && spot.full_path.is_some()
         });
         let is_named = matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink);
-        match is_far && !is_named && !stands_in() {
+        match is_far && !is_named && !behaves_like_rsync() {
             true => format!("{}: {}", printable(self.host.as_bytes()), trouble.message).into(),
             false => (&trouble.message).into(),
         }
@@ -300,7 +300,7 @@ pub(crate) fn for_trouble(
     let went = trouble.spot.as_ref().is_some_and(|spot| spot.errno.is_some());
     let in_use = trouble.kind == TroubleKind::Vanished && !went;
     let is_first = in_use && !std::mem::replace(is_given, true);
-    (is_first && !stands_in()).then_some(
+    (is_first && !behaves_like_rsync()).then_some(
         "for a file that is always in use, such as a database, copy a dump or a snapshot",
     )
 }
@@ -324,7 +324,7 @@ pub(crate) fn for_missing(trouble: &Trouble, far: &RemoteMachine) -> Option<&'st
 pub(crate) fn for_blocked(trouble: &Trouble) -> Option<&'static str> {
     let errno = trouble.spot.as_ref()?.errno?;
     let is_blocked = errno == Errno::NOTEMPTY.raw_os_error() as u32;
-    (is_blocked && !stands_in())
+    (is_blocked && !behaves_like_rsync())
         .then_some("a directory is in the way: --force removes the directory and its content")
 }
 
@@ -363,7 +363,7 @@ mod tests {
 
     fn far(shell: &str, host: &str) -> RemoteMachine {
         let shell = shlex::split(shell).unwrap().into_iter().map(Into::into).collect();
-        RemoteMachine::reached_by(&Remote::by(shell), host)
+        RemoteMachine::reached_by(&Remote::with_shell(shell), host)
     }
 
     #[test]

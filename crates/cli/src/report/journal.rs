@@ -23,7 +23,7 @@ pub(super) struct LogWriter {
 impl LogWriter {
     /// Opens the log. `None` if that fails: the run then continues without a log, as in rsync.
     pub(super) fn open(log: &LogFile, setting: &FormatContext) -> Option<Self> {
-        match NamedFile::find(&log.path, log.trust).and_then(|file| file.append()) {
+        match NamedFile::find_file(&log.path, log.trust).and_then(|file| file.open_to_append()) {
             Ok(file) => {
                 let output = Output::new(Box::new(File::from(file)));
                 Some(Self { names: log.names.clone(), output, setting: setting.clone() })

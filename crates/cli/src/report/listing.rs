@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn meta(kind: Kind, len: u64, mode: u32) -> Meta {
-        Meta::plain(kind, len, Timestamp { secs: 1_664_542_391, nanos: 9 }, mode)
+        Meta::without_owner(kind, len, Timestamp { secs: 1_664_542_391, nanos: 9 }, mode)
     }
 
     #[test]

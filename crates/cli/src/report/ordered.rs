@@ -22,7 +22,7 @@ pub(crate) struct PathTexts {
 
 /// State of a path after the run: removed, or still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum PathFate {
+pub(crate) enum PathState {
     Gone,
     Stays,
 }
@@ -30,7 +30,7 @@ pub(crate) enum PathFate {
 /// Contents of a line.
 struct PathLine<'a> {
     dir: usize,
-    fate: PathFate,
+    fate: PathState,
     text: &'a [u8],
     name: &'a [u8],
 }
@@ -46,7 +46,7 @@ impl PathTexts {
         item: EntryType,
         text: &[u8],
     ) -> Result<(), OutOfRoom> {
-        self.push_as(PathFate::Stays, path, item, text)
+        self.push_as(PathState::Stays, path, item, text)
     }
 
     /// Adds `text` about a path that exists, or is gone, after the run.
@@ -55,7 +55,7 @@ impl PathTexts {
     /// [`OutOfRoom`] if there is no room for the text.
     pub(crate) fn push_as(
         &mut self,
-        fate: PathFate,
+        fate: PathState,
         path: &RelPath,
         item: EntryType,
         text: &[u8],
@@ -68,7 +68,7 @@ impl PathTexts {
             self.places.push(self.dirs.push(dir)?);
         }
         let mut line = Vec::with_capacity(name.len() + text.len() + 2 * MAX_VARINT_BYTES);
-        line.put_varint((self.places.len() as u64 - 1) << 1 | u64::from(fate == PathFate::Gone));
+        line.put_varint((self.places.len() as u64 - 1) << 1 | u64::from(fate == PathState::Gone));
         line.put_prefixed(text);
         line.put_bytes(name);
         self.lines.push(&line).map(drop)
@@ -93,13 +93,13 @@ impl PathTexts {
     /// of names. In each group, removed entries come first, in reverse order.
     pub(crate) fn by_kept_directory(&self, to: impl FnMut(&[u8], &[u8])) {
         let lines = self.lines.iter().map(|(at, _)| self.line(at));
-        let gone = lines.filter(|line| line.fate == PathFate::Gone && line.name.is_empty());
+        let gone = lines.filter(|line| line.fate == PathState::Gone && line.name.is_empty());
         let gone: HashSet<_> = gone.map(|line| self.dir(line.dir)).collect();
         let (kept, ranks) = (self.ranks(|dir| kept_above(dir, &gone)), self.ranks(|dir| dir));
         let place = |line: &PathLine<'_>| (kept[line.dir], line.fate);
         let by_kept = |one: &PathLine<'_>, other: &PathLine<'_>| {
             let by_name = (ranks[one.dir], one.name).cmp(&(ranks[other.dir], other.name));
-            let from_the_back = one.fate == PathFate::Gone;
+            let from_the_back = one.fate == PathState::Gone;
             let inside = if from_the_back { by_name.reverse() } else { by_name };
             place(one).cmp(&place(other)).then(inside)
         };
@@ -148,7 +148,7 @@ impl PathTexts {
         const WHOLE: &str = "it was put there whole";
         let mut line = Reader::new(self.lines.get(at));
         let number = line.varint().expect(WHOLE);
-        let fate = if number & 1 == 1 { PathFate::Gone } else { PathFate::Stays };
+        let fate = if number & 1 == 1 { PathState::Gone } else { PathState::Stays };
         let text = line.prefixed(usize::MAX).expect(WHOLE);
         PathLine { dir: (number >> 1) as usize, fate, text, name: line.rest() }
     }
@@ -185,11 +185,11 @@ mod tests {
     use super::*;
 
     fn said(paths: &[&str], say: impl Fn(&PathTexts, &mut dyn FnMut(&[u8], &[u8]))) -> String {
-        said_as(&[(PathFate::Stays, paths)], say)
+        said_as(&[(PathState::Stays, paths)], say)
     }
 
     fn said_as(
-        paths: &[(PathFate, &[&str])],
+        paths: &[(PathState, &[&str])],
         say: impl Fn(&PathTexts, &mut dyn FnMut(&[u8], &[u8])),
     ) -> String {
         let mut ordered = PathTexts::default();
@@ -218,10 +218,10 @@ mod tests {
     #[test]
     fn what_goes_goes_by_the_directory_that_stays_and_from_the_back() {
         let paths = ["m/0", "q/r/1", "b/c/old/", "b/c/old/1", "q/", "b/f", "q/r/", "z", "b/x"];
-        let gone = (PathFate::Gone, &paths[..]);
+        let gone = (PathState::Gone, &paths[..]);
         let by_kept = said_as(&[gone], |ordered, to| ordered.by_kept_directory(to));
         assert_eq!(by_kept, "q/r/1=1 q/r=6 q=4 z=7 b/x=8 b/f=5 b/c/old/1=3 b/c/old=2 m/0=0");
-        let stays = (PathFate::Stays, &["b/e", "a", "b/c/", "zz", "b/y"][..]);
+        let stays = (PathState::Stays, &["b/e", "a", "b/c/", "zz", "b/y"][..]);
         let by_kept = said_as(&[gone, stays], |ordered, to| ordered.by_kept_directory(to));
         let said = "q/r/1=1 q/r=6 q=4 z=7 a=10 zz=12 b/x=8 b/f=5 b/e=9 b/y=13 b/c/old/1=3 b/c/old=2 b/c=11 m/0=0";
         assert_eq!(by_kept, said);

@@ -13,7 +13,7 @@ use deltic_tree::rule::TOO_DEEP;
 
 use crate::report::exit::Exit;
 use crate::words::password::without_passwords;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Standard output, in batches of lines.
 pub(crate) struct Output {
@@ -103,7 +103,7 @@ const MAX_WAITING_BYTES: usize = 256 << 10;
 
 /// Returns `deltic: what`; or rsync's message, if the program is called as rsync.
 pub(crate) fn complaint(what: &str) -> String {
-    if stands_in() { in_rsyncs_words(what) } else { format!("deltic: {what}") }
+    if behaves_like_rsync() { in_rsyncs_words(what) } else { format!("deltic: {what}") }
 }
 
 /// Returns the error in rsync's words, as far as scripts look for these.
@@ -165,16 +165,16 @@ const ERRNOS: Range<i32> = 1..134;
 
 /// Returns the last line of an unsuccessful run, as in rsync.
 pub(crate) fn ending(exit: Exit) -> String {
-    let name = if stands_in() { "rsync" } else { "deltic" };
+    let name = if behaves_like_rsync() { "rsync" } else { "deltic" };
     let weight = if exit == Exit::Vanished { "warning" } else { "error" };
     let (words, version) = (exit.words(), env!("CARGO_PKG_VERSION"));
     format!("{name} {weight}: {words} (code {}) at deltic {version}", exit.code())
 }
 
-/// True if options [behave like rsync's](Ways): messages then have rsync's wording.
-pub(crate) fn stands_in() -> bool {
+/// True if options [behave like rsync's](OptionBehaviour): messages then have rsync's wording.
+pub(crate) fn behaves_like_rsync() -> bool {
     static STANDS_IN: OnceLock<bool> = OnceLock::new();
-    *STANDS_IN.get_or_init(|| Ways::here() == Ways::Rsync)
+    *STANDS_IN.get_or_init(|| OptionBehaviour::here() == OptionBehaviour::Rsync)
 }
 
 /// Returns the causes of an error, outermost first; system errors without their numbers.

@@ -315,18 +315,18 @@ impl Reporter for PersonReporter {
         self.lines.flush();
         self.lines.progress.end(result.as_ref().ok());
         self.complaints.finish();
-        if self.skipped_dir && !self.options.recursive && !output::stands_in() {
+        if self.skipped_dir && !self.options.recursive && !output::behaves_like_rsync() {
             output::note("  hint: -a copies directories and their content\n");
         }
         match result {
-            Ok(outcome) => self.finish_well(outcome, ending.exit),
+            Ok(outcome) => self.finish_completed(outcome, ending.exit),
             Err(error) => self.finish_badly(error, ending),
         }
     }
 }
 
 impl PersonReporter {
-    fn finish_well(&mut self, outcome: &Outcome, exit: Exit) -> io::Result<()> {
+    fn finish_completed(&mut self, outcome: &Outcome, exit: Exit) -> io::Result<()> {
         self.say_listed();
         if self.view.debug.deltasum > 0 {
             let matched = if self.view.dry_run { 0 } else { self.tally.matched() };

@@ -111,7 +111,7 @@ impl ProgressDisplay {
             ProgressForm::Bar(bar) if elapsed >= SHORT_RUN && self.heard => {
                 let (bar, said) =
                     bar.get_or_insert_with(|| (new_bar(RunMeter::WHOLE), String::new()));
-                let line = self.meter.line(self.transfer, room());
+                let line = self.meter.line(self.transfer, text_width());
                 if line != *said {
                     said.clone_from(&line);
                     bar.set_position(self.meter.share());
@@ -189,7 +189,7 @@ fn new_bar(whole: u64) -> ProgressBar {
 }
 
 /// Returns the number of characters behind the bar on the terminal.
-fn room() -> usize {
+fn text_width() -> usize {
     let columns = rustix::termios::tcgetwinsize(std::io::stderr()).map_or(0, |size| size.ws_col);
     // Assume 80 columns if the terminal does not tell its width.
     let columns = if columns == 0 { 80 } else { usize::from(columns) };

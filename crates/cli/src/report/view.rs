@@ -126,7 +126,9 @@ pub(crate) enum ProgressMode {
 impl OutputView {
     /// Returns the hint for an error: the setting that the error is about, or advice.
     pub(crate) fn hint(&self, error: &SyncError) -> Option<String> {
-        self.applied.blame(&error.to_string()).or_else(|| hint::of(error, &self.far, self.next_run))
+        self.applied
+            .origin_of_error(&error.to_string())
+            .or_else(|| hint::of(error, &self.far, self.next_run))
     }
 
     /// True if troubles of this kind are shown on the output streams.

@@ -6,7 +6,7 @@ use deltic_core::packed::OutOfRoom;
 use deltic_core::{Put, Reader};
 use deltic_protocol::report::{Action, Change};
 
-use crate::report::ordered::{PathFate, PathTexts};
+use crate::report::ordered::{PathState, PathTexts};
 
 /// Held lines about changes.
 #[derive(Debug, Default)]
@@ -58,7 +58,7 @@ impl HeldLines {
     ) -> Result<(), OutOfRoom> {
         let Change { path, item, action, .. } = change;
         let is_gone = *action == Action::Deleted;
-        let fate = if is_gone { PathFate::Gone } else { PathFate::Stays };
+        let fate = if is_gone { PathState::Gone } else { PathState::Stays };
         let lines = match (is_gone, group) {
             (true, _) if deletions != DeletionOrder::Along => &mut self.deletions,
             (true, _) | (false, LineGroup::Asides) => &mut self.asides,

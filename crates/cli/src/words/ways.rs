@@ -13,7 +13,7 @@ use super::size::Size;
 
 /// The program that options behave like, where Deltic and rsync differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ways {
+pub(crate) enum OptionBehaviour {
     /// Deltic's behaviour, which is the safer one.
     #[default]
     Deltic,
@@ -21,7 +21,7 @@ pub(crate) enum Ways {
     Rsync,
 }
 
-impl Ways {
+impl OptionBehaviour {
     /// Returns the behaviour for a command line, which begins with the name of the program.
     pub(crate) fn of(words: &[OsString]) -> Self {
         let is_sync = |word: &OsString| word == "sync" || word == "rsync";
@@ -113,20 +113,22 @@ mod tests {
 
     #[test]
     fn the_name_decides() {
-        let ways = |words: &[&str]| Ways::of(&words.iter().map(OsString::from).collect::<Vec<_>>());
-        assert_eq!(ways(&["/usr/bin/rsync", "-a"]), Ways::Rsync);
-        assert_eq!(ways(&["deltic", "sync"]), Ways::Deltic);
-        assert_eq!(ways(&[]), Ways::Deltic);
+        let ways = |words: &[&str]| {
+            OptionBehaviour::of(&words.iter().map(OsString::from).collect::<Vec<_>>())
+        };
+        assert_eq!(ways(&["/usr/bin/rsync", "-a"]), OptionBehaviour::Rsync);
+        assert_eq!(ways(&["deltic", "sync"]), OptionBehaviour::Deltic);
+        assert_eq!(ways(&[]), OptionBehaviour::Deltic);
     }
 
     #[test]
     fn another_attempt_has_a_guard() {
         let guarded = Delete::Guarded(Guard::default());
         for (ways, delete, again) in [
-            (Ways::Rsync, Delete::AtMost(u64::MAX), guarded),
-            (Ways::Rsync, Delete::AtMost(7), Delete::AtMost(7)),
-            (Ways::Rsync, Delete::Never, Delete::Never),
-            (Ways::Deltic, Delete::AtMost(u64::MAX), Delete::AtMost(u64::MAX)),
+            (OptionBehaviour::Rsync, Delete::AtMost(u64::MAX), guarded),
+            (OptionBehaviour::Rsync, Delete::AtMost(7), Delete::AtMost(7)),
+            (OptionBehaviour::Rsync, Delete::Never, Delete::Never),
+            (OptionBehaviour::Deltic, Delete::AtMost(u64::MAX), Delete::AtMost(u64::MAX)),
         ] {
             assert_eq!(ways.deletions_again(delete), again, "{ways:?} {delete:?}");
         }

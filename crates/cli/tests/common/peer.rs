@@ -19,9 +19,9 @@ pub fn checked(said: &[u8]) -> Vec<u8> {
         && let Ok(Header { len, .. }) = Header::decode(*header)
         && let Some((frame, behind)) = rest.split_at_checked(HEADER_BYTES + len)
     {
-        sum.add(frame);
+        sum.add_frames(frame);
         checked.extend_from_slice(frame);
-        checked.extend_from_slice(&sum.check());
+        checked.extend_from_slice(&sum.check_frame());
         rest = behind;
     }
     checked.extend_from_slice(rest);
@@ -55,7 +55,7 @@ pub fn listing(entries: Vec<Entry>) -> Vec<u8> {
 pub fn entry(name: &str, kind: Kind, len: u64) -> Entry {
     let modified = Timestamp { secs: 1, nanos: 0 };
     let name = Name::new(name.as_bytes()).expect("a good name");
-    Entry { name, meta: Meta::plain(kind, len, modified, 0o644) }
+    Entry { name, meta: Meta::without_owner(kind, len, modified, 0o644) }
 }
 
 /// Syncs with an other end that says `said`, whatever it hears, and listens until it is left.

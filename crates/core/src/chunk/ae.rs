@@ -76,11 +76,11 @@ impl Kernel for AeCut<'_> {
             if end >= data.len() {
                 return data.len();
             }
-            if top == extreme.utmost() {
+            if top == extreme.extreme_value() {
                 return end;
             }
             let fresh = &data[seen..end];
-            let best = extreme.of(simd, fresh);
+            let best = extreme.extreme_byte(simd, fresh);
             if !extreme.exceeds(best, top) {
                 return end;
             }

@@ -63,13 +63,13 @@ impl RollingHash<4> for CrcHash {
     const STRETCH: usize = 512;
 
     #[inline(always)]
-    fn enter(hash: u32, byte: u8) -> u32 {
+    fn add_byte(hash: u32, byte: u8) -> u32 {
         (hash >> 8) ^ ENTERS[usize::from(hash as u8 ^ byte)]
     }
 
     #[inline(always)]
     fn roll(hash: u32, enters: u8, leaves: u8) -> u32 {
-        Self::enter(hash, enters) ^ LEAVES[usize::from(leaves)]
+        Self::add_byte(hash, enters) ^ LEAVES[usize::from(leaves)]
     }
 
     #[inline(always)]
@@ -105,19 +105,21 @@ mod tests {
 
     #[test]
     fn the_register_is_that_of_crc_32c() {
-        let register = b"123456789".iter().fold(u32::MAX, |hash, byte| CrcHash::enter(hash, *byte));
+        let register =
+            b"123456789".iter().fold(u32::MAX, |hash, byte| CrcHash::add_byte(hash, *byte));
         assert_eq!(!register, 0xe306_9283);
     }
 
     #[test]
     fn a_byte_that_leaves_the_window_has_no_effect() {
         let zeros = [0; CrcHash::WINDOW];
-        let rolled =
-            zeros.iter().fold(CrcHash::enter(0, 0xa5), |hash, byte| CrcHash::enter(hash, *byte));
-        assert_eq!(CrcHash::roll(rolled, 7, 0), CrcHash::enter(rolled, 7));
+        let rolled = zeros
+            .iter()
+            .fold(CrcHash::add_byte(0, 0xa5), |hash, byte| CrcHash::add_byte(hash, *byte));
+        assert_eq!(CrcHash::roll(rolled, 7, 0), CrcHash::add_byte(rolled, 7));
         let inside = zeros[1..]
             .iter()
-            .fold(CrcHash::enter(0, 0xa5), |hash, byte| CrcHash::enter(hash, *byte));
+            .fold(CrcHash::add_byte(0, 0xa5), |hash, byte| CrcHash::add_byte(hash, *byte));
         assert_eq!(CrcHash::roll(inside, 0, 0xa5), 0);
     }
 }

@@ -17,7 +17,7 @@ pub(super) trait GatherHash<W: WordVector> {
     fn remove_leaving_bytes(words: W, hashes: W::Vector, bytes: W::Vector) -> W::Vector;
 
     /// A bit mask of the lanes with a hash that ends a chunk.
-    fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
+    fn lanes_that_end_chunks(words: W, hashes: W::Vector, limit: W::Vector) -> u16;
 }
 
 impl<W: WordVector<Word = u32>> GatherHash<W> for CrcHash {
@@ -33,7 +33,7 @@ impl<W: WordVector<Word = u32>> GatherHash<W> for CrcHash {
     }
 
     #[inline(always)]
-    fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16 {
+    fn lanes_that_end_chunks(words: W, hashes: W::Vector, limit: W::Vector) -> u16 {
         words.ge(hashes, limit)
     }
 }
@@ -50,7 +50,7 @@ impl<W: WordVector<Word = u64>> GatherHash<W> for GearHash {
     }
 
     #[inline(always)]
-    fn ends_of(words: W, hashes: W::Vector, limit: W::Vector) -> u16 {
+    fn lanes_that_end_chunks(words: W, hashes: W::Vector, limit: W::Vector) -> u16 {
         words.ge(limit, hashes)
     }
 }
@@ -92,7 +92,7 @@ where
                     H::remove_leaving_bytes(words, H::enter_each(words, hashes, enters), leaves);
                 (enters, leaves) =
                     (words.shift_right_one_byte(enters), words.shift_right_one_byte(leaves));
-                let mut ends = H::ends_of(words, hashes, limit);
+                let mut ends = H::lanes_that_end_chunks(words, hashes, limit);
                 while ends != 0 {
                     candidates.push(at + ends.trailing_zeros() as usize * REGION + n + k);
                     ends &= ends - 1;

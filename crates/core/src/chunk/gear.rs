@@ -115,13 +115,13 @@ impl RollingHash<3> for GearHash {
     const STRETCH: usize = 256;
 
     #[inline(always)]
-    fn enter(hash: u64, byte: u8) -> u64 {
+    fn add_byte(hash: u64, byte: u8) -> u64 {
         (hash << 1).wrapping_add(GEAR[usize::from(byte)])
     }
 
     #[inline(always)]
     fn roll(hash: u64, enters: u8, _leaves: u8) -> u64 {
-        Self::enter(hash, enters)
+        Self::add_byte(hash, enters)
     }
 
     #[inline(always)]

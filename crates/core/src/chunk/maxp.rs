@@ -118,7 +118,7 @@ fn climb<S: Simd>(simd: S, data: &[u8], from: usize, window: usize) -> Option<(u
         };
         let before = &fresh[..n];
         if fresh[n] != u8::MAX && WantedBytes::Above(fresh[n]).find(simd, before).is_some() {
-            let best = Extreme::Max.of(simd, before);
+            let best = Extreme::Max.extreme_byte(simd, before);
             n = WantedBytes::Only(best)
                 .find_last(simd, before)
                 .expect("the largest byte is in the window");

@@ -62,14 +62,14 @@ impl RollingHash<4> for RabinHash {
     const STRETCH: usize = 256;
 
     #[inline(always)]
-    fn enter(hash: u64, byte: u8) -> u64 {
+    fn add_byte(hash: u64, byte: u8) -> u64 {
         let carry = (hash >> (DEGREE - 8)) as u8;
         (hash << 8) ^ CARRIES[usize::from(carry)] ^ u64::from(byte)
     }
 
     #[inline(always)]
     fn roll(hash: u64, enters: u8, leaves: u8) -> u64 {
-        Self::enter(hash, enters) ^ LEAVES[usize::from(leaves)]
+        Self::add_byte(hash, enters) ^ LEAVES[usize::from(leaves)]
     }
 
     #[inline(always)]
@@ -84,11 +84,11 @@ const DEGREE: u32 = POLYNOMIAL.ilog2();
 
 /// Reduces a hash after a shift by eight bits: XOR clears the highest eight bits and adds the remainder of
 /// these bits modulo `P`.
-static CARRIES: [u64; 256] = carries();
+static CARRIES: [u64; 256] = reduction_table();
 /// For each byte value, the remainder to XOR out of the hash when the byte leaves the window.
 static LEAVES: [u64; 256] = leaves();
 
-const fn carries() -> [u64; 256] {
+const fn reduction_table() -> [u64; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
     while byte < table.len() {

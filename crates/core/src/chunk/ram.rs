@@ -62,7 +62,7 @@ impl Kernel for RamCut<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Option<usize> {
-        let top = Extreme::Max.of(simd, self.window);
+        let top = Extreme::Max.extreme_byte(simd, self.window);
         WantedBytes::AtLeast(top).find(simd, self.after)
     }
 }

@@ -25,7 +25,7 @@ pub(super) trait RollingHash<const LANES: usize> {
     const STRETCH: usize;
 
     /// The hash after one more byte.
-    fn enter(hash: Self::Hash, byte: u8) -> Self::Hash;
+    fn add_byte(hash: Self::Hash, byte: u8) -> Self::Hash;
 
     /// The hash one byte later. `leaves` is the byte one window before `enters`.
     fn roll(hash: Self::Hash, enters: u8, leaves: u8) -> Self::Hash;
@@ -81,7 +81,7 @@ pub(super) fn warm_up<R: RollingHash<LANES>, const LANES: usize>(
     end: usize,
 ) -> R::Hash {
     let window = &data[end - 1 - R::WINDOW..end - 1];
-    window.iter().fold(R::Hash::default(), |hash, byte| R::enter(hash, *byte))
+    window.iter().fold(R::Hash::default(), |hash, byte| R::add_byte(hash, *byte))
 }
 
 /// As [`first`], given the hash before the first of `ends`.
@@ -126,7 +126,7 @@ fn in_lanes<R: RollingHash<LANES>, const LANES: usize>(
     let mut hashes = [R::Hash::default(); LANES];
     for n in 0..R::WINDOW {
         for (lane, hash) in hashes.iter_mut().enumerate().skip(1) {
-            *hash = R::enter(*hash, block[lane * R::STRETCH + n]);
+            *hash = R::add_byte(*hash, block[lane * R::STRETCH + n]);
         }
     }
     hashes[0] = hash;

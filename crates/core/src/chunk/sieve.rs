@@ -217,7 +217,10 @@ impl<S: Simd> SieveMesh<S> {
     fn terms(&self, bytes: &[u8]) -> S::Vector {
         let simd = self.simd;
         let bytes = simd.load(bytes);
-        simd.xor(simd.low_nibbles(self.low, bytes), simd.high_nibbles(self.high, bytes))
+        simd.xor(
+            simd.look_up_by_low_nibble(self.low, bytes),
+            simd.look_up_by_high_nibble(self.high, bytes),
+        )
     }
 
     /// Sums of the next `terms`. A sum is zero where the position passes.

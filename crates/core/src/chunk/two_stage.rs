@@ -139,7 +139,7 @@ impl TwoStage {
         while !assumes && let Some(found) = self.next(data, ends.clone()) {
             ends.start = found + 1;
             let end = start + found as u64;
-            walk.fill(end, &mut |chunk| queue.mark(chunk.end));
+            walk.cut_maximum_chunks(end, &mut |chunk| queue.mark(chunk.end));
             queue.candidate(end);
             walk.offer(end, &mut |_| ());
             if walk.start == end && end >= assume_from {
@@ -153,7 +153,7 @@ impl TwoStage {
             queue.chunk(end, is_candidate, &mut of_chunk);
             walk.start = end;
         }
-        walk.fill(segment.end, &mut |chunk| queue.mark(chunk.end));
+        walk.cut_maximum_chunks(segment.end, &mut |chunk| queue.mark(chunk.end));
         queue.mark(segment.end);
         queue.finish(segment.end)
     }
@@ -254,21 +254,21 @@ impl ChunkWalk {
     /// Takes the next candidate boundary, `end`. Cuts chunks of maximum length before `end`, then cuts at `end`
     /// unless the chunk would be too short. Passes each chunk to `each`.
     fn offer(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
-        self.fill(end, each);
+        self.cut_maximum_chunks(end, each);
         if end - self.start >= self.sizes.min().into() {
             self.cut(end, each);
         }
     }
 
     fn finish(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
-        self.fill(end, each);
+        self.cut_maximum_chunks(end, each);
         if self.start < end {
             self.cut(end, each);
         }
     }
 
     /// Cuts chunks of maximum length until the open chunk can end at `end`.
-    fn fill(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
+    fn cut_maximum_chunks(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         let max = u64::from(self.sizes.max());
         while end - self.start > max {
             self.cut(self.start + max, each);

@@ -206,7 +206,7 @@ impl DeltaWriter {
     /// [`CodecError::OutOfRange`] if the length of the new version exceeds 64 bits.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, steps, sum } = self;
-        cutter.push(bytes, |bytes, chunk| put_step(steps, sum, bytes, &chunk, out))
+        cutter.push(bytes, |bytes, chunk| push_chunk(steps, sum, bytes, &chunk, out))
     }
 
     /// Ends the new version. Appends the remaining records to `out`.
@@ -215,14 +215,14 @@ impl DeltaWriter {
     /// As [`DeltaWriter::push`].
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, mut steps, mut sum } = self;
-        cutter.finish(|bytes, chunk| put_step(&mut steps, &mut sum, bytes, &chunk, &mut *out))?;
-        steps.finish(&mut |record| put(&record, out))?;
+        cutter.finish(|bytes, chunk| push_chunk(&mut steps, &mut sum, bytes, &chunk, &mut *out))?;
+        steps.finish(&mut |record| write_record(&record, out))?;
         let FileSummary { len, digest, .. } = sum.finish();
-        put(&DeltaRecord::End { len, digest }, out)
+        write_record(&DeltaRecord::End { len, digest }, out)
     }
 }
 
-fn put_step(
+fn push_chunk(
     steps: &mut DeltaSteps<Index>,
     sum: &mut SummaryBuilder,
     bytes: &[u8],
@@ -230,10 +230,10 @@ fn put_step(
     out: &mut Vec<u8>,
 ) -> Result<(), CodecError> {
     sum.push(chunk)?;
-    steps.push(bytes, chunk, &mut |record| put(&record, out))
+    steps.push(bytes, chunk, &mut |record| write_record(&record, out))
 }
 
-fn put(record: &DeltaRecord, out: &mut Vec<u8>) -> Result<(), CodecError> {
+fn write_record(record: &DeltaRecord, out: &mut Vec<u8>) -> Result<(), CodecError> {
     record.encode(out);
     Ok(())
 }
@@ -251,7 +251,11 @@ impl FileFormat for DeltaFormat {
     const NAME: &'static str = "deltic delta";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICD\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<DeltaRecord, FormatError> {
+    fn read_record(
+        &mut self,
+        tag: u8,
+        fields: &mut Reader<'_>,
+    ) -> Result<DeltaRecord, FormatError> {
         match tag {
             TAG_HEADER => {
                 let header = DeltaHeader::decode(fields)?;
@@ -260,12 +264,12 @@ impl FileFormat for DeltaFormat {
             }
             TAG_COPY => {
                 let old = decode_copy(fields, self.old_len)?;
-                self.grow(old.len as usize, MAX_RUN_BYTES as usize)?;
+                self.check_growth(old.len as usize, MAX_RUN_BYTES as usize)?;
                 Ok(DeltaRecord::Copy(old))
             }
             TAG_LITERAL => {
                 let bytes = fields.rest();
-                self.grow(bytes.len(), MAX_LITERAL_BYTES)?;
+                self.check_growth(bytes.len(), MAX_LITERAL_BYTES)?;
                 Ok(DeltaRecord::Literal(bytes.to_vec()))
             }
             TAG_END => {
@@ -292,7 +296,7 @@ pub(super) fn decode_copy(fields: &mut Reader<'_>, old_len: u64) -> Result<Span,
 }
 
 impl DeltaFormat {
-    fn grow(&mut self, len: usize, max: usize) -> Result<(), CodecError> {
+    fn check_growth(&mut self, len: usize, max: usize) -> Result<(), CodecError> {
         let new_len = self.new_len.checked_add(len as u64).filter(|_| len > 0 && len <= max);
         self.new_len = new_len.ok_or(CodecError::OutOfRange)?;
         Ok(())

@@ -67,7 +67,11 @@ impl FileFormat for MatchesFormat {
     const NAME: &'static str = "deltic matches";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICM\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<MatchRecord, FormatError> {
+    fn read_record(
+        &mut self,
+        tag: u8,
+        fields: &mut Reader<'_>,
+    ) -> Result<MatchRecord, FormatError> {
         let (record, len) = match tag {
             TAG_HEADER => {
                 let header = DeltaHeader::decode(fields)?;
@@ -130,7 +134,7 @@ impl MatchFinder {
     /// [`CodecError::OutOfRange`] if the length of the old version exceeds 64 bits.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), CodecError> {
         let Self { cutter, seen } = self;
-        cutter.push(bytes, |_, chunk| seen.take(&chunk))
+        cutter.push(bytes, |_, chunk| seen.take_chunk(&chunk))
     }
 
     /// Ends the old version. Writes the matches file to `out`.
@@ -139,31 +143,31 @@ impl MatchFinder {
     /// As [`Self::push`].
     pub fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         let Self { cutter, mut seen } = self;
-        cutter.finish(|_, chunk| seen.take(&chunk))?;
+        cutter.finish(|_, chunk| seen.take_chunk(&chunk))?;
         let OldScan { new, sum, found, .. } = seen;
         let FileSummary { len: old_len, digest: old_digest, .. } = sum.finish();
         MatchRecord::Header(DeltaHeader { old_digest, old_len, spec: new.spec }).encode(out);
         let (mut runs, mut lack, mut covered) = (CopyRuns::new(), 0, 0);
         for (span, fingerprint) in new.index.chunks().iter() {
             if let Some(start) = found.get(&fingerprint) {
-                put_lack(&mut lack, out);
-                put_run(runs.push(Span::new(*start, span.len), span.start), out);
+                write_missing_bytes(&mut lack, out);
+                write_run(runs.push(Span::new(*start, span.len), span.start), out);
             } else {
-                put_run(runs.finish(), out);
+                write_run(runs.finish(), out);
                 lack += u64::from(span.len);
             }
             covered = span.end();
         }
-        put_run(runs.finish(), out);
+        write_run(runs.finish(), out);
         lack += new.end.len - covered;
-        put_lack(&mut lack, out);
+        write_missing_bytes(&mut lack, out);
         MatchRecord::End { len: new.end.len }.encode(out);
         Ok(())
     }
 }
 
 impl OldScan {
-    fn take(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
+    fn take_chunk(&mut self, chunk: &Chunk) -> Result<(), CodecError> {
         self.sum.push(chunk)?;
         let brief = chunk.fingerprint.chunk_prefix(PrefixLen::MAX);
         let wanted = self.new.index.find_chunk(brief, chunk.len, None);
@@ -176,13 +180,13 @@ impl OldScan {
     }
 }
 
-fn put_run(run: Option<DeltaOp>, out: &mut Vec<u8>) {
+fn write_run(run: Option<DeltaOp>, out: &mut Vec<u8>) {
     if let Some(DeltaOp::Copy { old, .. }) = run {
         MatchRecord::Copy(old).encode(out);
     }
 }
 
-fn put_lack(lack: &mut u64, out: &mut Vec<u8>) {
+fn write_missing_bytes(lack: &mut u64, out: &mut Vec<u8>) {
     if let len @ 1.. = std::mem::take(lack) {
         MatchRecord::Lack(len).encode(out);
     }
@@ -211,7 +215,7 @@ impl MatchesReader {
     /// [`FormatError`] if the bytes are invalid, or if there are more than [`MAX_KNOWN_CHUNKS`] records.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         self.parser.feed(bytes);
-        while let Some(record) = self.parser.record()? {
+        while let Some(record) = self.parser.next_record()? {
             match record {
                 MatchRecord::Header(header) => self.header = Some(header),
                 MatchRecord::End { .. } => {}

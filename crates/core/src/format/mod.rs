@@ -87,7 +87,11 @@ pub trait FileFormat: Default {
     ///
     /// # Errors
     /// [`FormatError`] if the fields do not decode or contradict an earlier record.
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<Self::Record, FormatError>;
+    fn read_record(
+        &mut self,
+        tag: u8,
+        fields: &mut Reader<'_>,
+    ) -> Result<Self::Record, FormatError>;
 }
 
 /// Tag of the first record.
@@ -131,7 +135,7 @@ impl<F: FileFormat> RecordParser<F> {
     ///
     /// # Errors
     /// [`FormatError`] if the bytes are invalid.
-    pub fn record(&mut self) -> Result<Option<F::Record>, FormatError> {
+    pub fn next_record(&mut self) -> Result<Option<F::Record>, FormatError> {
         if self.place == ParserState::Magic {
             let Some(magic) = self.bytes.first_chunk::<MAGIC_BYTES>() else { return Ok(None) };
             check_magic::<F>(magic)?;
@@ -142,11 +146,11 @@ impl<F: FileFormat> RecordParser<F> {
         if self.place == ParserState::Done {
             return if rest.is_empty() { Ok(None) } else { Err(FormatError::Trailing) };
         }
-        let Some((body, used)) = first_body(rest)? else { return Ok(None) };
+        let Some((body, used)) = first_record_body(rest)? else { return Ok(None) };
         let mut fields = Reader::new(body);
         let tag = fields.u8()?;
-        let place = self.place.after(tag)?;
-        let record = self.format.record(tag, &mut fields)?;
+        let place = self.place.after_record(tag)?;
+        let record = self.format.read_record(tag, &mut fields)?;
         fields.finish()?;
         self.taken += used;
         self.place = place;
@@ -169,7 +173,7 @@ impl<F: FileFormat> RecordParser<F> {
 
 impl ParserState {
     /// The state after a record with this tag.
-    const fn after(self, tag: u8) -> Result<Self, FormatError> {
+    const fn after_record(self, tag: u8) -> Result<Self, FormatError> {
         match (self, tag) {
             (Self::Header, TAG_HEADER) => Ok(Self::Body),
             (Self::Body, TAG_END) => Ok(Self::Done),
@@ -192,7 +196,7 @@ fn check_magic<F: FileFormat>(magic: &[u8; MAGIC_BYTES]) -> Result<(), FormatErr
 
 /// The body of the first record of `bytes`, and the length of the whole record. `None` if the record is
 /// incomplete.
-fn first_body(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FormatError> {
+fn first_record_body(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, FormatError> {
     let mut reader = Reader::new(bytes);
     match reader.prefixed(MAX_RECORD_BYTES) {
         Ok(body) => Ok(Some((body, bytes.len() - reader.rest().len()))),

@@ -76,7 +76,11 @@ impl FileFormat for RecipeFormat {
     const NAME: &'static str = "deltic signature";
     const MAGIC: [u8; MAGIC_BYTES] = *b"DELTICR\x01";
 
-    fn record(&mut self, tag: u8, fields: &mut Reader<'_>) -> Result<RecipeRecord, FormatError> {
+    fn read_record(
+        &mut self,
+        tag: u8,
+        fields: &mut Reader<'_>,
+    ) -> Result<RecipeRecord, FormatError> {
         match tag {
             TAG_HEADER => {
                 let spec = ChunkerSpec::decode(fields)?;
@@ -275,7 +279,7 @@ impl RecipeReader {
     /// [`FormatError`] if the bytes are invalid.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), FormatError> {
         self.parser.feed(bytes);
-        while let Some(record) = self.parser.record()? {
+        while let Some(record) = self.parser.next_record()? {
             match record {
                 RecipeRecord::Header(spec) => self.spec = Some(spec),
                 RecipeRecord::Chunks(chunks) => {

@@ -152,12 +152,12 @@ impl<'a> GapDelta<'a> {
         let mut steps = Vec::new();
         let mut end = 0;
         loop {
-            let literal_len = super::bounded(reader.varint()?)?;
-            let len = super::bounded(reader.varint()?)?;
+            let literal_len = super::checked_len(reader.varint()?)?;
+            let len = super::checked_len(reader.varint()?)?;
             if len == 0 {
                 return Self::read_literals(reader, &steps, literal_len);
             }
-            let start = shifted(end, reader.signed()?)?;
+            let start = add_offset(end, reader.signed()?)?;
             match steps.last() {
                 Some(_) if literal_len == 0 && start == end => {
                     return Err(CodecError::NotCanonical);
@@ -184,7 +184,7 @@ impl<'a> GapDelta<'a> {
     }
 
     /// Checks that each copy lies in `old` and that all pieces have `new_len` bytes together.
-    fn check(&self, old: &[u8], new_len: usize) -> Result<(), BadDelta> {
+    fn check_fits(&self, old: &[u8], new_len: usize) -> Result<(), BadDelta> {
         let beyond = |piece: &GapPiece<'_>| match *piece {
             GapPiece::Copy { start, len } => start + len > old.len(),
             GapPiece::Literal(_) => false,
@@ -207,7 +207,7 @@ pub fn apply(
     new_len: usize,
     out: &mut Vec<u8>,
 ) -> Result<(), BadDelta> {
-    delta.check(old, new_len)?;
+    delta.check_fits(old, new_len)?;
     out.reserve(new_len);
     for piece in &delta.pieces {
         out.extend_from_slice(match *piece {
@@ -228,10 +228,10 @@ impl GapPiece<'_> {
 }
 
 /// `at + by`, or an error if the result is not an offset in a gap.
-fn shifted(at: usize, by: i64) -> Result<usize, CodecError> {
+fn add_offset(at: usize, by: i64) -> Result<usize, CodecError> {
     let start = i64::try_from(at).ok().and_then(|at| at.checked_add(by));
     let start = start.and_then(|start| u64::try_from(start).ok());
-    super::bounded(start.ok_or(CodecError::OutOfRange)?)
+    super::checked_len(start.ok_or(CodecError::OutOfRange)?)
 }
 
 /// Maximum number of copies that a search can find: one for each block.

@@ -147,7 +147,7 @@ impl BlockLen {
 }
 
 /// `len` as a `usize`, or an error if it exceeds [`MAX_GAP_BYTES`].
-fn bounded(len: u64) -> Result<usize, CodecError> {
+fn checked_len(len: u64) -> Result<usize, CodecError> {
     let len = usize::try_from(len).map_err(|_| CodecError::OutOfRange)?;
     if len > MAX_GAP_BYTES { Err(CodecError::OutOfRange) } else { Ok(len) }
 }

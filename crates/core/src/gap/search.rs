@@ -38,7 +38,7 @@ impl<'a> GapDelta<'a> {
     /// If `new` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
     pub fn of(new: &'a [u8], sums: &GapSums, seed: u64) -> Self {
-        Self::counted(new, sums, seed).0
+        Self::with_comparison_count(new, sums, seed).0
     }
 
     /// As [`GapDelta::of`], with the number of comparisons of a window's sum with a block's sum.
@@ -46,9 +46,9 @@ impl<'a> GapDelta<'a> {
     /// # Panics
     /// If `new` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
-    pub fn counted(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
+    pub fn with_comparison_count(new: &'a [u8], sums: &GapSums, seed: u64) -> (Self, u64) {
         assert!(new.len() <= MAX_GAP_BYTES, "a gap has at most MAX_GAP_BYTES");
-        GapSearch::new(new, sums, seed).delta()
+        GapSearch::new(new, sums, seed).into_delta()
     }
 }
 
@@ -85,11 +85,11 @@ impl<'a, 's> GapSearch<'a, 's> {
     }
 
     /// The delta, and the number of comparisons.
-    pub(super) fn delta(mut self) -> (GapDelta<'a>, u64) {
+    pub(super) fn into_delta(mut self) -> (GapDelta<'a>, u64) {
         let mut delta = GapDelta::default();
         let mut found = BlockPlace { at: 0, block: 0 };
         loop {
-            let end = self.follow(found);
+            let end = self.end_of_matching_run(found);
             delta.push_copy(self.old_bytes(found.block..end.block));
             match self.near(end).or_else(|| self.roll(end)) {
                 Some(next) => {
@@ -111,31 +111,31 @@ impl<'a, 's> GapSearch<'a, 's> {
     }
 
     /// True if the block matches at this place, before `back`.
-    fn matches(&self, place: BlockPlace) -> bool {
+    fn block_matches(&self, place: BlockPlace) -> bool {
         let Some(sum) = self.sums.sums.get(place.block) else { return false };
         let end = place.at + self.sums.len_of(place.block);
         if end > self.back.at {
             return false;
         }
-        self.count(1);
+        self.count_comparisons(1);
         self.polynomial.sum(&self.new[place.at..end]) == *sum
     }
 
-    fn count(&self, compared: usize) {
+    fn count_comparisons(&self, compared: usize) {
         self.compared.set(self.compared.get() + compared as u64);
     }
 
     /// The place after the run of consecutive matching blocks that begins at `place`.
-    fn follow(&self, mut place: BlockPlace) -> BlockPlace {
+    fn end_of_matching_run(&self, mut place: BlockPlace) -> BlockPlace {
         let len = self.sums.block_len();
         // Most gaps end here: a plain loop over blocks of equal length, and the last block separately.
         let whole = place.block.min(self.whole_blocks())..self.whole_blocks();
         let blocks = self.new[place.at..self.back.at].chunks_exact(len).zip(&self.sums.sums[whole]);
         let is_equal = |(block, sum): &(&[u8], &u32)| self.polynomial.sum(block) == **sum;
         let matching = blocks.take_while(is_equal).count();
-        self.count(matching);
+        self.count_comparisons(matching);
         place = BlockPlace { at: place.at + matching * len, block: place.block + matching };
-        if self.matches(place) { self.behind(place) } else { place }
+        if self.block_matches(place) { self.place_after(place) } else { place }
     }
 
     /// Number of blocks of the full length.
@@ -144,7 +144,7 @@ impl<'a, 's> GapSearch<'a, 's> {
     }
 
     /// The place after the block at `place`, which matches.
-    fn behind(&self, place: BlockPlace) -> BlockPlace {
+    fn place_after(&self, place: BlockPlace) -> BlockPlace {
         BlockPlace { at: place.at + self.sums.len_of(place.block), block: place.block + 1 }
     }
 
@@ -161,7 +161,7 @@ impl<'a, 's> GapSearch<'a, 's> {
         });
         let shifted = blocks()
             .filter_map(|block| to_end(block).filter(ahead).map(|at| BlockPlace { at, block }));
-        unshifted.chain(shifted).find(|place| self.matches(*place))
+        unshifted.chain(shifted).find(|place| self.block_matches(*place))
     }
 
     /// The first match after `place` that is followed by the next block.
@@ -197,7 +197,7 @@ impl<'a, 's> GapSearch<'a, 's> {
             let block = place.block - 1;
             let at = place.at.checked_sub(self.sums.len_of(block));
             match at.filter(|at| *at >= front.at).map(|at| BlockPlace { at, block }) {
-                Some(before) if self.matches(before) => place = before,
+                Some(before) if self.block_matches(before) => place = before,
                 _ => break,
             }
         }
@@ -233,9 +233,9 @@ impl<'a, 's> GapSearch<'a, 's> {
             return None;
         }
         let (slot, block) = table.find(sum, &self.sums.sums)?;
-        self.count(1);
+        self.count_comparisons(1);
         let found = BlockPlace { at, block };
-        if self.matches(self.behind(found)) {
+        if self.block_matches(self.place_after(found)) {
             return Some(found);
         }
         if self.sums.block_len > BlockLen(BlockLen::MIN) {
@@ -280,7 +280,7 @@ impl GapTable {
     fn insert(&mut self, block: usize, sums: &[u32]) {
         let sum = sums[block];
         let entry = (block - self.first + 1) as u16;
-        let free = self.probes(sum).find(|slot| self.is_free_or_has(*slot, sum, sums));
+        let free = self.slots_to_probe(sum).find(|slot| self.is_free_or_has(*slot, sum, sums));
         if let Some(slot) = free.filter(|slot| self.slots[*slot] == EMPTY) {
             self.slots[slot] = entry;
             self.filter[filter_index(sum)] = 1;
@@ -310,7 +310,8 @@ impl GapTable {
 
     /// The slot and the number of the first block with this sum.
     fn find(&self, wanted: u32, sums: &[u32]) -> Option<(usize, usize)> {
-        let slot = self.probes(wanted).find(|slot| self.is_free_or_has(*slot, wanted, sums))?;
+        let slot =
+            self.slots_to_probe(wanted).find(|slot| self.is_free_or_has(*slot, wanted, sums))?;
         let entry = self.slots[slot];
         if entry == EMPTY { None } else { Some((slot, self.block(entry))) }
     }
@@ -320,7 +321,7 @@ impl GapTable {
         self.slots[slot] = FORGOTTEN;
     }
 
-    fn probes(&self, sum: u32) -> impl Iterator<Item = usize> + use<> {
+    fn slots_to_probe(&self, sum: u32) -> impl Iterator<Item = usize> + use<> {
         let (home, mask) = ((sum >> self.shift) as usize, self.slots.len() - 1);
         (home..home + PROBES).map(move |slot| slot & mask)
     }

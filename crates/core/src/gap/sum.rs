@@ -50,7 +50,7 @@ impl SumPolynomial {
     /// The sum of a block. The lowest bits are zero if shorter sums are sent.
     #[inline]
     pub(super) fn sum(&self, block: &[u8]) -> u32 {
-        shortened(self.hash(block)) & self.mask
+        high_bits(self.hash(block)) & self.mask
     }
 
     /// The hash of a block. Computes one hash for each word of a strip in parallel, and combines the hashes at
@@ -62,31 +62,31 @@ impl SumPolynomial {
         for strip in strips {
             let (words, _) = strip.as_chunks();
             for (lane, word) in lanes.iter_mut().zip(words) {
-                *lane = lane.wrapping_mul(self.powers[LANES]).wrapping_add(folded(*word));
+                *lane = lane.wrapping_mul(self.powers[LANES]).wrapping_add(fold_word(*word));
             }
         }
         let terms = lanes.iter().zip(self.powers[1..].iter().rev());
         let hash =
             terms.fold(0u64, |hash, (lane, power)| hash.wrapping_add(lane.wrapping_mul(*power)));
-        self.go_on(hash, rest)
+        self.extend_hash(hash, rest)
     }
 
     /// Extends `hash` by the last bytes of a block, fewer than a strip.
     #[inline]
-    fn go_on(&self, hash: u64, rest: &[u8]) -> u64 {
+    fn extend_hash(&self, hash: u64, rest: &[u8]) -> u64 {
         let (words, last) = rest.as_chunks();
-        let hash = words.iter().fold(hash, |hash, word| self.next(hash, *word));
+        let hash = words.iter().fold(hash, |hash, word| self.hash_word(hash, *word));
         if last.is_empty() {
             return hash;
         }
         let mut word = [0; WORD];
         word[..last.len()].copy_from_slice(last);
-        self.next(hash, word)
+        self.hash_word(hash, word)
     }
 
     #[inline]
-    fn next(&self, hash: u64, word: [u8; WORD]) -> u64 {
-        hash.wrapping_add(folded(word)).wrapping_mul(self.powers[1])
+    fn hash_word(&self, hash: u64, word: [u8; WORD]) -> u64 {
+        hash.wrapping_add(fold_word(word)).wrapping_mul(self.powers[1])
     }
 }
 
@@ -120,7 +120,7 @@ impl RollingSums {
     pub(super) fn sums(&self) -> [u32; LANES] {
         let mut sums = [0; LANES];
         for (sum, hash) in sums.iter_mut().zip(self.hashes) {
-            *sum = shortened(hash) & self.mask;
+            *sum = high_bits(hash) & self.mask;
         }
         sums
     }
@@ -131,28 +131,28 @@ impl RollingSums {
     pub(super) fn roll(&mut self, out: &[u8; REACH], incoming: &[u8; REACH]) {
         for (n, hash) in self.hashes.iter_mut().enumerate() {
             *hash = hash
-                .wrapping_add(folded(word(incoming, n)))
+                .wrapping_add(fold_word(word_at(incoming, n)))
                 .wrapping_mul(self.step)
-                .wrapping_add(folded(word(out, n)).wrapping_mul(self.gone));
+                .wrapping_add(fold_word(word_at(out, n)).wrapping_mul(self.gone));
         }
     }
 }
 
 #[inline(always)]
-fn word(bytes: &[u8; REACH], at: usize) -> [u8; WORD] {
+fn word_at(bytes: &[u8; REACH], at: usize) -> [u8; WORD] {
     let mut word = [0; WORD];
     word.copy_from_slice(&bytes[at..at + WORD]);
     word
 }
 
 #[inline(always)]
-const fn folded(word: [u8; WORD]) -> u64 {
+const fn fold_word(word: [u8; WORD]) -> u64 {
     let word = u64::from_le_bytes(word);
     word ^ word >> 32
 }
 
 #[inline(always)]
-const fn shortened(hash: u64) -> u32 {
+const fn high_bits(hash: u64) -> u32 {
     (hash >> (u64::BITS - SUM_BITS)) as u32
 }
 

@@ -19,7 +19,7 @@ impl GapSums {
     /// # Panics
     /// If `old` is longer than [`MAX_GAP_BYTES`].
     #[must_use]
-    pub fn of(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
+    pub fn sums_of(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
         assert!(old.len() <= MAX_GAP_BYTES, "a gap has at most MAX_GAP_BYTES");
         let polynomial = SumPolynomial::new(seed, block_len);
         let blocks = old.chunks(block_len.get() as usize);
@@ -51,11 +51,11 @@ impl GapSums {
     ///   [`BlockLen`].
     /// - [`CodecError::Truncated`]: sums are missing. No memory is allocated for missing sums.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
-        let old_len = super::bounded(reader.varint()?)?;
+        let old_len = super::checked_len(reader.varint()?)?;
         let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
         let sum_bytes = block_len.sum_bytes();
         let bytes = reader.bytes(old_len.div_ceil(block_len.get() as usize) * sum_bytes)?;
-        let sums = bytes.chunks_exact(sum_bytes).map(highest).collect();
+        let sums = bytes.chunks_exact(sum_bytes).map(from_highest_bytes).collect();
         Ok(Self { old_len, block_len, sums })
     }
 
@@ -76,7 +76,7 @@ impl GapSums {
 }
 
 /// The sum with these highest bytes; the other bytes are zero.
-fn highest(bytes: &[u8]) -> u32 {
+fn from_highest_bytes(bytes: &[u8]) -> u32 {
     let sum = bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte));
     sum << (8 * (SUM_BYTES - bytes.len()))
 }

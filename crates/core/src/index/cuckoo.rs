@@ -43,9 +43,9 @@ use super::{ChunkNo, MAX_BUDGET};
 /// A weak sum as an unsigned integer of 32 or 64 bits.
 pub trait SumBits: Copy + Default + Ord + fmt::Debug + sealed::Sealed {
     /// The lowest `bits`, from 1 to 32.
-    fn low(self, bits: u32) -> usize;
+    fn low_bits(self, bits: u32) -> usize;
     /// The highest `bits`, from 1 to 32.
-    fn high(self, bits: u32) -> usize;
+    fn high_bits(self, bits: u32) -> usize;
 }
 
 /// Implements [`SumBits`] for integer types.
@@ -53,12 +53,12 @@ macro_rules! sum_bits {
     ($($int:ty),+) => {
         $(impl SumBits for $int {
             #[inline]
-            fn low(self, bits: u32) -> usize {
+            fn low_bits(self, bits: u32) -> usize {
                 (self & (<$int>::MAX >> (<$int>::BITS - bits))) as usize
             }
 
             #[inline]
-            fn high(self, bits: u32) -> usize {
+            fn high_bits(self, bits: u32) -> usize {
                 (self >> (<$int>::BITS - bits)) as usize
             }
         }
@@ -115,7 +115,7 @@ impl<S: SumBits> CuckooBucket<S> {
 
     /// Inserts `entry`. Returns false if the bucket is full.
     #[inline]
-    fn put(&mut self, entry: SumEntry<S>) -> bool {
+    fn insert(&mut self, entry: SumEntry<S>) -> bool {
         let free = self.lasts.iter().position(|last| *last == EMPTY);
         if let Some(way) = free {
             (self.sums[way], self.lasts[way]) = (entry.sum, entry.last);
@@ -123,7 +123,7 @@ impl<S: SumBits> CuckooBucket<S> {
         free.is_some()
     }
 
-    fn exchange(&mut self, way: usize, entry: SumEntry<S>) -> SumEntry<S> {
+    fn swap_entry(&mut self, way: usize, entry: SumEntry<S>) -> SumEntry<S> {
         let out = SumEntry { sum: self.sums[way], last: self.lasts[way] };
         (self.sums[way], self.lasts[way]) = (entry.sum, entry.last);
         out
@@ -173,7 +173,7 @@ impl<S: SumBits> CuckooIndex<S> {
             self.next.push(first);
         } else {
             self.next.push(chunk);
-            self.add(SumEntry { sum, last: chunk });
+            self.add_new(SumEntry { sum, last: chunk });
         }
     }
 
@@ -215,13 +215,13 @@ impl<S: SumBits> CuckooIndex<S> {
 
     /// Number of chunks beyond the budget, which are not stored.
     #[must_use]
-    pub const fn dropped(&self) -> u64 {
+    pub const fn dropped_count(&self) -> u64 {
         self.dropped
     }
 
     /// Fill level of the table.
     #[must_use]
-    pub fn load(&self) -> FillLevel {
+    pub fn fill_level(&self) -> FillLevel {
         FillLevel {
             taken: self.taken,
             slots: self.buckets.len() * WAYS,
@@ -235,12 +235,12 @@ impl<S: SumBits> CuckooIndex<S> {
             let bucket = &self.buckets[at];
             bucket.slot_of(sum).map(|way| bucket.lasts[way])
         };
-        let [first, second] = self.places(sum);
+        let [first, second] = self.buckets_of(sum);
         of(first).or_else(|| of(second)).or_else(|| self.overflow.get(&sum).copied())
     }
 
     fn last_of(&mut self, sum: S) -> Option<&mut u32> {
-        for at in self.places(sum) {
+        for at in self.buckets_of(sum) {
             if let Some(way) = self.buckets[at].slot_of(sum) {
                 return Some(&mut self.buckets[at].lasts[way]);
             }
@@ -250,15 +250,15 @@ impl<S: SumBits> CuckooIndex<S> {
 
     /// The numbers of the two buckets of `sum`, which are different.
     #[inline]
-    fn places(&self, sum: S) -> [usize; 2] {
+    fn buckets_of(&self, sum: S) -> [usize; 2] {
         let bits = self.buckets.len().trailing_zeros();
-        let (first, second) = (sum.low(bits), sum.high(bits));
+        let (first, second) = (sum.low_bits(bits), sum.high_bits(bits));
         [first, if second == first { first ^ 1 } else { second }]
     }
 
     /// Inserts a sum that the table does not have.
-    fn add(&mut self, entry: SumEntry<S>) {
-        let Err(displaced) = self.place(entry) else { return };
+    fn add_new(&mut self, entry: SumEntry<S>) {
+        let Err(displaced) = self.insert_by_moving(entry) else { return };
         if self.taken * GROW_ABOVE < self.buckets.len() * WAYS {
             self.overflow.insert(displaced.sum, displaced.last);
             return;
@@ -270,7 +270,7 @@ impl<S: SumBits> CuckooIndex<S> {
         self.taken = 0;
         let all = old.iter().flat_map(CuckooBucket::entries).chain(overflow).chain([displaced]);
         for entry in all {
-            if let Err(displaced) = self.place(entry) {
+            if let Err(displaced) = self.insert_by_moving(entry) {
                 self.overflow.insert(displaced.sum, displaced.last);
             }
         }
@@ -278,18 +278,18 @@ impl<S: SumBits> CuckooIndex<S> {
 
     /// Inserts `entry` in one of its buckets, moving other entries to their other buckets. Returns an entry
     /// without a slot if the limit of moves is reached.
-    fn place(&mut self, mut entry: SumEntry<S>) -> Result<(), SumEntry<S>> {
-        let [first, mut at] = self.places(entry.sum);
-        let mut done = self.buckets[first].put(entry) || self.buckets[at].put(entry);
+    fn insert_by_moving(&mut self, mut entry: SumEntry<S>) -> Result<(), SumEntry<S>> {
+        let [first, mut at] = self.buckets_of(entry.sum);
+        let mut done = self.buckets[first].insert(entry) || self.buckets[at].insert(entry);
         for _ in 0..MAX_KICKS {
             if done {
                 break;
             }
-            let way = self.random_way();
-            entry = self.buckets[at].exchange(way, entry);
-            let [first, second] = self.places(entry.sum);
+            let way = self.random_slot();
+            entry = self.buckets[at].swap_entry(way, entry);
+            let [first, second] = self.buckets_of(entry.sum);
             at = if at == first { second } else { first };
-            done = self.buckets[at].put(entry);
+            done = self.buckets[at].insert(entry);
         }
         self.taken += usize::from(done);
         if done { Ok(()) } else { Err(entry) }
@@ -297,7 +297,7 @@ impl<S: SumBits> CuckooIndex<S> {
 
     /// A pseudo-random slot of the entry to move. A fixed choice could move the same entries in circles; an
     /// attacker gains nothing from predicting the choice.
-    const fn random_way(&mut self) -> usize {
+    const fn random_slot(&mut self) -> usize {
         self.random = self.random.wrapping_mul(0x0019_660d).wrapping_add(0x3c6e_f35f);
         (self.random >> (u32::BITS - WAYS.trailing_zeros())) as usize
     }
@@ -344,7 +344,7 @@ mod tests {
         for _ in 0..100_000 {
             index.push(7u32);
         }
-        assert_eq!(index.load(), FillLevel { taken: 1, slots: 64, overflow: 0 });
+        assert_eq!(index.fill_level(), FillLevel { taken: 1, slots: 64, overflow: 0 });
         assert_eq!(all(&index, 7), (0..100_000).collect::<Vec<_>>());
     }
 
@@ -370,7 +370,7 @@ mod tests {
             index.push(forged(n));
         }
         assert_eq!(
-            index.load(),
+            index.fill_level(),
             FillLevel { taken: 2 * WAYS, slots: 64, overflow: 50_000 - 2 * WAYS }
         );
         assert!((0..50_000).all(|n| index.find(forged(n)) == Some(ChunkNo(n))));
@@ -382,7 +382,7 @@ mod tests {
         let mut index = CuckooIndex::new(1 << 20);
         for n in 0u32..20_000 {
             index.push(n.reverse_bits() >> 4 | n << 28);
-            let FillLevel { taken, slots, overflow } = index.load();
+            let FillLevel { taken, slots, overflow } = index.fill_level();
             assert!(slots <= (4 * (taken + overflow)).max(64), "{slots} slots, {taken} taken");
             assert_eq!(taken + overflow, n as usize + 1);
         }
@@ -394,19 +394,19 @@ mod tests {
         for sum in 0u64..5 {
             index.push(sum);
         }
-        assert_eq!((index.len(), index.dropped()), (2, 3));
+        assert_eq!((index.len(), index.dropped_count()), (2, 3));
         assert!(index.find(1).is_some() && index.find(2).is_none());
     }
 
     #[test]
     fn reserved_room_is_filled_without_growing() {
         let mut index = CuckooIndex::with_room(1 << 20, 50_000);
-        let slots = index.load().slots;
+        let slots = index.fill_level().slots;
         assert_eq!(slots, 1 << 16);
         for n in 0u32..58_000 {
             let hash = crate::Fingerprint::of(&n.to_le_bytes());
             index.push(u32::from_le_bytes(*hash.as_bytes().first_chunk().unwrap()));
         }
-        assert_eq!(index.load().slots, slots);
+        assert_eq!(index.fill_level().slots, slots);
     }
 }

@@ -71,7 +71,7 @@ impl Index {
 
     /// An index of the first `budget` of these old `chunks`.
     #[must_use]
-    pub fn of(chunks: Chunks, budget: usize) -> Self {
+    pub fn from_chunks(chunks: Chunks, budget: usize) -> Self {
         let mut index = Self { chunks, ..Self::new(budget) };
         index.reserve(0);
         for no in (0..index.len() as u32).map(ChunkNo) {
@@ -111,7 +111,7 @@ impl Index {
     /// Marks the end of an old file. A group never spans two files.
     pub fn end_part(&mut self) {
         if let Some(group) = self.grouper.finish() {
-            self.push_group(group, self.end(), false);
+            self.push_group(group, self.end_number(), false);
         }
     }
 
@@ -134,7 +134,9 @@ impl Index {
         after: Option<ChunkNo>,
     ) -> Option<ChunkNo> {
         let matches = |no: ChunkNo| {
-            self.chunks.head(no).is_some_and(|head| head.starts_with(prefix.as_bytes()))
+            self.chunks
+                .first_half_of_fingerprint(no)
+                .is_some_and(|head| head.starts_with(prefix.as_bytes()))
                 && self.chunks.span(no).is_some_and(|span| span.len == len)
         };
         let neighbour = after.map(ChunkNo::next).filter(|no| matches(*no));
@@ -205,12 +207,12 @@ impl Index {
 
     /// The chunks that lie entirely in `old`, in order.
     pub fn chunks_in(&self, old: Span) -> impl Iterator<Item = (Span, Fingerprint)> {
-        let chunks = self.chunks.range(self.chunks.first_from(old.start)..self.end());
+        let chunks = self.chunks.range(self.chunks.first_from(old.start)..self.end_number());
         chunks.take_while(move |(span, _)| span.end() <= old.end())
     }
 
     /// The number after the last chunk.
-    fn end(&self) -> ChunkNo {
+    fn end_number(&self) -> ChunkNo {
         ChunkNo(self.len() as u32)
     }
 
@@ -228,14 +230,14 @@ impl Index {
 
     /// Number of chunks beyond the budget, which are not stored.
     #[must_use]
-    pub const fn dropped(&self) -> u64 {
+    pub const fn dropped_count(&self) -> u64 {
         self.dropped
     }
 }
 
 /// The table key of a chunk.
 fn chunk_key(chunks: &Chunks, no: u32) -> u64 {
-    chunks.head(ChunkNo(no)).map_or(0, |head| key_of(head))
+    chunks.first_half_of_fingerprint(ChunkNo(no)).map_or(0, |head| key_of(head))
 }
 
 /// The table key of all fingerprints that begin with `bytes`. Uses [`PrefixLen::MIN`] bytes, which are always
@@ -327,7 +329,7 @@ mod tests {
             index.push(0, chunk(name));
         }
         index.end_part();
-        assert_eq!((index.len(), index.dropped()), (2, 3));
+        assert_eq!((index.len(), index.dropped_count()), (2, 3));
         assert!(
             index
                 .find_chunk(chunk(1).fingerprint.chunk_prefix(PrefixLen::MAX), 1000, None)

@@ -67,7 +67,7 @@ impl BlockSums {
             if block.len() < len.get() as usize && at_end == AtEnd::No {
                 break;
             }
-            let strong = strong.of(key.as_ref(), block);
+            let strong = strong.sum_of(key.as_ref(), block);
             self.push(block.len() as u32, weak.weak().of(block), strong.as_bytes())?;
             summed += block.len();
         }
@@ -99,7 +99,7 @@ impl BlockSums {
 
     /// Sets the key of the strong sums. The collector of received sums need not know the key.
     #[must_use]
-    pub const fn keyed(mut self, key: Option<SumKey>) -> Self {
+    pub const fn with_key(mut self, key: Option<SumKey>) -> Self {
         self.spec.key = key;
         self
     }
@@ -119,7 +119,7 @@ impl BlockSums {
     /// Length of the old version in bytes.
     #[must_use]
     pub fn old_len(&self) -> u64 {
-        u64::from(self.full()) * u64::from(self.spec.len.get()) + u64::from(self.short_len)
+        u64::from(self.full_count()) * u64::from(self.spec.len.get()) + u64::from(self.short_len)
     }
 
     /// The byte range of block `number`, counted from 0.
@@ -129,7 +129,7 @@ impl BlockSums {
     #[must_use]
     pub fn span(&self, number: u32) -> Span {
         assert!(number < self.count(), "block {number} of {}", self.count());
-        let len = if number < self.full() { self.spec.len.get() } else { self.short_len };
+        let len = if number < self.full_count() { self.spec.len.get() } else { self.short_len };
         Span::new(u64::from(number) * u64::from(self.spec.len.get()), len)
     }
 
@@ -153,12 +153,12 @@ impl BlockSums {
     }
 
     /// Number of blocks of the full length.
-    pub(super) fn full(&self) -> u32 {
+    pub(super) fn full_count(&self) -> u32 {
         self.count() - u32::from(self.short_len > 0)
     }
 
     /// The number of the short last block, if any.
-    pub(super) fn short(&self) -> Option<u32> {
+    pub(super) fn short_block(&self) -> Option<u32> {
         (self.short_len > 0).then(|| self.count() - 1)
     }
 }

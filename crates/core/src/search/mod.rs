@@ -165,8 +165,8 @@ impl Searcher {
             let from = self.window.take();
             match self.next_match(piece, at, from) {
                 Ok((place, block)) => {
-                    self.literal(open..place, &mut each);
-                    self.copy(block, place, &mut each);
+                    self.pass_literal(open..place, &mut each);
+                    self.pass_copy(block, place, &mut each);
                     at = place + len;
                     open = at;
                 }
@@ -177,12 +177,12 @@ impl Searcher {
                 }
             }
         }
-        self.settle(piece, open..at, at_end, &mut each)
+        self.pass_literals(piece, open..at, at_end, &mut each)
     }
 
     /// Passes unmatched bytes of a piece to `each`; at the end of the file, all remaining bytes. Returns the
     /// number of bytes of the piece that are decided: matched or literal.
-    fn settle(
+    fn pass_literals(
         &mut self,
         piece: NewPiece<'_>,
         open: Range<usize>,
@@ -192,11 +192,11 @@ impl Searcher {
         let settled = match at_end {
             AtEnd::No => {
                 let end = open.end;
-                self.literal(open, each);
+                self.pass_literal(open, each);
                 end
             }
             AtEnd::Yes => {
-                self.end(piece, open.start, each);
+                self.pass_rest_as_literal(piece, open.start, each);
                 piece.new.len()
             }
         };
@@ -234,28 +234,33 @@ impl Searcher {
     }
 
     /// Ends the search: passes the rest of the new version, from `open` on, to `each`.
-    fn end(&mut self, piece: NewPiece<'_>, open: usize, each: &mut impl FnMut(DeltaOp)) {
+    fn pass_rest_as_literal(
+        &mut self,
+        piece: NewPiece<'_>,
+        open: usize,
+        each: &mut impl FnMut(DeltaOp),
+    ) {
         self.window = None;
-        let short = self.looker.short_at_end(piece, open);
+        let short = self.looker.short_block_at_end(piece, open);
         if let Some((place, block)) = short {
-            self.literal(open..place, each);
-            self.copy(block, place, each);
+            self.pass_literal(open..place, each);
+            self.pass_copy(block, place, each);
         } else {
-            self.literal(open..piece.new.len(), each);
+            self.pass_literal(open..piece.new.len(), each);
         }
         if let Some(run) = self.runs.finish() {
             each(run);
         }
     }
 
-    fn copy(&mut self, block: u32, place: usize, each: &mut impl FnMut(DeltaOp)) {
+    fn pass_copy(&mut self, block: u32, place: usize, each: &mut impl FnMut(DeltaOp)) {
         let new_start = self.settled + place as u64;
         if let Some(run) = self.runs.push(self.looker.blocks.old.span(block), new_start) {
             each(run);
         }
     }
 
-    fn literal(&mut self, range: Range<usize>, each: &mut impl FnMut(DeltaOp)) {
+    fn pass_literal(&mut self, range: Range<usize>, each: &mut impl FnMut(DeltaOp)) {
         if range.is_empty() {
             return;
         }
@@ -324,7 +329,7 @@ impl BlockLookup {
         }
         while at < last {
             let stop = self.expected.map_or(last, |(place, _)| last.min((place - before) as usize));
-            (at, sum) = self.roll_on(roll, new, at..stop, sum);
+            (at, sum) = self.roll_while_unmatched(roll, new, at..stop, sum);
             if let Some(block) = self.look_up(piece, at, sum) {
                 return Ok((at, block));
             }
@@ -335,7 +340,7 @@ impl BlockLookup {
     /// Rolls through `range` to the first window with a tag in the table, or to the last window. `sum` is the
     /// weak sum at the start of `range`.
     #[inline(always)]
-    fn roll_on(
+    fn roll_while_unmatched(
         &self,
         roll: &impl SumRoller,
         new: &[u8],
@@ -359,21 +364,21 @@ impl BlockLookup {
         let place = piece.before + at as u64;
         let expected = self.expected.filter(|(expected, _)| *expected == place);
         let neighbour = expected.map(|(_, block)| block);
-        let found = self.find(piece, at, sum, neighbour);
+        let found = self.find_block(piece, at, sum, neighbour);
         if let Some(block) = found.or(neighbour) {
-            self.expect(place, block);
+            self.expect_successor(place, block);
         }
         found
     }
 
     /// Expects the successor of `block` one block length after `place`.
-    fn expect(&mut self, place: u64, block: u32) {
+    fn expect_successor(&mut self, place: u64, block: u32) {
         let next = block + 1;
-        let is_block = self.locality == Locality::Neighbour && next < self.blocks.old.full();
+        let is_block = self.locality == Locality::Neighbour && next < self.blocks.old.full_count();
         self.expected = is_block.then(|| (place + self.block_len() as u64, next));
     }
 
-    fn find(
+    fn find_block(
         &mut self,
         piece: NewPiece<'_>,
         at: usize,
@@ -385,7 +390,7 @@ impl BlockLookup {
         if let Some(block) = neighbour {
             self.counts.weak += 1;
             if self.blocks.old.weak(block) == sum {
-                let taken = self.strong(piece, range.clone())?;
+                let taken = self.strong_sum(piece, range.clone())?;
                 if taken.as_bytes() == self.blocks.old.strong(block) {
                     return Some(block);
                 }
@@ -399,7 +404,7 @@ impl BlockLookup {
         let first = self.blocks.table.find_weak(sum, &mut self.counts.weak)?;
         let strong = match strong {
             Some(taken) => taken,
-            None => self.strong(piece, range)?,
+            None => self.strong_sum(piece, range)?,
         };
         let found = self.blocks.table.find_strong(first, strong.as_bytes(), &self.blocks.old);
         self.counts.false_alarms += u64::from(found.is_none());
@@ -407,7 +412,7 @@ impl BlockLookup {
     }
 
     /// The strong sum of `range` of the piece, or `None` if the budget is spent.
-    fn strong(&mut self, piece: NewPiece<'_>, range: Range<usize>) -> Option<StrongSum> {
+    fn strong_sum(&mut self, piece: NewPiece<'_>, range: Range<usize>) -> Option<StrongSum> {
         let (spec, start) = (self.blocks.old.spec(), piece.before + range.start as u64);
         let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
         if kept.is_some() {
@@ -422,13 +427,13 @@ impl BlockLookup {
         }
         self.spent = spent;
         self.counts.strong += 1;
-        Some(spec.strong.of(spec.key.as_ref(), &piece.new[range]))
+        Some(spec.strong.sum_of(spec.key.as_ref(), &piece.new[range]))
     }
 
     /// The short last block of the old version, with its offset, if the new version ends with this block, not
     /// before `open`.
-    fn short_at_end(&mut self, piece: NewPiece<'_>, open: usize) -> Option<(usize, u32)> {
-        let block = self.blocks.old.short()?;
+    fn short_block_at_end(&mut self, piece: NewPiece<'_>, open: usize) -> Option<(usize, u32)> {
+        let block = self.blocks.old.short_block()?;
         let new = piece.new;
         let at = new.len().checked_sub(self.blocks.old.span(block).len as usize)?;
         if at < open {
@@ -438,7 +443,7 @@ impl BlockLookup {
         if self.blocks.old.spec().weak.weak().of(&new[at..]) != self.blocks.old.weak(block) {
             return None;
         }
-        let strong = self.strong(piece, at..new.len())?;
+        let strong = self.strong_sum(piece, at..new.len())?;
         let found = strong.as_bytes() == self.blocks.old.strong(block);
         self.counts.false_alarms += u64::from(!found);
         found.then_some((at, block))

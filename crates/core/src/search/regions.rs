@@ -62,7 +62,7 @@ impl SharedBlocks {
     /// The byte range to read for `region` of a file of `file_len` bytes: the last windows reach past the
     /// region.
     #[must_use]
-    pub fn read(&self, region: &Range<u64>, file_len: u64) -> Range<u64> {
+    pub fn bytes_to_read(&self, region: &Range<u64>, file_len: u64) -> Range<u64> {
         region.start..file_len.min(region.end + u64::from(self.block_len()) - 1)
     }
 
@@ -72,7 +72,7 @@ impl SharedBlocks {
         self.old.spec().key.is_none()
     }
 
-    /// Searches a region. `bytes` are the bytes of [`SharedBlocks::read`], or fewer if the file shrank. `kept` are
+    /// Searches a region. `bytes` are the bytes of [`SharedBlocks::bytes_to_read`], or fewer if the file shrank. `kept` are
     /// the sums that the storage layer keeps of them.
     #[must_use]
     pub fn find(
@@ -109,7 +109,7 @@ impl Searcher {
     }
 
     /// Advances the search through a `region` that was searched already, with the result of
-    /// [`search_with`](Self::search_with). `new` are the bytes of [`SharedBlocks::read`], from the position of the
+    /// [`search_with`](Self::search_with). `new` are the bytes of [`SharedBlocks::bytes_to_read`], from the position of the
     /// search. Decides all windows of the region, and no more except at the end of the file.
     pub fn search_region(
         &mut self,
@@ -126,18 +126,18 @@ impl Searcher {
         let len = self.looker.block_len();
         let own = region.range.end.saturating_sub(self.settled).min(new.len() as u64) as usize;
         let (mut open, mut at, mut known) = (0, 0, &region.matches[..]);
-        while let Some((place, block)) = self.next_known(piece, at..own, &mut known) {
-            self.literal(open..place, &mut each);
-            self.copy(block, place, &mut each);
+        while let Some((place, block)) = self.next_known_match(piece, at..own, &mut known) {
+            self.pass_literal(open..place, &mut each);
+            self.pass_copy(block, place, &mut each);
             at = place + len;
             open = at;
         }
-        self.settle(piece, open..at.max(own), at_end, &mut each)
+        self.pass_literals(piece, open..at.max(own), at_end, &mut each)
     }
 
     /// The first match of a window that begins in `range`, given the matches `known` of a search with another
     /// start.
-    fn next_known(
+    fn next_known_match(
         &mut self,
         piece: NewPiece<'_>,
         mut range: Range<usize>,

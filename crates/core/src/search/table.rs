@@ -179,7 +179,7 @@ fn entries(sums: &BlockSums, multiplier: u32) -> Vec<SortedEntry> {
     let by_sums = |a: &SortedEntry, b: &SortedEntry| {
         a.key.cmp(&b.key).then_with(|| sums.strong(a.block).cmp(sums.strong(b.block)))
     };
-    let mut entries: Vec<SortedEntry> = (0..sums.full()).map(entry).collect();
+    let mut entries: Vec<SortedEntry> = (0..sums.full_count()).map(entry).collect();
     entries.sort_unstable_by(|a, b| by_sums(a, b).then(a.block.cmp(&b.block)));
     entries.dedup_by(|later, first| by_sums(first, later) == Ordering::Equal);
     entries
@@ -199,9 +199,9 @@ impl FlatIndex {
     /// - More than [`MAX_ALIKE`] blocks have the same weak sum and different strong sums. Only forged sums do.
     /// - There are too many blocks for the index.
     fn new(sums: &BlockSums) -> Option<Self> {
-        let count = sums.full() as usize;
+        let count = sums.full_count() as usize;
         let (mut index, mut blocks) = (CuckooIndex::with_room(count, count), Vec::new());
-        for block in 0..sums.full() {
+        for block in 0..sums.full_count() {
             let (weak, strong, mut left) = (sums.weak(block), sums.strong(block), MAX_ALIKE);
             let is_equal = |ChunkNo(no)| sums.strong(blocks[no as usize]) == strong;
             if index.candidates(weak, &mut left).any(is_equal) {
@@ -214,7 +214,7 @@ impl FlatIndex {
             blocks.push(block);
         }
         blocks.shrink_to_fit();
-        (index.dropped() == 0).then_some(Self { index, blocks })
+        (index.dropped_count() == 0).then_some(Self { index, blocks })
     }
 
     fn find_strong(&self, weak: u32, strong: &[u8], sums: &BlockSums) -> Option<u32> {

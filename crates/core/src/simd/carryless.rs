@@ -122,11 +122,11 @@ macro_rules! witness {
             #[inline]
             pub(super) fn run<K: CarrylessKernel>(self, kernel: K) -> K::Output {
                 $(#[target_feature(enable = $feature)])+
-                fn featured<K: CarrylessKernel>(carryless: $name, kernel: K) -> K::Output {
+                fn run_with_features<K: CarrylessKernel>(carryless: $name, kernel: K) -> K::Output {
                     kernel.run(carryless)
                 }
-                // SAFETY: `self` comes from `detect` alone, which saw every feature that `featured` is compiled for.
-                unsafe { featured(self, kernel) }
+                // SAFETY: `self` comes from `detect` alone, which saw every feature that `run_with_features` is compiled for.
+                unsafe { run_with_features(self, kernel) }
             }
         }
     };

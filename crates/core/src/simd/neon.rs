@@ -65,10 +65,10 @@ impl Simd for Neon {
         fn gt(self, a: uint8x16_t, b: uint8x16_t) -> u64 { bits(vcgtq_u8(a, b)) }
         fn highest(self, a: uint8x16_t) -> u8 { vmaxvq_u8(a) }
         fn lowest(self, a: uint8x16_t) -> u8 { vminvq_u8(a) }
-        fn low_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
+        fn look_up_by_low_nibble(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
             vqtbl1q_u8(table, vandq_u8(a, vdupq_n_u8(15)))
         }
-        fn high_nibbles(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
+        fn look_up_by_high_nibble(self, table: uint8x16_t, a: uint8x16_t) -> uint8x16_t {
             vqtbl1q_u8(table, vshrq_n_u8::<4>(a))
         }
         fn zero(self) -> TermSums<uint8x16_t> { TermSums::new(vdupq_n_u8(0)) }

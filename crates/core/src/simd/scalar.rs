@@ -87,12 +87,12 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn low_nibbles(self, table: [u8; 16], a: u8) -> u8 {
+    fn look_up_by_low_nibble(self, table: [u8; 16], a: u8) -> u8 {
         table[usize::from(a & 15)]
     }
 
     #[inline(always)]
-    fn high_nibbles(self, table: [u8; 16], a: u8) -> u8 {
+    fn look_up_by_high_nibble(self, table: [u8; 16], a: u8) -> u8 {
         table[usize::from(a >> 4)]
     }
 

@@ -20,7 +20,7 @@ pub(crate) enum Extreme {
 impl Extreme {
     /// The extreme value: 255 or 0. No byte exceeds this value.
     #[inline(always)]
-    pub(crate) const fn utmost(self) -> u8 {
+    pub(crate) const fn extreme_value(self) -> u8 {
         match self {
             Self::Max => u8::MAX,
             Self::Min => u8::MIN,
@@ -37,10 +37,10 @@ impl Extreme {
     }
 
     /// The extreme byte of `data`, which must not be empty, by a tree of lane-wise extremes (§4.1). The search
-    /// stops after the first block with the [utmost](Self::utmost) byte value.
+    /// stops after the first block with the [utmost](Self::extreme_value) byte value.
     #[inline(always)]
-    pub(crate) fn of<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
-        let lanes = self.lanes(simd, data);
+    pub(crate) fn extreme_byte<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
+        let lanes = self.lane_extremes(simd, data);
         match self {
             Self::Max => simd.highest(lanes),
             Self::Min => simd.lowest(lanes),
@@ -49,32 +49,32 @@ impl Extreme {
 
     /// Lane-wise extremes of `data`, or of a first part of `data` that has the utmost byte value.
     #[inline(always)]
-    fn lanes<S: Simd>(self, simd: S, data: &[u8]) -> S::Vector {
+    fn lane_extremes<S: Simd>(self, simd: S, data: &[u8]) -> S::Vector {
         if data.len() < S::LANES {
-            return simd.load(&padded(data));
+            return simd.load(&padded_to_vector(data));
         }
         // The last vector or block may overlap earlier ones, which does not change an extreme.
         let Some(last) = data.len().checked_sub(S::LANES * TREE) else {
             let mut found = simd.load(&data[data.len() - S::LANES..]);
             for bytes in data.chunks_exact(S::LANES) {
-                found = self.pick(simd, found, simd.load(bytes));
+                found = self.pick_extremes(simd, found, simd.load(bytes));
             }
             return found;
         };
-        let utmost = simd.splat(self.utmost());
+        let utmost = simd.splat(self.extreme_value());
         let mut found = simd.load(data);
         for block in data.chunks_exact(S::LANES * TREE) {
-            found = self.pick(simd, found, self.tree(simd, block));
+            found = self.pick_extremes(simd, found, self.extremes_of_block(simd, block));
             if simd.eq(found, utmost) != 0 {
                 return found;
             }
         }
-        self.pick(simd, found, self.tree(simd, &data[last..]))
+        self.pick_extremes(simd, found, self.extremes_of_block(simd, &data[last..]))
     }
 
     /// The lane-wise extremes of the [`TREE`] vectors of `block`.
     #[inline(always)]
-    fn tree<S: Simd>(self, simd: S, block: &[u8]) -> S::Vector {
+    fn extremes_of_block<S: Simd>(self, simd: S, block: &[u8]) -> S::Vector {
         let mut leaves = [simd.load(block); TREE];
         for (leaf, bytes) in leaves.iter_mut().zip(block.chunks_exact(S::LANES)) {
             *leaf = simd.load(bytes);
@@ -82,7 +82,7 @@ impl Extreme {
         let mut width = TREE / 2;
         while width > 0 {
             for n in 0..width {
-                leaves[n] = self.pick(simd, leaves[n], leaves[n + width]);
+                leaves[n] = self.pick_extremes(simd, leaves[n], leaves[n + width]);
             }
             width /= 2;
         }
@@ -90,7 +90,7 @@ impl Extreme {
     }
 
     #[inline(always)]
-    fn pick<S: Simd>(self, simd: S, a: S::Vector, b: S::Vector) -> S::Vector {
+    fn pick_extremes<S: Simd>(self, simd: S, a: S::Vector, b: S::Vector) -> S::Vector {
         match self {
             Self::Max => simd.max(a, b),
             Self::Min => simd.min(a, b),
@@ -114,7 +114,7 @@ impl WantedBytes {
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
-            return self.within(simd, data).map(first);
+            return self.mask_of_short(simd, data).map(first);
         }
         let blocks = data.chunks_exact(S::LANES * UNROLLED);
         let rest = blocks.remainder();
@@ -143,7 +143,7 @@ impl WantedBytes {
     #[inline(always)]
     pub(crate) fn find_last<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
         if data.len() < S::LANES {
-            return self.within(simd, data).map(last);
+            return self.mask_of_short(simd, data).map(last);
         }
         let blocks = data.rchunks_exact(S::LANES * UNROLLED);
         let rest = blocks.remainder();
@@ -168,11 +168,11 @@ impl WantedBytes {
 
     /// A bit mask of the wanted bytes in `data`, which is shorter than a vector. `None` if there are none.
     #[inline(always)]
-    fn within<S: Simd>(self, simd: S, data: &[u8]) -> Option<u64> {
+    fn mask_of_short<S: Simd>(self, simd: S, data: &[u8]) -> Option<u64> {
         if data.is_empty() {
             return None;
         }
-        let found = self.mask(simd, &padded(data)) & all_lanes(data.len());
+        let found = self.mask(simd, &padded_to_vector(data)) & all_lanes(data.len());
         (found != 0).then_some(found)
     }
 
@@ -220,7 +220,7 @@ const fn last(lanes: u64) -> usize {
 
 /// `data`, not empty and shorter than a vector, filled up with its first byte.
 #[inline(always)]
-pub(crate) fn padded(data: &[u8]) -> [u8; MAX_LANES] {
+pub(crate) fn padded_to_vector(data: &[u8]) -> [u8; MAX_LANES] {
     let mut bytes = [data[0]; MAX_LANES];
     bytes[..data.len()].copy_from_slice(data);
     bytes
@@ -248,7 +248,7 @@ mod tests {
         fn run<S: Simd>(self, simd: S) -> Self::Output {
             let Self(data) = self;
             (
-                [Extreme::Max.of(simd, data), Extreme::Min.of(simd, data)],
+                [Extreme::Max.extreme_byte(simd, data), Extreme::Min.extreme_byte(simd, data)],
                 [
                     WantedBytes::Only(9).find(simd, data),
                     WantedBytes::Above(8).find_last(simd, data),

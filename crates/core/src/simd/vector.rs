@@ -60,10 +60,10 @@ pub(crate) trait Simd: Copy {
     fn table(self, bytes: &[u8; 16]) -> Self::Table;
 
     /// Table entries, indexed by the low four bits of each lane.
-    fn low_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
+    fn look_up_by_low_nibble(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
     /// Table entries, indexed by the high four bits of each lane.
-    fn high_nibbles(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
+    fn look_up_by_high_nibble(self, table: Self::Table, a: Self::Vector) -> Self::Vector;
 
     /// The state at the start, with zeros as earlier terms.
     fn zero(self) -> Self::TermSums;

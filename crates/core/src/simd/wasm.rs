@@ -92,12 +92,12 @@ impl Simd for Simd128 {
     }
 
     #[inline(always)]
-    fn low_nibbles(self, table: v128, a: v128) -> v128 {
+    fn look_up_by_low_nibble(self, table: v128, a: v128) -> v128 {
         u8x16_swizzle(table, v128_and(a, u8x16_splat(15)))
     }
 
     #[inline(always)]
-    fn high_nibbles(self, table: v128, a: v128) -> v128 {
+    fn look_up_by_high_nibble(self, table: v128, a: v128) -> v128 {
         u8x16_swizzle(table, u8x16_shr(a, 4))
     }
 

@@ -23,11 +23,11 @@ macro_rules! witness {
             pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
                 #[inline]
                 $(#[target_feature(enable = $feature)])+
-                fn featured<K: Kernel>(simd: $name, kernel: K) -> K::Output {
+                fn run_with_features<K: Kernel>(simd: $name, kernel: K) -> K::Output {
                     kernel.run(simd)
                 }
-                // SAFETY: `self` comes from `detect` alone, which saw every feature that `featured` is compiled for.
-                unsafe { featured(self, kernel) }
+                // SAFETY: `self` comes from `detect` alone, which saw every feature that `run_with_features` is compiled for.
+                unsafe { run_with_features(self, kernel) }
             }
         }
     };
@@ -99,10 +99,10 @@ impl Simd for Sse {
             !(_mm_cvtsi128_si32(lowest(flipped)) as u8)
         }
         fn lowest(self, a: __m128i) -> u8 { _mm_cvtsi128_si32(lowest(a)) as u8 }
-        fn low_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
+        fn look_up_by_low_nibble(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(a, _mm_set1_epi8(15)))
         }
-        fn high_nibbles(self, table: __m128i, a: __m128i) -> __m128i {
+        fn look_up_by_high_nibble(self, table: __m128i, a: __m128i) -> __m128i {
             _mm_shuffle_epi8(table, _mm_and_si128(_mm_srli_epi16::<4>(a), _mm_set1_epi8(15)))
         }
         fn zero(self) -> TermSums<__m128i> { TermSums::new(_mm_setzero_si128()) }
@@ -203,10 +203,10 @@ impl Simd for Avx2 {
             let half = _mm_min_epu8(_mm256_castsi256_si128(a), _mm256_extracti128_si256::<1>(a));
             _mm_cvtsi128_si32(lowest(half)) as u8
         }
-        fn low_nibbles(self, table: __m256i, a: __m256i) -> __m256i {
+        fn look_up_by_low_nibble(self, table: __m256i, a: __m256i) -> __m256i {
             _mm256_shuffle_epi8(table, _mm256_and_si256(a, _mm256_set1_epi8(15)))
         }
-        fn high_nibbles(self, table: __m256i, a: __m256i) -> __m256i {
+        fn look_up_by_high_nibble(self, table: __m256i, a: __m256i) -> __m256i {
             let high = _mm256_and_si256(_mm256_srli_epi16::<4>(a), _mm256_set1_epi8(15));
             _mm256_shuffle_epi8(table, high)
         }
@@ -296,12 +296,12 @@ impl Simd for Avx512 {
             let low = _mm_min_epu8(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
             _mm_cvtsi128_si32(lowest(low)) as u8
         }
-        fn low_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
+        fn look_up_by_low_nibble(self, table: __m512i, a: __m512i) -> __m512i {
             // Six bits select an entry; the table has the sixteen bytes four times, so no bits need to be
             // cleared.
             _mm512_permutexvar_epi8(a, table)
         }
-        fn high_nibbles(self, table: __m512i, a: __m512i) -> __m512i {
+        fn look_up_by_high_nibble(self, table: __m512i, a: __m512i) -> __m512i {
             _mm512_permutexvar_epi8(_mm512_srli_epi16::<4>(a), table)
         }
         fn zero(self) -> TermSums<__m512i> { TermSums::new(_mm512_setzero_si512()) }

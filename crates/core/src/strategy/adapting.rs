@@ -16,10 +16,10 @@ use super::cost::{CodecModel, LinkModel};
 
 /// Levels to choose from, with typical ratios and speeds for source code in frames of 256 KiB.
 const USUAL: [(i32, CodecModel); 4] = [
-    (1, usual(0.32, 300e6)),
-    (3, usual(0.29, 180e6)),
-    (6, usual(0.26, 60e6)),
-    (9, usual(0.25, 30e6)),
+    (1, usual_model(0.32, 300e6)),
+    (3, usual_model(0.29, 180e6)),
+    (6, usual_model(0.26, 60e6)),
+    (9, usual_model(0.25, 30e6)),
 ];
 /// Decompression is this many times as fast as compression at the lightest level.
 const DECOMPRESSION_SPEED: f64 = 2.5;
@@ -36,7 +36,7 @@ const WITH_HISTORY: f64 = 0.85;
 /// Length in bytes of a frame whose measurement counts as much as all measurements before.
 const WEIGHTY_BYTES: f64 = (64 << 10) as f64;
 
-const fn usual(ratio: f64, compressed_per_second: f64) -> CodecModel {
+const fn usual_model(ratio: f64, compressed_per_second: f64) -> CodecModel {
     CodecModel { ratio, compressed_per_second, decompressed_per_second: 0.0 }
 }
 
@@ -89,8 +89,8 @@ pub struct AdaptiveCodec {
 impl AdaptiveCodec {
     /// Chooses the compressor of the next frame for `link`, if `threads` threads compress.
     pub fn choose(&mut self, link: &LinkModel, threads: u32) -> FrameCodec {
-        let best = self.best(link, threads);
-        let cost = |at| self.cost(at, link, threads);
+        let best = self.best_level(link, threads);
+        let cost = |at| self.seconds_per_byte_at(at, link, threads);
         if cost(best) <= cost(self.present) * KEPT {
             self.present = best;
         }
@@ -100,7 +100,7 @@ impl AdaptiveCodec {
         if self.frames >= every {
             self.frames = 0;
             self.trials += 1;
-            let level = Some(USUAL[self.neighbour(present)].0);
+            let level = Some(USUAL[self.next_to_try(present)].0);
             return FrameCodec { level, reason: CompressionReason::Trial };
         }
         let reason = match present {
@@ -113,48 +113,54 @@ impl AdaptiveCodec {
     /// True if one thread that compresses frames with a history costs no more than `threads` threads that compress
     /// frames apart. False if the one thread would compress at a level above `highest`.
     #[must_use]
-    pub fn pays_on_one_thread(&self, link: &LinkModel, threads: u32, highest: i32) -> bool {
-        let (one, several) = (self.best(link, 1), self.best(link, threads));
-        let with_history = self.cost(one, link, 1) * WITH_HISTORY;
+    pub fn is_worth_one_thread(&self, link: &LinkModel, threads: u32, highest: i32) -> bool {
+        let (one, several) = (self.best_level(link, 1), self.best_level(link, threads));
+        let with_history = self.seconds_per_byte_at(one, link, 1) * WITH_HISTORY;
         one.is_some_and(|at| USUAL[at].0 <= highest)
-            && with_history <= self.cost(several, link, threads)
+            && with_history <= self.seconds_per_byte_at(several, link, threads)
     }
 
     /// Returns the present level and its ratio; `None` without compression.
     #[must_use]
-    pub fn present(&self) -> Option<(i32, f64)> {
+    pub fn present_level(&self) -> Option<(i32, f64)> {
         self.present.map(|at| (USUAL[at].0, self.model(at).ratio))
     }
 
     /// Returns the lightest level, as an index of `USUAL`, whose cost is near the lowest cost.
-    fn best(&self, link: &LinkModel, threads: u32) -> Option<usize> {
-        let cost = |at| self.cost(at, link, threads);
+    fn best_level(&self, link: &LinkModel, threads: u32) -> Option<usize> {
+        let cost = |at| self.seconds_per_byte_at(at, link, threads);
         let all = || std::iter::once(None).chain((0..USUAL.len()).map(Some));
         let lowest = all().map(cost).fold(f64::INFINITY, f64::min);
         all().find(|at| cost(*at) <= lowest * NEAR).flatten()
     }
 
     /// Returns the seconds per byte at the level at this index of `USUAL`, or without compression.
-    fn cost(&self, at: Option<usize>, link: &LinkModel, threads: u32) -> f64 {
+    fn seconds_per_byte_at(&self, at: Option<usize>, link: &LinkModel, threads: u32) -> f64 {
         link.seconds_per_byte(&at.map_or(CodecModel::NONE, |at| self.model(at)), threads)
     }
 
     /// Notes that compression of `original` bytes at `level` gave `compressed` bytes in `seconds`. Empty frames and
     /// levels outside the choice are ignored.
-    pub fn note(&mut self, level: i32, original: usize, compressed: usize, seconds: f64) {
+    pub fn record_measurement(
+        &mut self,
+        level: i32,
+        original: usize,
+        compressed: usize,
+        seconds: f64,
+    ) {
         let Some(at) = USUAL.iter().position(|(of, _)| *of == level).filter(|_| original > 0)
         else {
             return;
         };
         let bytes = original as f64;
-        let now = usual(compressed as f64 / bytes, bytes / seconds.max(1e-9));
+        let now = usual_model(compressed as f64 / bytes, bytes / seconds.max(1e-9));
         let share = (bytes / WEIGHTY_BYTES / 2.0).clamp(1.0 / 64.0, 0.5);
         let mixed = |before: f64, now: f64| before + (now - before) * share;
         // A first short frame, which also pays for a new context, must not replace the prediction.
         let before = self.model(at);
         // Times are averaged, not speeds: one fast frame must not outweigh slow ones.
         let time = mixed(1.0 / before.compressed_per_second, 1.0 / now.compressed_per_second);
-        self.measured[at] = Some(usual(mixed(before.ratio, now.ratio), 1.0 / time));
+        self.measured[at] = Some(usual_model(mixed(before.ratio, now.ratio), 1.0 / time));
     }
 
     /// Returns the measured or predicted figures of the level at this index of `USUAL`.
@@ -180,7 +186,7 @@ impl AdaptiveCodec {
     }
 
     /// Returns the level to try next: a heavier and a lighter neighbour of the present level in turn.
-    fn neighbour(&self, present: Option<usize>) -> usize {
+    fn next_to_try(&self, present: Option<usize>) -> usize {
         match present {
             None => 0,
             Some(at) if self.trials % 2 == 1 && at + 1 < USUAL.len() || at == 0 => at + 1,
@@ -213,7 +219,7 @@ mod tests {
         for (level, usual) in USUAL {
             let seconds = FRAME as f64 / (usual.compressed_per_second * speed);
             let compressed = (FRAME as f64 * usual.ratio * ratio) as usize;
-            codec.note(level, FRAME, compressed, seconds);
+            codec.record_measurement(level, FRAME, compressed, seconds);
         }
     }
 
@@ -250,7 +256,7 @@ mod tests {
     #[test]
     fn a_slow_first_frame_that_is_short_changes_little() {
         let mut codec = AdaptiveCodec::default();
-        codec.note(3, 1500, 900, 100e-6);
+        codec.record_measurement(3, 1500, 900, 100e-6);
         assert_eq!(codec.choose(&LinkModel::PRIOR, 2).level, Some(3));
     }
 
@@ -266,7 +272,7 @@ mod tests {
     fn one_measured_level_predicts_the_others() {
         let mut codec = AdaptiveCodec::default();
         // A machine a tenth as fast as usual.
-        (0..8).for_each(|_| codec.note(6, FRAME, FRAME / 4, FRAME as f64 / 6e6));
+        (0..8).for_each(|_| codec.record_measurement(6, FRAME, FRAME / 4, FRAME as f64 / 6e6));
         assert_eq!(codec.choose(&link(10), 1).level, Some(6));
         assert_eq!(codec.choose(&link(1000), 1).level, None);
         assert_eq!(codec.choose(&link(100), 1).level, Some(1));
@@ -275,7 +281,7 @@ mod tests {
     #[test]
     fn one_thread_compresses_for_a_slow_link() {
         let codec = measured(1.0, 1.0);
-        let pays = |mbit, threads| codec.pays_on_one_thread(&link(mbit), threads, 9);
+        let pays = |mbit, threads| codec.is_worth_one_thread(&link(mbit), threads, 9);
         assert!(pays(1, 8) && pays(400, 8) && pays(1000, 1));
         assert!(!pays(1000, 8), "eight threads reach a higher level, which saves more");
         assert!(!pays(100_000, 8), "nothing is compressed");
@@ -307,9 +313,9 @@ mod tests {
     #[test]
     fn short_frames_move_the_figures_slowly_and_empty_ones_not_at_all() {
         let mut codec = measured(1.0, 1.0);
-        codec.note(6, 0, 0, 1.0);
-        codec.note(5, FRAME, FRAME, 1.0);
-        codec.note(6, 100, 100, 0.0);
+        codec.record_measurement(6, 0, 0, 1.0);
+        codec.record_measurement(5, FRAME, FRAME, 1.0);
+        codec.record_measurement(6, 100, 100, 0.0);
         let ratio = codec.measured[2].map(|measured| measured.ratio).unwrap_or_default();
         assert!((0.26..0.28).contains(&ratio), "{ratio}");
     }

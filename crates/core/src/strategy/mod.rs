@@ -134,7 +134,7 @@ pub enum FileProof {
 /// The choices for the synchronisation of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strategy {
-    /// Name, as in [`Strategy::named`] and in the greeting.
+    /// Name, as in [`Strategy::by_name`] and in the greeting.
     pub name: &'static str,
     /// Roles of the two ends.
     pub conversation: Conversation,
@@ -204,7 +204,7 @@ impl Strategy {
     ///
     /// # Errors
     /// [`UnknownStrategy`], whose message lists all names.
-    pub fn named(name: &str) -> Result<Self, UnknownStrategy> {
+    pub fn by_name(name: &str) -> Result<Self, UnknownStrategy> {
         let found = Self::ALL.into_iter().find(|strategy| strategy.name == name);
         found.ok_or_else(|| UnknownStrategy(name.into()))
     }
@@ -225,7 +225,7 @@ impl Strategy {
 
     /// The same strategy with chunks or blocks of about `bytes` for all files and links (`--block-size`).
     #[must_use]
-    pub fn with_mean(self, bytes: u32) -> Self {
+    pub fn with_chunk_len(self, bytes: u32) -> Self {
         let spec = self.chunker(0, None).with_mean(bytes);
         Self { chunking: ChunkerChoice::Always(spec), ..self }
     }
@@ -257,7 +257,7 @@ impl FromStr for Strategy {
     type Err = UnknownStrategy;
 
     fn from_str(name: &str) -> Result<Self, UnknownStrategy> {
-        Self::named(name)
+        Self::by_name(name)
     }
 }
 
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn the_error_for_an_unknown_name_lists_all_strategies() {
-        let error = Strategy::named("sync").unwrap_err().to_string();
+        let error = Strategy::by_name("sync").unwrap_err().to_string();
         assert!(
             error.contains("\"sync\"") && error.contains("deltic, rsync, dsync, pdsync"),
             "{error}"
@@ -470,7 +470,7 @@ mod tests {
     fn a_requested_block_size_stays_within_the_bounds_of_every_strategy() {
         for strategy in Strategy::ALL {
             for bytes in [0, 1, 511, 512, 700, 8192, 8193, 131_072, 131_073, u32::MAX] {
-                let spec = strategy.with_mean(bytes).chunker(1 << 40, Some(1));
+                let spec = strategy.with_chunk_len(bytes).chunker(1 << 40, Some(1));
                 let (is, was) = match (spec, strategy.chunker(0, None)) {
                     (ChunkerSpec::Fixed(len), _) => {
                         assert_eq!(len.get(), bytes.clamp(512, 512 << 10), "{}", strategy.name);
@@ -502,7 +502,7 @@ mod tests {
             );
         }
         let proofs = ["deltic", "pdsync", "parasync", "rsync", "skysync-c"]
-            .map(|name| Strategy::named(name).unwrap().proof());
+            .map(|name| Strategy::by_name(name).unwrap().proof());
         use FileProof::{Recipe, WholeFile};
         assert_eq!(proofs, [Recipe, Recipe, Recipe, WholeFile, WholeFile]);
     }
@@ -510,7 +510,7 @@ mod tests {
     #[test]
     fn netsync_cuts_by_bandwidth_and_the_others_do_not() {
         let avg = |name: &str, mbit: u64| {
-            let spec = Strategy::named(name).unwrap().chunker(1 << 20, Some(mbit * 1_000_000));
+            let spec = Strategy::by_name(name).unwrap().chunker(1 << 20, Some(mbit * 1_000_000));
             match spec {
                 ChunkerSpec::ByContent(_, sizes) => sizes.avg(),
                 ChunkerSpec::Fixed(len) => len.get(),

@@ -42,7 +42,8 @@ impl Kernel for VectorOperations<'_> {
         };
         let table: [u8; 16] = std::array::from_fn(|n| b[n]);
         let nibbles = simd.table(&table);
-        let (low, high) = (simd.low_nibbles(nibbles, va), simd.high_nibbles(nibbles, va));
+        let (low, high) =
+            (simd.look_up_by_low_nibble(nibbles, va), simd.look_up_by_high_nibble(nibbles, va));
         let mut before = simd.zero();
         simd.sums(&mut before, va);
         let [eights, sixteens] = simd.sums(&mut before, vb);

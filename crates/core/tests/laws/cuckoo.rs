@@ -37,15 +37,16 @@ fn check<S: SumBits + std::hash::Hash>(
     }
     for sum in sums.iter().chain(others) {
         let expected = oracle.get(sum).map_or(&[][..], Vec::as_slice);
-        prop_assert_eq!(index.find(*sum).map(|no| no.at()), expected.first().copied());
+        prop_assert_eq!(index.find(*sum).map(|no| no.as_index()), expected.first().copied());
         for budget in [0, 1, expected.len(), expected.len() + 1] {
             let mut left = budget;
-            let found: Vec<usize> = index.candidates(*sum, &mut left).map(|no| no.at()).collect();
+            let found: Vec<usize> =
+                index.candidates(*sum, &mut left).map(|no| no.as_index()).collect();
             prop_assert_eq!(&found, &expected[..budget.min(expected.len())]);
             prop_assert_eq!(left, budget - found.len());
         }
     }
-    let load = index.load();
+    let load = index.fill_level();
     prop_assert_eq!(load.taken + load.overflow, oracle.len());
     Ok(())
 }

@@ -17,7 +17,7 @@ fn parse<F: FileFormat>(bytes: &[u8], piece: usize) -> Result<Vec<F::Record>, Fo
     let mut records = Vec::new();
     for piece in bytes.chunks(piece) {
         parser.feed(piece);
-        while let Some(record) = parser.record()? {
+        while let Some(record) = parser.next_record()? {
             records.push(record);
         }
     }

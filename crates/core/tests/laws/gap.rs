@@ -82,7 +82,7 @@ fn encoded(delta: &GapDelta<'_>) -> Vec<u8> {
 
 /// The new gap from the receiver's view: all messages are encoded and decoded.
 fn made(old: &[u8], new: &[u8], len: BlockLen, seed: u64) -> Vec<u8> {
-    let sums = GapSums::of(old, len, seed);
+    let sums = GapSums::sums_of(old, len, seed);
     let bytes = encoded_sums(&sums);
     let lens = bytes.len() - old.len().div_ceil(len.get() as usize) * len.sum_bytes();
     assert!(lens <= 5, "two short numbers before the sums");
@@ -131,7 +131,7 @@ proptest! {
             prop_assert_eq!(made.len(), new.len());
         }
         prop_assert!(made.contains(&new));
-        let sums = GapSums::of(&old, len, seed);
+        let sums = GapSums::sums_of(&old, len, seed);
         let mut out = before.clone();
         prop_assert_eq!(apply(&old, &GapDelta::of(&new, &sums, seed), new.len(), &mut out), Ok(()));
         prop_assert!(out == [&before[..], &made[0]].concat());
@@ -144,7 +144,7 @@ proptest! {
         seed: u64,
         cut: Index,
     ) {
-        let delta = GapDelta::of(&new, &GapSums::of(&old, len, seed), seed);
+        let delta = GapDelta::of(&new, &GapSums::sums_of(&old, len, seed), seed);
         let expected = reference::gap_sources(&old, &new, len.get() as usize, seed);
         prop_assert!(sources(&delta) == expected);
         let literals = |sources: &[Option<usize>]| sources.iter().filter(|source| source.is_none()).count();
@@ -156,7 +156,7 @@ proptest! {
 
     #[test]
     fn law4_sums_of_gaps_equal_the_reference(old in bytes(), len in all_block_lens(), seed: u64) {
-        let bytes = encoded_sums(&GapSums::of(&old, len, seed));
+        let bytes = encoded_sums(&GapSums::sums_of(&old, len, seed));
         let blocks = old.chunks(len.get() as usize);
         let sums: Vec<u8> = blocks
             .flat_map(|block| {
@@ -177,7 +177,7 @@ proptest! {
     ) {
         let old = random(seed, len);
         let new = edited(&old, kind, at, 256);
-        let literal_len = GapDelta::of(&new, &GapSums::of(&old, block, seed), seed).literal_len();
+        let literal_len = GapDelta::of(&new, &GapSums::sums_of(&old, block, seed), seed).literal_len();
         prop_assert!(literal_len <= 256 + 2 * block.get() as usize, "{} bytes", literal_len);
     }
 
@@ -200,14 +200,14 @@ proptest! {
             [before, &behind].concat()
         });
         let block = BlockLen::for_gap(60_000, 2);
-        let literal_len = GapDelta::of(&new, &GapSums::of(&old, block, seed), seed).literal_len();
+        let literal_len = GapDelta::of(&new, &GapSums::sums_of(&old, block, seed), seed).literal_len();
         let bound = kinds.len() * (256 + 2 * block.get() as usize);
         prop_assert!(literal_len <= bound, "{} of {} bytes", literal_len, bound);
     }
 
     #[test]
     fn an_equal_gap_has_no_literal(old in bytes(), len in block_lens(), seed: u64) {
-        let delta = GapDelta::of(&old, &GapSums::of(&old, len, seed), seed);
+        let delta = GapDelta::of(&old, &GapSums::sums_of(&old, len, seed), seed);
         prop_assert_eq!(delta.literal_len(), 0);
         prop_assert_eq!(delta.ops().count(), usize::from(!old.is_empty()));
     }
@@ -223,7 +223,7 @@ proptest! {
         let last = &old[old.len() - old.len() % len.get() as usize..];
         prop_assume!(last.is_empty() || !new.ends_with(last));
         let is_literal = seeds(seed).map(|seed| {
-            let delta = GapDelta::of(&new, &GapSums::of(&old, len, seed), seed);
+            let delta = GapDelta::of(&new, &GapSums::sums_of(&old, len, seed), seed);
             delta.literal_len() == new.len() && delta.ops().count() == 1
         });
         prop_assert!(is_literal.contains(&true));
@@ -252,7 +252,7 @@ proptest! {
         value: u8,
         seed: u64,
     ) {
-        let mut bytes = encoded(&GapDelta::of(&new, &GapSums::of(&old, block_len(128), seed), seed));
+        let mut bytes = encoded(&GapDelta::of(&new, &GapSums::sums_of(&old, block_len(128), seed), seed));
         // Damage near the front, because most bytes are literals.
         let at = pick.index(bytes.len().min(20));
         bytes[at] = value;
@@ -282,7 +282,7 @@ proptest! {
 fn sums_are_right_for_lengths_around_words_strips_and_blocks() {
     for len in (0..=20).chain(55..=73).chain(119..=137).chain(4080..=4100) {
         let old: Vec<u8> = (0..len).map(|n| (n % 251) as u8).collect();
-        let bytes = encoded_sums(&GapSums::of(&old, block_len(4096), 1));
+        let bytes = encoded_sums(&GapSums::sums_of(&old, block_len(4096), 1));
         let sums = old.chunks(4096).map(|block| reference::gap_sum(block, 1).to_le_bytes());
         let expected: Vec<u8> = sums.flat_map(|sum| sum.into_iter().take(SUM_BYTES)).collect();
         assert!(bytes.ends_with(&expected), "{len}");
@@ -292,10 +292,10 @@ fn sums_are_right_for_lengths_around_words_strips_and_blocks() {
 #[test]
 fn a_change_in_any_byte_changes_the_sum() {
     let mut block = random(1, 4096);
-    let before = encoded_sums(&GapSums::of(&block, block_len(4096), 2));
+    let before = encoded_sums(&GapSums::sums_of(&block, block_len(4096), 2));
     for at in 0..block.len() {
         block[at] ^= 1 << (at % 8);
-        assert_ne!(encoded_sums(&GapSums::of(&block, block_len(4096), 2)), before, "{at}");
+        assert_ne!(encoded_sums(&GapSums::sums_of(&block, block_len(4096), 2)), before, "{at}");
         block[at] ^= 1 << (at % 8);
     }
 }
@@ -349,8 +349,9 @@ fn blocks_that_differ_little_have_different_sums() {
         let blocks: BTreeSet<Vec<u8>> = (0..2048).map(block).collect();
         assert!(blocks.len() > 900, "{kind}: {} blocks", blocks.len());
         for seed in 0..4 {
-            let sums =
-                blocks.iter().map(|block| encoded_sums(&GapSums::of(block, block_len(256), seed)));
+            let sums = blocks
+                .iter()
+                .map(|block| encoded_sums(&GapSums::sums_of(block, block_len(256), seed)));
             let sums: BTreeSet<Vec<u8>> = sums.collect();
             equal += blocks.len() - sums.len();
         }
@@ -361,7 +362,7 @@ fn blocks_that_differ_little_have_different_sums() {
 #[test]
 fn sums_depend_on_the_seed() {
     let old = random(1, 128);
-    let sums = |seed| GapSums::of(&old, block_len(128), seed);
+    let sums = |seed| GapSums::sums_of(&old, block_len(128), seed);
     assert_eq!(sums(1), sums(1));
     assert_ne!(encoded_sums(&sums(1)), encoded_sums(&sums(2)));
 }
@@ -394,7 +395,8 @@ fn the_shortest_blocks_match_between_changed_addresses() {
         address[0] ^= 1;
         address[3] ^= 2;
     }
-    let literal = |len| GapDelta::of(&new, &GapSums::of(&old, block_len(len), 5), 5).literal_len();
+    let literal =
+        |len| GapDelta::of(&new, &GapSums::sums_of(&old, block_len(len), 5), 5).literal_len();
     assert!(literal(64) > new.len() - 64, "{} bytes", literal(64));
     assert!(literal(32) < 40_000, "{} bytes", literal(32));
 }
@@ -407,7 +409,7 @@ fn a_block_that_matches_everywhere_is_tried_once() {
     let (zeros, behind) = (vec![0; 200], random(2, 3000));
     let old = [&random(1, 1000)[..], &zeros, &behind].concat();
     let new = [&random(3, 700)[..], &vec![0; 9000], &behind, &[1]].concat();
-    let delta = GapDelta::of(&new, &GapSums::of(&old, block_len(128), 3), 3);
+    let delta = GapDelta::of(&new, &GapSums::sums_of(&old, block_len(128), 3), 3);
     let found = sources(&delta);
     assert!(found == reference::gap_sources(&old, &new, 128, 3));
     let first = found.iter().position(Option::is_some);
@@ -417,7 +419,7 @@ fn a_block_that_matches_everywhere_is_tried_once() {
 #[test]
 fn a_delta_of_another_gap_is_an_error() {
     let (old, new) = (random(1, 1000), random(1, 2000));
-    let sums = GapSums::of(&old, block_len(128), 1);
+    let sums = GapSums::sums_of(&old, block_len(128), 1);
     let delta = GapDelta::of(&new, &sums, 1);
     let mut out = vec![1, 2, 3];
     let short = apply(&old[..999], &delta, 2000, &mut out);

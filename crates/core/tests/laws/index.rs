@@ -21,7 +21,7 @@ fn index(parts: &[Vec<u8>]) -> (Index, Vec<Chunk>, Vec<ChunkNo>) {
     let known: Vec<Chunk> = parts.iter().flatten().map(|name| chunk(*name)).collect();
     let mut placed = (0..).step_by(STRIDE as usize).zip(known.iter().copied());
     let first_part = placed.by_ref().take(parts.first().map_or(0, Vec::len));
-    let mut index = Index::of(first_part.collect(), known.len());
+    let mut index = Index::from_chunks(first_part.collect(), known.len());
     index.end_part();
     for part in parts.iter().skip(1) {
         index.reserve(part.len() / 2);

@@ -55,7 +55,7 @@ fn settle(chunks: &[Found], max_bytes: u64) -> Vec<(bool, u32)> {
         let is_same = chunks[range.clone()].iter().all(|chunk| chunk.old.is_some_and(|old| old.1));
         if is_same {
             settled[range].iter_mut().for_each(|(copied, _)| *copied = true);
-        } else if run.refuted() == RefutedStep::Split {
+        } else if run.next_step_if_refuted() == RefutedStep::Split {
             to_ask.extend(run.split(|new| chunks[new as usize].len));
         }
     }
@@ -71,15 +71,15 @@ proptest! {
         let mut add = |run: MatchRun| {
             let chunks = &chunks[run.new as usize..][..run.chunks as usize];
             for (n, chunk) in chunks.iter().enumerate() {
-                prop_assert_eq!(chunk.old.map(|(old, _)| old), Some(run.old.at() + n));
+                prop_assert_eq!(chunk.old.map(|(old, _)| old), Some(run.old.as_index() + n));
             }
             prop_assert_eq!(run.len, chunks.iter().map(|chunk| u64::from(chunk.len)).sum::<u64>());
             prop_assert!(cover.add(run.new.into(), run.chunks.into()).is_ok());
             let parts: Vec<MatchRun> = run.split(|new| chunks[(new - run.new) as usize].len).collect();
             prop_assert_eq!(parts.len(), chunks.len());
             for (n, part) in (0..).zip(parts) {
-                let expected = (run.new + n, run.old.at() + n as usize, 1, chunks[n as usize].len);
-                let found = (part.new, part.old.at(), part.chunks, part.len as u32);
+                let expected = (run.new + n, run.old.as_index() + n as usize, 1, chunks[n as usize].len);
+                let found = (part.new, part.old.as_index(), part.chunks, part.len as u32);
                 prop_assert_eq!(found, expected);
             }
             Ok(())

@@ -27,7 +27,7 @@ fn stored_sums(kind: SumKind, letters: &[u8]) -> StoredSums {
             ZEROS => stored.put_zeros(&(start..start + u64::from(BLOCK))),
             letter => {
                 let sum = blake3::hash(&[letter]);
-                stored.put(start, &sum.as_bytes()[..kind.bytes()]);
+                stored.put_sums(start, &sum.as_bytes()[..kind.bytes()]);
             }
         }
     }
@@ -36,7 +36,7 @@ fn stored_sums(kind: SumKind, letters: &[u8]) -> StoredSums {
 
 fn kept(kind: SumKind, letters: &[u8]) -> KeptSums {
     let mut kept = empty(kind, letters.len());
-    kept.take(&stored_sums(kind, letters), &(0..u64::MAX));
+    kept.take_stored(&stored_sums(kind, letters), &(0..u64::MAX));
     kept
 }
 
@@ -140,22 +140,22 @@ proptest! {
         prop_assert!(bytes.len() <= 40 + letters.len() * 16);
         // Stores the sums in parts, over earlier sums.
         let mut parts = empty(kind, letters.len());
-        parts.take(&stored_sums(kind, &vec![9; letters.len()]), &(0..u64::MAX));
+        parts.take_stored(&stored_sums(kind, &vec![9; letters.len()]), &(0..u64::MAX));
         let at = cut - cut % u64::from(BLOCK);
-        parts.take(&stored_sums(kind, &letters), &(at..u64::MAX / 2));
-        parts.take(&stored_sums(kind, &letters), &(0..at));
+        parts.take_stored(&stored_sums(kind, &letters), &(at..u64::MAX / 2));
+        parts.take_stored(&stored_sums(kind, &letters), &(0..at));
         prop_assert_eq!(&parts, &all);
         // Parts of blocks change nothing.
-        parts.take(&stored_sums(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
+        parts.take_stored(&stored_sums(kind, &vec![9; letters.len()]), &(1..u64::from(BLOCK) * 2 - 1));
         prop_assert_eq!(&parts, &all);
         // `forget` removes every block that overlaps the range.
         let last = cut + 5000;
-        all.forget(&(cut..last));
+        all.forget_range(&(cut..last));
         let mut known = letters.clone();
         let range = known.len().min((cut / 4096) as usize)..known.len().min((last.div_ceil(4096)) as usize);
         known[range].fill(UNKNOWN);
         prop_assert_eq!(&all, &kept(kind, &known));
-        all.cut(cut);
+        all.truncate(cut);
         known.truncate((cut / 4096) as usize);
         prop_assert_eq!(&all, &kept(kind, &known));
     }
@@ -171,10 +171,10 @@ fn weak_kinds_are_refused_and_other_kinds_or_keys_never_match() {
     assert_eq!(KeptSums::new(SumKind::Xxh64, BLOCK, [0; 32], most + u64::from(BLOCK)), None);
     let letters = [5, 6, 7, 8];
     let mut other = empty(SumKind::Sha256, 4);
-    other.take(&stored_sums(SumKind::Blake2b, &letters), &(0..len));
+    other.take_stored(&stored_sums(SumKind::Blake2b, &letters), &(0..len));
     assert_eq!(other, empty(SumKind::Sha256, 4), "another kind");
     let mut keyed = KeptSums::new(SumKind::Sha256, BLOCK, [8; 32], len).unwrap();
-    keyed.take(&stored_sums(SumKind::Sha256, &letters), &(0..len));
+    keyed.take_stored(&stored_sums(SumKind::Sha256, &letters), &(0..len));
     assert_eq!(find(&kept(SumKind::Sha256, &letters), &keyed), []);
     assert_eq!(find(&keyed, &keyed).len(), 1);
     for bytes in
@@ -191,9 +191,9 @@ fn no_sum_is_mistaken_for_zeros_or_an_unknown_block() {
     let zeros = kept(SumKind::Xxh64, &[ZEROS; 4]);
     for byte in [0, 0xff] {
         let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &(0..4 * block));
-        stored.put(0, &[byte; 32]);
+        stored.put_sums(0, &[byte; 32]);
         let mut sums = empty(SumKind::Xxh64, 4);
-        sums.take(&stored, &(0..4 * block));
+        sums.take_stored(&stored, &(0..4 * block));
         assert_eq!(find(&zeros, &sums), [], "{byte}");
         assert_eq!(find(&sums, &sums), [], "{byte}");
     }
@@ -211,8 +211,8 @@ fn runs_of_a_long_version_are_found() {
     let mut hasher = blake3::Hasher::new().finalize_xof();
     let mut sums = vec![0; count * 8];
     hasher.fill(&mut sums);
-    stored.put(0, &sums);
-    base.take(&stored, &base_range(count));
+    stored.put_sums(0, &sums);
+    base.take_stored(&stored, &base_range(count));
     // The whole base after 40 other blocks, with every hundredth block changed.
     let mut moved = vec![1; 40 * 8];
     moved.extend_from_slice(&sums);
@@ -220,9 +220,9 @@ fn runs_of_a_long_version_are_found() {
         moved[no * 8] ^= 1;
     }
     let mut stored = StoredSums::new(SumKind::Xxh64, BLOCK, &base_range(count + 40));
-    stored.put(0, &moved);
+    stored.put_sums(0, &moved);
     let mut new = empty(SumKind::Xxh64, count + 40);
-    new.take(&stored, &base_range(count + 40));
+    new.take_stored(&stored, &base_range(count + 40));
     let runs = find(&base, &new);
     let found: usize = runs.iter().map(|run| run.blocks as usize).sum();
     assert_eq!(found, count - (count - 1) / 100);

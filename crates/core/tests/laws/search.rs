@@ -78,7 +78,7 @@ fn by_regions(
         let end = start + *more as u64;
         let range = start..if end + blocks.block_len() as u64 > len { len } else { end };
         start = range.end;
-        let read = blocks.read(&range, len);
+        let read = blocks.bytes_to_read(&range, len);
         let bytes = &new[read.start as usize..read.end as usize];
         let region = blocks.find(range, bytes, kept);
         let (bytes, is_end) = (&new[at.min(read.end as usize)..read.end as usize], start == len);
@@ -229,7 +229,7 @@ proptest! {
         prop_assert_eq!(found.count(), expected.count());
         for (n, block) in (0..).zip(old.chunks(LEN)) {
             prop_assert_eq!(found.weak(n), WeakKind::Adler.of(block));
-            let strong = StrongKind::SipHash.of(None, block);
+            let strong = StrongKind::SipHash.sum_of(None, block);
             prop_assert_eq!(found.strong(n), strong.as_bytes());
             prop_assert_eq!(found.span(n), Span::new(u64::from(n) * LEN as u64, block.len() as u32));
         }
@@ -450,7 +450,7 @@ fn plain() -> BlockSpec {
 fn kept(bytes: &[u8]) -> StoredSums {
     let mut kept = StoredSums::new(SumKind::Sha256, 4096, &(0..bytes.len() as u64));
     for (no, block) in (0..).zip(bytes.chunks_exact(4096)) {
-        kept.put(no * 4096, StrongKind::Sha256.of(None, block).as_bytes());
+        kept.put_sums(no * 4096, StrongKind::Sha256.sum_of(None, block).as_bytes());
     }
     kept
 }
@@ -525,7 +525,8 @@ fn regions_share_one_budget() {
         for seed in 0..8 {
             let block = &forged(seed + 10, LEN)[..LEN];
             let weak = WeakKind::Adler.of(block);
-            sums.push(LEN as u32, weak, StrongKind::SipHash.of(None, block).as_bytes()).unwrap();
+            sums.push(LEN as u32, weak, StrongKind::SipHash.sum_of(None, block).as_bytes())
+                .unwrap();
         }
         sums
     };

@@ -52,18 +52,18 @@ pub(super) fn check_magic(from: impl Read) -> Result<(), Bad> {
 
 /// Reads a file from an offset. The position of the open file is not used, so other readers do not interfere.
 #[derive(Debug)]
-pub(super) struct At {
+pub(super) struct OffsetReader {
     file: Arc<File>,
     at: u64,
 }
 
-impl At {
-    pub(super) fn start(file: &Arc<File>) -> Self {
+impl OffsetReader {
+    pub(super) fn after_magic(file: &Arc<File>) -> Self {
         Self { file: Arc::clone(file), at: 0 }
     }
 }
 
-impl Read for At {
+impl Read for OffsetReader {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(buf, self.at)?;
         self.at += read as u64;
@@ -81,16 +81,16 @@ pub(super) struct Frames<R> {
     pub(super) before: Option<Digest>,
 }
 
-impl Frames<At> {
+impl Frames<OffsetReader> {
     pub(super) fn from(file: &Arc<File>, at: u64) -> Self {
-        let from = BufReader::new(At { file: Arc::clone(file), at });
+        let from = BufReader::new(OffsetReader { file: Arc::clone(file), at });
         Self { from, at, sum: None, before: None }
     }
 }
 
 impl<R: Read> Frames<R> {
     /// Returns the frames after the magic of a batch. The frames are hashed while they are read.
-    pub(super) fn summed(from: R) -> Self {
+    pub(super) fn with_sums(from: R) -> Self {
         let mut sum = blake3::Hasher::new();
         sum.update(&MAGIC);
         let (from, at) = (BufReader::new(from), MAGIC.len() as u64);

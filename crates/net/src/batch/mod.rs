@@ -35,7 +35,7 @@ const NAME_BYTES: usize = 64;
 const READ_BYTES: u64 = 1 << 20;
 
 /// Cuts a version into chunks, and calls `each` with the bytes of each chunk. Returns the digest of the version.
-fn cut(
+fn cut_chunks(
     snapshot: &impl Snapshot,
     spec: &ChunkerSpec,
     mut each: impl FnMut(&[u8], &Chunk) -> Result<(), StoreError>,

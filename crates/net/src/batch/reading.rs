@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use deltic_core::{ChunkerSpec, Digest};
 use deltic_protocol::ToReceiver;
-use deltic_protocol::batch::{Frame, Old, Part, read_as};
+use deltic_protocol::batch::{Frame, Old, Part, combined_options};
 use deltic_protocol::limits::{MAX_LINKED, MAX_NAMES, MAX_OWNER_NAMES, MAX_SOURCES};
 use deltic_protocol::message::{Extent, NameLine, Payload};
 use deltic_protocol::options::Options;
@@ -18,9 +18,9 @@ use deltic_store_local::LocalSnapshot;
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Entry, Meta, Name, RelPath};
 
-use super::frames::{At, Bad, Frames, check_magic};
-use super::standing::{Standing, only, standing};
-use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut, io_error};
+use super::frames::{Bad, Frames, OffsetReader, check_magic};
+use super::standing::{Standing, only_entry_path, open_destination};
+use super::{MAX_HELD_BYTES, MAX_IDLE, MAX_STEPS, NAME_BYTES, cut_chunks, io_error};
 use crate::error::SyncError;
 use crate::plan::Plan;
 use deltic_worker::lock::lock;
@@ -78,20 +78,20 @@ struct Section {
 impl Batch {
     /// Reads and checks the whole batch in `file`, for the destination of `plan`.
     pub(crate) fn open(file: Arc<File>, plan: &Plan) -> Result<Self, SyncError> {
-        if plan.destination.here().is_none() {
+        if plan.destination.local_path().is_none() {
             let why =
                 "--read-batch: the destination is on another machine; run it there, with the batch";
             return Err(SyncError::Options(why.into()));
         }
         let mut held = Held::read(file).map_err(|bad| SyncError::Batch(bad.to_string()))?;
         // A destination that cannot be opened is reported when the run uses it.
-        held.there = standing(plan, held.single.as_ref()).ok().flatten();
+        held.there = open_destination(plan, held.single.as_ref()).ok().flatten();
         Ok(Self(Arc::new(held)))
     }
 
     /// Returns `plan` with the options of the batch.
     pub(crate) fn plan(&self, plan: Plan) -> Plan {
-        let options = read_as(self.0.options.clone(), plan.options);
+        let options = combined_options(self.0.options.clone(), plan.options);
         Plan { options, ..plan }
     }
 
@@ -100,7 +100,7 @@ impl Batch {
     }
 
     /// Returns the metadata of the root, if the root is part of the transfer.
-    pub(crate) fn own(&self) -> Option<Meta> {
+    pub(crate) fn root_meta(&self) -> Option<Meta> {
         self.0.list.own.clone()
     }
 
@@ -118,7 +118,7 @@ impl Tree for Batch {
     type Snapshot = Version;
 
     fn list(&self, dir: &RelPath) -> Result<Listing, StoreError> {
-        let failed = |why| refused("list", dir, why);
+        let failed = |why| refusal_error("list", dir, why);
         let list = &self.0.list;
         let section = list.dirs.get(dir).filter(|section| section.extent != Extent::More);
         let section = section.ok_or_else(|| failed("the batch has no list of this directory"))?;
@@ -131,7 +131,7 @@ impl Tree for Batch {
                 return Err(failed("the batch has changed"));
             };
             for mut entry in entries {
-                list.relink(number, &mut entry.meta);
+                list.link_to_first(number, &mut entry.meta);
                 listing.entries.push(entry);
                 number += 1;
             }
@@ -148,25 +148,25 @@ impl Tree for Batch {
     }
 
     fn remove_source(&self, path: &RelPath, _: &Meta) -> Result<(), StoreError> {
-        Err(refused("remove", path, "it is in a batch"))
+        Err(refusal_error("remove", path, "it is in a batch"))
     }
 }
 
 impl List {
     /// Counts the memory for a stored name, and `more` bytes.
-    fn hold(&mut self, path: &RelPath, more: usize) -> Result<(), Bad> {
+    fn count_memory(&mut self, path: &RelPath, more: usize) -> Result<(), Bad> {
         self.held += NAME_BYTES + path.as_bytes().len() + more;
         if self.held > MAX_HELD_BYTES { Err(Bad::TooMany) } else { Ok(()) }
     }
 
     /// Adds a frame to the list. The frame is at offset `at` of the file.
-    fn take(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
+    fn add_frame(&mut self, at: u64, told: ToReceiver) -> Result<(), Bad> {
         match told {
             ToReceiver::Listing { dir, own, entries, extent } => {
                 let tells = extent != Extent::More || own.is_some() || !entries.is_empty();
                 self.idle += usize::from(!tells);
                 self.own = self.own.take().or_else(|| own.filter(|_| dir.is_root()));
-                self.section(at, dir, &entries, extent)?;
+                self.add_section(at, dir, &entries, extent)?;
             }
             ToReceiver::Owners { users, groups } => {
                 self.idle += usize::from(users.is_empty() && groups.is_empty());
@@ -179,7 +179,7 @@ impl List {
             }
             ToReceiver::Missing(paths) => {
                 self.idle += usize::from(paths.is_empty());
-                paths.iter().try_for_each(|path| self.hold(path, 0))?;
+                paths.iter().try_for_each(|path| self.count_memory(path, 0))?;
                 self.missing.extend(paths);
             }
             ToReceiver::Listed { intact } => self.intact = Some(intact),
@@ -189,14 +189,14 @@ impl List {
         if is_endless { Err(Bad::Malformed) } else { Ok(()) }
     }
 
-    fn section(
+    fn add_section(
         &mut self,
         at: u64,
         dir: RelPath,
         entries: &[Entry],
         extent: Extent,
     ) -> Result<(), Bad> {
-        self.hold(&dir, 0)?;
+        self.count_memory(&dir, 0)?;
         let new = || Section { frames: Vec::new(), last: None, extent: Extent::More };
         let section = self.dirs.entry(dir.clone()).or_insert_with(new);
         if section.extent != Extent::More {
@@ -214,15 +214,15 @@ impl List {
                 self.files += 1;
                 self.bytes = self.bytes.saturating_add(meta.len);
             }
-            let first = match meta.linked() {
+            let first = match meta.hard_link() {
                 Some(HardLink::Back(back)) => {
                     self.entries.checked_sub(back).ok_or(Bad::Malformed)?
                 }
                 _ => self.entries,
             };
-            if meta.linked().is_some() {
+            if meta.hard_link().is_some() {
                 let path = dir.join(name).map_err(|_| Bad::Malformed)?;
-                held += NAME_BYTES + path.as_bytes().len() + meta.more_bytes();
+                held += NAME_BYTES + path.as_bytes().len() + meta.extra_metadata_bytes();
                 if first == self.entries {
                     self.firsts.insert(first, meta.clone());
                 }
@@ -233,40 +233,40 @@ impl List {
             }
             self.entries += 1;
         }
-        self.hold(&RelPath::root(), held)
+        self.count_memory(&RelPath::root(), held)
     }
 
     /// Gives the hard links of a file the metadata of its first link, and an inode number in the place of the back
     /// reference.
-    fn relink(&self, number: u64, meta: &mut Meta) {
-        let first = match meta.linked() {
+    fn link_to_first(&self, number: u64, meta: &mut Meta) {
+        let first = match meta.hard_link() {
             None => return,
             Some(HardLink::Back(back)) => number.saturating_sub(back),
             Some(_) => number,
         };
         let Some(of) = self.firsts.get(&first) else { return };
-        let Some(HardLink::First(names)) = of.linked() else { return };
+        let Some(HardLink::First(names)) = of.hard_link() else { return };
         *meta = of.clone();
-        meta.set_linked(Some(HardLink::Inode(Inode { device: 0, number: first }, names)));
+        meta.set_hard_link(Some(HardLink::Inode(Inode { device: 0, number: first }, names)));
     }
 }
 
 impl Held {
     fn read(file: Arc<File>) -> Result<Self, Bad> {
-        Self::read_from(At::start(&file), file)
+        Self::read_from(OffsetReader::after_magic(&file), file)
     }
 
     /// Reads the batch from `from`. `file` has the same bytes by the time a content is requested.
     pub(super) fn read_from(mut from: impl Read, file: Arc<File>) -> Result<Self, Bad> {
         check_magic(&mut from)?;
-        let mut frames = Frames::summed(from);
+        let mut frames = Frames::with_sums(from);
         let Some((_, Frame::Asked(single, options))) = frames.next()? else {
             return Err(Bad::Short);
         };
         let mut list = List::default();
         while list.intact.is_none() {
             match frames.next()? {
-                Some((at, Frame::Told(told))) => list.take(at, told)?,
+                Some((at, Frame::Told(told))) => list.add_frame(at, told)?,
                 Some(_) => return Err(Bad::Malformed),
                 None => return Err(Bad::Short),
             }
@@ -281,7 +281,7 @@ impl Held {
                         return Err(Bad::Malformed);
                     }
                     if Steps::read(&mut frames, meta.len, old)?.digest.is_some() {
-                        list.hold(&path, 0)?;
+                        list.count_memory(&path, 0)?;
                         if let Some(first) = list.linked.get(&path) {
                             of_linked.insert(*first, at);
                         }
@@ -304,7 +304,7 @@ impl Held {
     }
 
     fn open(&self, path: &RelPath) -> Result<Version, StoreError> {
-        let failed = |why| refused("read", path, why);
+        let failed = |why| refusal_error("read", path, why);
         let damaged = || failed("the batch is damaged");
         let linked = || self.of_linked.get(self.list.linked.get(path)?);
         let at = self.contents.get(path).or_else(linked);
@@ -319,7 +319,7 @@ impl Held {
         let steps = Steps::read(&mut frames, meta.len, old).map_err(|_| damaged())?;
         let standing = match &old {
             None => None,
-            Some(old) => Some(self.standing(path, old)?),
+            Some(old) => Some(self.open_old(path, old)?),
         };
         let version = Version {
             path: path.clone(),
@@ -339,11 +339,12 @@ impl Held {
     }
 
     /// Opens the old version at the destination that the steps were made from.
-    fn standing(&self, path: &RelPath, old: &Old) -> Result<LocalSnapshot, StoreError> {
-        let (tree, name) = self.there.as_ref().ok_or_else(|| refused("read", path, ANOTHER))?;
-        let path_there = name.as_ref().map_or_else(|| path.clone(), only);
-        let is = tree.open(&path_there).map_err(|_| refused("read", path, ANOTHER))?;
-        if is.meta().len == old.len { Ok(is) } else { Err(refused("read", path, ANOTHER)) }
+    fn open_old(&self, path: &RelPath, old: &Old) -> Result<LocalSnapshot, StoreError> {
+        let (tree, name) =
+            self.there.as_ref().ok_or_else(|| refusal_error("read", path, ANOTHER))?;
+        let path_there = name.as_ref().map_or_else(|| path.clone(), only_entry_path);
+        let is = tree.open(&path_there).map_err(|_| refusal_error("read", path, ANOTHER))?;
+        if is.meta().len == old.len { Ok(is) } else { Err(refusal_error("read", path, ANOTHER)) }
     }
 }
 
@@ -351,10 +352,10 @@ const ANOTHER: &str =
     "the file at the destination is not the old version that the batch starts from";
 
 fn digest_of(snapshot: &impl Snapshot, spec: &ChunkerSpec) -> Result<Digest, StoreError> {
-    cut(snapshot, spec, |_, _| Ok(()))
+    cut_chunks(snapshot, spec, |_, _| Ok(()))
 }
 
-fn refused(action: &'static str, path: &RelPath, why: &'static str) -> StoreError {
+fn refusal_error(action: &'static str, path: &RelPath, why: &'static str) -> StoreError {
     StoreError::Io { action, path: path.clone(), source: io_error(why) }
 }
 
@@ -462,7 +463,7 @@ impl Snapshot for Version {
                 (From::Old(from), Some(old)) if old.read_at(from + skip, room)? == len => {}
                 (From::Batch(frame), _)
                     if self.read_literal(*frame, skip as usize, room).is_some() => {}
-                _ => return Err(refused("read", &self.path, "the batch is damaged")),
+                _ => return Err(refusal_error("read", &self.path, "the batch is damaged")),
             }
             filled += len;
             no += 1;
@@ -481,7 +482,7 @@ mod tests {
 
     use deltic_core::Span;
     use deltic_core::chunk::FixedLen;
-    use deltic_protocol::batch::{MAGIC, asked};
+    use deltic_protocol::batch::{MAGIC, encode_request};
     use deltic_tree::{Kind, Timestamp};
 
     use super::*;
@@ -491,8 +492,8 @@ mod tests {
     }
 
     fn entry(name: &str, kind: Kind, linked: Option<HardLink>) -> Entry {
-        let mut meta = Meta::plain(kind, 5, Timestamp { secs: 1, nanos: 0 }, 0o644);
-        meta.set_linked(linked);
+        let mut meta = Meta::without_owner(kind, 5, Timestamp { secs: 1, nanos: 0 }, 0o644);
+        meta.set_hard_link(linked);
         Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
     }
 
@@ -515,7 +516,8 @@ mod tests {
 
     /// Reads a batch of these frames, with a correct digest.
     fn read(frames: &[Vec<u8>], files: u64) -> Result<Held, Bad> {
-        let whole = [MAGIC.to_vec(), asked(None, Options::default()), frames.concat()].concat();
+        let whole =
+            [MAGIC.to_vec(), encode_request(None, Options::default()), frames.concat()].concat();
         let digest = Digest::from_bytes(*blake3::hash(&whole).as_bytes());
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&whole).unwrap();
@@ -537,9 +539,9 @@ mod tests {
         let batch = Batch(Arc::new(read(&frames, 0).unwrap()));
         let [root, below] = ["", "d"].map(|dir| batch.list(&path(dir)).unwrap());
         let linked = Some(HardLink::Inode(Inode { device: 0, number: 0 }, 2));
-        assert_eq!(root.entries[0].meta.linked(), linked);
-        assert_eq!((below.entries[1].meta.linked(), below.entries[1].meta.len), (linked, 5));
-        assert_eq!(below.entries[0].meta.linked(), None);
+        assert_eq!(root.entries[0].meta.hard_link(), linked);
+        assert_eq!((below.entries[1].meta.hard_link(), below.entries[1].meta.len), (linked, 5));
+        assert_eq!(below.entries[0].meta.hard_link(), None);
         assert!(below.partial && !root.partial && root.errors.is_empty());
         assert!(batch.list(&path("d/y")).is_err(), "it is not told of");
     }

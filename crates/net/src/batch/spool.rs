@@ -76,7 +76,7 @@ impl<R: Read> Read for Tee<R> {
 mod tests {
     use deltic_core::chunk::{ChunkerSpec, FixedLen};
     use deltic_protocol::ToReceiver;
-    use deltic_protocol::batch::{MAGIC, Part, asked};
+    use deltic_protocol::batch::{MAGIC, Part, encode_request};
     use deltic_protocol::message::{Extent, Payload};
     use deltic_protocol::options::Options;
     use deltic_tree::meta::HardLink;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     fn meta(len: u64) -> Meta {
-        Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
+        Meta::without_owner(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
     }
 
     fn content(len: u64) -> Vec<u8> {
@@ -116,7 +116,8 @@ mod tests {
     /// Copies a stream that begins with the frames `first` and then repeats `endless` for ever. Returns the error and
     /// the length of the copy.
     fn copied(first: &[Vec<u8>], endless: &[Vec<u8>]) -> (String, u64) {
-        let begin = [MAGIC.to_vec(), asked(None, Options::default()), first.concat()].concat();
+        let begin =
+            [MAGIC.to_vec(), encode_request(None, Options::default()), first.concat()].concat();
         let to = Arc::new(tempfile::tempfile().unwrap());
         let stream = io::Cursor::new(begin).chain(Endless { bytes: endless.concat(), at: 0 });
         let error = spool_batch(stream, &to).unwrap_err().to_string();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     fn counted(frame: impl Fn(u64) -> ToReceiver) -> (String, u64) {
-        let left = [MAGIC.to_vec(), asked(None, Options::default())].concat();
+        let left = [MAGIC.to_vec(), encode_request(None, Options::default())].concat();
         let to = Arc::new(tempfile::tempfile().unwrap());
         let error = spool_batch(Counted { frame, no: 0, left }, &to).unwrap_err().to_string();
         (error, to.metadata().unwrap().len())
@@ -157,7 +158,7 @@ mod tests {
             |dir, entries, extent| ToReceiver::Listing { dir, own: None, entries, extent };
         let linked = |no| {
             let mut meta = meta(5);
-            meta.set_linked(Some(HardLink::First(2)));
+            meta.set_hard_link(Some(HardLink::First(2)));
             vec![Entry { name: name(no), meta }]
         };
         for (why, (error, bytes)) in [

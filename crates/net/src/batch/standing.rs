@@ -5,17 +5,17 @@ use deltic_store_local::{KeepLinks, LocalOptions, LocalSnapshot, LocalStore, Sto
 use deltic_tree::{Name, RelPath};
 
 use crate::error::SyncError;
-use crate::host::destination::{keep_links, root_of};
-use crate::host::place::{Resolved, of_destination, resolve, to_local_path};
+use crate::host::destination::{keep_links, root_dir};
+use crate::host::place::{Resolved, destination_message, resolve, to_local_path};
 use crate::plan::Plan;
 
 /// Opens the destination of a plan for reading, if the destination is local and exists. Also returns the new name of
 /// the only entry, if there is one.
-pub(super) fn standing(
+pub(super) fn open_destination(
     plan: &Plan,
     single: Option<&Name>,
 ) -> Result<Option<(Standing, Option<Name>)>, SyncError> {
-    let Some(destination) = plan.destination.here() else { return Ok(None) };
+    let Some(destination) = plan.destination.local_path() else { return Ok(None) };
     let (mkpath, context) = (plan.options.select.mkpath, StoreContext::default());
     let Resolved { root, rename, missing } =
         resolve(&to_local_path(destination), single, mkpath, &context)?;
@@ -24,8 +24,8 @@ pub(super) fn standing(
     }
     let keep_dirlinks = keep_links(&plan.options);
     let options = LocalOptions { keep_dirlinks, ..LocalOptions::default() };
-    let unusable = |error| SyncError::Selection(of_destination(&root, error, &context));
-    let tree = LocalStore::open_named(&root_of(&root, &plan.options, &context), options);
+    let unusable = |error| SyncError::Selection(destination_message(&root, error, &context));
+    let tree = LocalStore::open_named(&root_dir(&root, &plan.options, &context), options);
     let tree = tree.map_err(unusable)?;
     Ok(Some((Standing { tree, keep_dirlinks }, rename)))
 }
@@ -56,6 +56,6 @@ impl Standing {
 }
 
 /// Returns the path of the root's entry `name`.
-pub(super) fn only(name: &Name) -> RelPath {
+pub(super) fn only_entry_path(name: &Name) -> RelPath {
     RelPath::root().join(name).expect("a name is a path")
 }

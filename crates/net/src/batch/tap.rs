@@ -7,7 +7,7 @@ use std::io::{self, BufWriter, Write};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use deltic_core::Digest;
-use deltic_protocol::batch::{BatchList, MAGIC, Part, asked};
+use deltic_protocol::batch::{BatchList, MAGIC, Part, encode_request};
 use deltic_protocol::options::Options;
 use deltic_store_local::{SourceTree, reason};
 use deltic_tree::Name;
@@ -40,21 +40,21 @@ impl Tap {
 
     /// Begins the batch with the magic and the request.
     pub(crate) fn begin(&self, single: Option<Name>, options: &Options) {
-        self.put(&MAGIC);
-        self.put(&asked(single.clone(), options.clone()));
+        self.write_bytes(&MAGIC);
+        self.write_bytes(&encode_request(single.clone(), options.clone()));
         self.single.set(single).ok();
     }
 
     /// Records a frame of the session, if it belongs to the list.
-    pub(crate) fn note(&self, kind: u8, payload: &[u8]) {
-        let frame = lock(&self.list).told(kind, payload);
+    pub(crate) fn record_frame(&self, kind: u8, payload: &[u8]) {
+        let frame = lock(&self.list).list_frame(kind, payload);
         if let Some(frame) = frame {
-            self.put(&frame);
+            self.write_bytes(&frame);
         }
     }
 
     /// Writes `bytes`, unless an earlier write failed.
-    pub(super) fn put(&self, bytes: &[u8]) {
+    pub(super) fn write_bytes(&self, bytes: &[u8]) {
         let BatchWriter { to, sum, result } = &mut *lock(&self.to);
         sum.update(bytes);
         if result.is_ok() {
@@ -68,7 +68,7 @@ impl Tap {
     /// [`SyncError`] if the batch could not be written completely.
     pub(super) fn finish(&self, files: u64) -> Result<(), SyncError> {
         let digest = Digest::from_bytes(*lock(&self.to).sum.finalize().as_bytes());
-        self.put(&Part::Over { files, digest }.encode());
+        self.write_bytes(&Part::Over { files, digest }.encode());
         let BatchWriter { to, result, .. } = &mut *lock(&self.to);
         let written = std::mem::replace(result, Ok(())).and_then(|()| to.flush());
         written.map_err(|error| {

@@ -9,12 +9,12 @@ use deltic_protocol::batch::{Old, Part};
 use deltic_protocol::report::{
     Action, Change, Differs, EntryType, Facts, Notice, Trouble, TroubleKind,
 };
-use deltic_protocol::sender::Bears;
+use deltic_protocol::sender::ToleratedChanges;
 use deltic_store::{Snapshot, StoreError, Tree};
 use deltic_tree::{Kind, Meta, RelPath};
 
-use super::standing::{Standing, only, standing};
-use super::{Batch, MAX_STEPS, Tap, cut, io_error};
+use super::standing::{Standing, only_entry_path, open_destination};
+use super::{Batch, MAX_STEPS, Tap, cut_chunks, io_error};
 use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::host::user::{Conversation, Watch};
@@ -40,7 +40,7 @@ pub(crate) async fn write(
         let why = "--only-write-batch: the sources are on the other machine: run it there, or --write-batch here";
         return Err(SyncError::Options(why.into()));
     }
-    let is_local = !pulls && plan.destination.here().is_some();
+    let is_local = !pulls && plan.destination.local_path().is_some();
     // Events are reported later, when the batch is read.
     let is_quiet = is_local && !only;
     let mut first = plan.clone();
@@ -58,7 +58,8 @@ pub(crate) async fn write(
             && has_content(change)
         {
             let Facts { len, modified, mode, .. } = change.facts;
-            changed.push((change.path.clone(), Meta::plain(Kind::File, len, modified, mode)));
+            changed
+                .push((change.path.clone(), Meta::without_owner(Kind::File, len, modified, mode)));
         }
         match notice {
             Notice::Finished(_) => finished = Some(notice),
@@ -73,7 +74,7 @@ pub(crate) async fn write(
     })
     .await?;
     let of_plan = plan.clone();
-    let writing = tokio::task::spawn_blocking(move || contents(&tap, &of_plan, &changed));
+    let writing = tokio::task::spawn_blocking(move || write_contents(&tap, &of_plan, &changed));
     for trouble in writing.await.map_err(|_| SyncError::Internal)?? {
         watch(Notice::Trouble(trouble));
     }
@@ -104,14 +105,17 @@ fn is_of_source(trouble: &Trouble) -> bool {
 }
 
 /// Writes the contents of changed files, and ends the batch. Returns the troubles with reading them.
-fn contents(
+fn write_contents(
     tap: &Tap,
     plan: &Plan,
     changed: &[(RelPath, Meta)],
 ) -> Result<Vec<Trouble>, SyncError> {
     let single = tap.single.get().cloned().flatten();
-    let (there, rename) = standing(plan, single.as_ref())?.unzip();
-    let names = rename.flatten().zip(single).map(|names| (only(&names.0), only(&names.1)));
+    let (there, rename) = open_destination(plan, single.as_ref())?.unzip();
+    let names = rename
+        .flatten()
+        .zip(single)
+        .map(|names| (only_entry_path(&names.0), only_entry_path(&names.1)));
     let contents = Contents { tap, there, level: level(plan.options.compress_level) };
     let (mut files, mut troubles) = (0, Vec::new());
     for (path, meta) in changed {
@@ -156,14 +160,15 @@ impl Contents<'_> {
         if is.len != meta.len || !is_same {
             return Err(none(StoreError::Changed { path: path.clone() }));
         }
-        let written = self.delta(path, meta.clone(), &new, old.filter(|old| old.meta().len > 0));
+        let written =
+            self.write_delta(path, meta.clone(), &new, old.filter(|old| old.meta().len > 0));
         let proof = written.as_ref().ok().copied();
-        self.tap.put(&Part::Proof { digest: proof }.encode());
+        self.tap.write_bytes(&Part::Proof { digest: proof }.encode());
         written.map(drop).map_err(|error| Unwritten { began: true, error })
     }
 
     /// Writes the steps from the old to the new version. Returns the digest of the new version.
-    fn delta(
+    fn write_delta(
         &self,
         path: &RelPath,
         meta: Meta,
@@ -176,7 +181,7 @@ impl Contents<'_> {
         if old.is_none() {
             index = Index::new(0);
         }
-        self.tap.put(&Part::Content { path: path.clone(), meta, old, spec }.encode());
+        self.tap.write_bytes(&Part::Content { path: path.clone(), meta, old, spec }.encode());
         let (mut steps, mut count) = (DeltaSteps::new(&index), 0);
         let mut put = |record| {
             count += 1;
@@ -192,12 +197,14 @@ impl Contents<'_> {
                 let source = io_error("it changed in too many places for a batch");
                 return Err(StoreError::Io { action: "write", path: path.clone(), source });
             }
-            self.tap.put(&part.encode());
+            self.tap.write_bytes(&part.encode());
             Ok(())
         };
-        let digest = cut(new, &spec, |bytes, chunk| steps.push(bytes, chunk, &mut put))?;
+        let digest = cut_chunks(new, &spec, |bytes, chunk| steps.push(bytes, chunk, &mut put))?;
         steps.finish(&mut put)?;
-        is_restless(new, Bears::default(), || Ok(cut(new, &spec, |_, _| Ok(()))? == digest))?;
+        is_restless(new, ToleratedChanges::default(), || {
+            Ok(cut_chunks(new, &spec, |_, _| Ok(()))? == digest)
+        })?;
         Ok(digest)
     }
 }
@@ -209,7 +216,7 @@ fn index_old(
     index: &mut Index,
 ) -> Result<Old, StoreError> {
     let mut start = 0;
-    let digest = cut(old, spec, |_, chunk| {
+    let digest = cut_chunks(old, spec, |_, chunk| {
         index.push(start, *chunk);
         start += u64::from(chunk.len);
         Ok(())

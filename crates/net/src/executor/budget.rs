@@ -40,7 +40,7 @@ pub struct Budget {
     pub credit: Option<u64>,
     /// Longest time for which an end may withhold the credit that it introduced, while literals wait; unlimited if
     /// `None`.
-    pub credit_patience: Option<Duration>,
+    pub credit_timeout: Option<Duration>,
 }
 
 impl Default for Budget {
@@ -54,7 +54,7 @@ impl Default for Budget {
             buffered_bytes: if is_memory_tight() { TIGHT_BUFFERED_BYTES } else { BUFFERED_BYTES },
             frame_bytes: MAX_FRAME_BYTES,
             credit: None,
-            credit_patience: None,
+            credit_timeout: None,
         }
     }
 }
@@ -75,7 +75,7 @@ impl Budget {
     pub(super) fn threads(&self) -> usize {
         match self.compute {
             0 => processors().max(2),
-            asked => asked.min(most_threads()) as usize,
+            asked => asked.min(max_threads()) as usize,
         }
     }
 
@@ -85,7 +85,7 @@ impl Budget {
     }
 
     /// Returns the number of jobs of this kind that may run at once.
-    pub(super) fn most_at_once(&self, cost: Cost) -> usize {
+    pub(super) fn max_running(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy | Cost::Light | Cost::Bulk => self.threads(),
             Cost::Copy => self.threads().min(COPIERS),
@@ -96,7 +96,7 @@ impl Budget {
     }
 
     /// Returns the number of pieces of work of this kind that may be under way.
-    pub(super) fn most_work(&self, cost: Cost) -> usize {
+    pub(super) fn max_pending(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy => self.threads() * (1 + QUEUED),
             _ => self.light_work,
@@ -107,7 +107,7 @@ impl Budget {
 /// Returns the most threads that may compute for an end on this machine. A peer cannot make a machine start more
 /// threads than this.
 #[must_use]
-pub fn most_threads() -> u32 {
+pub fn max_threads() -> u32 {
     let most = processors().saturating_mul(MAX_FOR_EACH);
     u32::try_from(most).map_or(MAX_THREADS, |most| most.min(MAX_THREADS))
 }
@@ -128,7 +128,7 @@ mod tests {
         let threads = |compute| Budget { compute, ..Budget::default() }.threads();
         assert_eq!((threads(1), threads(2)), (1, 2));
         assert_eq!(threads(0), cores.max(2));
-        let most = most_threads() as usize;
+        let most = max_threads() as usize;
         assert_eq!(most, (cores * MAX_FOR_EACH).min(MAX_THREADS as usize));
         assert_eq!((threads(u32::MAX), threads(most as u32 + 1)), (most, most));
     }

@@ -12,7 +12,7 @@ const QUANTUM: i64 = 1_000_000;
 const QUANTUM_BYTES: usize = 512 << 10;
 
 /// Returns the least cost of a job that handles `bytes`, however fast the job runs.
-pub(super) fn cost_of(bytes: usize) -> i64 {
+pub(super) fn min_cost(bytes: usize) -> i64 {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     bytes.saturating_mul(QUANTUM) / QUANTUM_BYTES as i64
 }
@@ -50,7 +50,7 @@ impl<J> Session<J> {
     }
 
     /// True if the session leaves threads for other sessions.
-    fn is_modest(&self) -> bool {
+    fn is_below_fair_limit(&self) -> bool {
         self.running < MOST_WHILE_OTHERS_WAIT
     }
 }
@@ -74,12 +74,12 @@ impl<J> FairQueue<J> {
         });
         session.most = most.max(1);
         session.jobs.push_back(job);
-        self.enlist(id);
+        self.add_to_turns(id);
     }
 
     /// Returns the next job. The caller calls `done` after the job has run.
     pub(super) fn pop(&mut self) -> Option<(SessionId, J)> {
-        let id = self.turn()?;
+        let id = self.next_session()?;
         let session = self.sessions.get_mut(&id)?;
         let job = session.jobs.pop_front()?;
         session.running += 1;
@@ -96,14 +96,14 @@ impl<J> FairQueue<J> {
     }
 
     /// Notes that a job has run, and charges its cost.
-    pub(super) fn done(&mut self, id: SessionId, cost: i64) {
+    pub(super) fn note_done(&mut self, id: SessionId, cost: i64) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.running -= 1;
         session.credit = (session.credit - cost).max(-MAX_DEBT);
         if session.has_left && session.running == 0 {
             self.sessions.remove(&id);
         } else {
-            self.enlist(id);
+            self.add_to_turns(id);
         }
     }
 
@@ -118,7 +118,7 @@ impl<J> FairQueue<J> {
 
     /// Removes and returns the waiting jobs of a session that ends. The session is removed once its last running job
     /// has ended.
-    pub(super) fn leave(&mut self, id: SessionId) -> VecDeque<J> {
+    pub(super) fn remove_session(&mut self, id: SessionId) -> VecDeque<J> {
         let left = self.clear(id);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.has_left = true;
@@ -130,7 +130,7 @@ impl<J> FairQueue<J> {
     }
 
     /// Returns the number of waiting jobs that could run at once.
-    pub(super) fn runnable(&self) -> usize {
+    pub(super) fn runnable_count(&self) -> usize {
         let runnable = |id: &SessionId| {
             self.sessions.get(id).map_or(0, |s| s.jobs.len().min(s.most - s.running))
         };
@@ -143,7 +143,7 @@ impl<J> FairQueue<J> {
         sessions.fold((0, 0), |(wait, run), s| (wait + s.jobs.len(), run + s.running))
     }
 
-    fn enlist(&mut self, id: SessionId) {
+    fn add_to_turns(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.get_mut(&id)
             && session.may_run()
             && !session.in_turns
@@ -155,9 +155,9 @@ impl<J> FairQueue<J> {
 
     /// Moves the next session in turn to the front. Skips sessions without credit; if no session has credit, all
     /// sessions get more.
-    fn turn(&mut self) -> Option<SessionId> {
+    fn next_session(&mut self) -> Option<SessionId> {
         if self.turns.len() > 1 {
-            let any_modest = self.turns.iter().any(|id| self.sessions[id].is_modest());
+            let any_modest = self.turns.iter().any(|id| self.sessions[id].is_below_fair_limit());
             let at = self.first_with_credit(any_modest).or_else(|| {
                 self.give_credit(any_modest);
                 self.first_with_credit(any_modest)
@@ -176,13 +176,13 @@ impl<J> FairQueue<J> {
 
     /// Returns the first session in turn that has credit. With `modest`, considers modest sessions only.
     fn first_with_credit(&self, modest: bool) -> Option<usize> {
-        let has_credit = |s: &Session<J>| s.credit > 0 && (s.is_modest() || !modest);
+        let has_credit = |s: &Session<J>| s.credit > 0 && (s.is_below_fair_limit() || !modest);
         self.turns.iter().position(|id| has_credit(&self.sessions[id]))
     }
 
     /// Gives all sessions in turn equal credit, until at least one of the considered sessions has credit.
     fn give_credit(&mut self, modest: bool) {
-        let looked_at = |s: &&Session<J>| s.is_modest() || !modest;
+        let looked_at = |s: &&Session<J>| s.is_below_fair_limit() || !modest;
         let credits = self.turns.iter().map(|id| &self.sessions[id]).filter(looked_at);
         let most = credits.map(|session| session.credit).max().unwrap_or_default();
         let rounds = 1 - most / QUANTUM;
@@ -204,7 +204,7 @@ mod tests {
         for _ in 0..jobs {
             let (id, cost) = queue.pop().expect("there is more");
             done[id as usize] += 1;
-            queue.done(id, cost);
+            queue.note_done(id, cost);
         }
         done
     }
@@ -256,7 +256,7 @@ mod tests {
             running[queue.pop().expect("there is more").0 as usize] += 1;
         }
         assert_eq!((running, queue.pop()), ([4, 4], None));
-        queue.done(0, 0);
+        queue.note_done(0, 0);
         assert_eq!(queue.pop().map(|(id, _)| id), Some(0));
     }
 
@@ -266,12 +266,12 @@ mod tests {
         (0..10).for_each(|job| queue.push(0, 4, job));
         queue.push(1, 4, 99);
         let (id, _) = queue.pop().expect("there is more");
-        assert_eq!((id, queue.leave(0).len()), (0, 9));
+        assert_eq!((id, queue.remove_session(0).len()), (0, 9));
         assert_eq!(queue.counts(), (1, 1));
-        queue.done(0, 0);
+        queue.note_done(0, 0);
         assert_eq!((queue.sessions.len(), queue.pop()), (1, Some((1, 99))));
-        queue.done(1, 0);
-        queue.leave(1);
+        queue.note_done(1, 0);
+        queue.remove_session(1);
         assert_eq!((queue.counts(), queue.sessions.len()), ((0, 0), 0));
     }
 }

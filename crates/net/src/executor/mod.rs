@@ -26,7 +26,7 @@ use deltic_worker::WorkCost;
 use deltic_worker::lock::lock;
 use fair::{FairQueue, SessionId};
 
-pub use budget::{Budget, most_threads};
+pub use budget::{Budget, max_threads};
 pub(crate) use parting::DeferredDrop;
 pub(crate) use pool::{Done, SessionPool};
 
@@ -37,7 +37,7 @@ const FLUSHERS: usize = 16;
 /// Threads that free large values.
 const DROPPERS: usize = 2;
 /// Longest wait of an idle thread before it ends.
-const IDLE_PATIENCE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Niceness added to threads of sessions that give way. If processors are scarce, such a thread gets a tenth of the
 /// time of another thread.
 const GIVING_WAY: i32 = 10;
@@ -78,7 +78,7 @@ impl From<WorkCost> for Cost {
 
 impl Cost {
     /// Returns the kind of thread that does this work in a session that gives way.
-    const fn giving_way(self) -> Self {
+    const fn as_low_priority(self) -> Self {
         match self {
             Self::Heavy | Self::Copy => Self::Bulk,
             other => other,
@@ -102,7 +102,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { compute: most_threads() as usize, copies: COPIERS, flushes: FLUSHERS }
+        Self { compute: max_threads() as usize, copies: COPIERS, flushes: FLUSHERS }
     }
 }
 
@@ -113,7 +113,7 @@ impl Limits {
         3 * self.compute + self.copies + self.flushes + DROPPERS
     }
 
-    const fn of(&self, cost: Cost) -> usize {
+    const fn limit_of(&self, cost: Cost) -> usize {
         match cost {
             Cost::Heavy | Cost::Light | Cost::Bulk => self.compute,
             Cost::Copy => self.copies,
@@ -147,7 +147,7 @@ impl Executor {
     pub fn new(limits: Limits) -> Self {
         let groups = Cost::ALL.map(|cost| ThreadGroup {
             jobs: FairQueue::default(),
-            most: limits.of(cost),
+            most: limits.limit_of(cost),
             started: 0,
             idle: 0,
             served_by: cost,
@@ -248,13 +248,13 @@ impl Share {
 
     /// Returns the number of pieces of work under way, and the bytes of this work.
     #[must_use]
-    pub fn under_way(&self) -> (usize, usize) {
+    pub fn pending_work(&self) -> (usize, usize) {
         (self.0.work.load(Ordering::Relaxed), self.0.bytes.load(Ordering::Relaxed))
     }
 
     /// Returns the number of pieces of work that were done.
     #[must_use]
-    pub fn done(&self) -> u64 {
+    pub fn done_count(&self) -> u64 {
         self.0.done.load(Ordering::Relaxed)
     }
 
@@ -263,11 +263,11 @@ impl Share {
     /// # Errors
     /// The error of the system, if no thread for this work can be started.
     pub fn submit(&self, cost: Cost, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        self.submit_of(cost, 0, job)
+        self.submit_with_bytes(cost, 0, job)
     }
 
     /// Queues a job that handles `bytes`. The bytes decide when the session gives way.
-    fn submit_of(
+    fn submit_with_bytes(
         &self,
         cost: Cost,
         bytes: usize,
@@ -276,9 +276,9 @@ impl Share {
         if self.is_cancelled() {
             return Ok(());
         }
-        let cost = if self.gives_way() { cost.giving_way() } else { cost };
-        let most = self.0.budget.most_at_once(cost);
-        self.0.threads.put(self.0.id, cost, most, Job { bytes, run: Box::new(job) })
+        let cost = if self.gives_way() { cost.as_low_priority() } else { cost };
+        let most = self.0.budget.max_running(cost);
+        self.0.threads.add_job(self.0.id, cost, most, Job { bytes, run: Box::new(job) })
     }
 
     /// Drops `what` on another thread, or on this thread if no thread can be started.
@@ -334,7 +334,7 @@ impl Drop for Admitted {
         let mut state = lock(&self.threads.state);
         state.sessions -= 1;
         state.asked -= self.budget.threads();
-        let left = state.groups.each_mut().map(|group| group.jobs.leave(self.id));
+        let left = state.groups.each_mut().map(|group| group.jobs.remove_session(self.id));
         if state.sessions == 0 {
             // A later session may be able to start threads of its own kind.
             let own = |(group, cost): (&mut ThreadGroup, Cost)| group.served_by = cost;
@@ -382,7 +382,7 @@ struct ThreadGroup {
 
 impl State {
     /// Returns a job for a thread of the group `own`, with its kind and session.
-    fn take(&mut self, own: Cost) -> Option<(Cost, SessionId, Job)> {
+    fn next_job(&mut self, own: Cost) -> Option<(Cost, SessionId, Job)> {
         for cost in Cost::ALL {
             let group = &mut self.groups[cost as usize];
             if group.served_by == own
@@ -395,9 +395,9 @@ impl State {
     }
 
     /// Returns the number of jobs that threads of the group `own` could do at once.
-    fn runnable(&self, own: Cost) -> usize {
+    fn runnable_jobs(&self, own: Cost) -> usize {
         let served = self.groups.iter().filter(|group| group.served_by == own);
-        served.map(|group| group.jobs.runnable()).sum()
+        served.map(|group| group.jobs.runnable_count()).sum()
     }
 
     /// True if this group should start another thread.
@@ -407,14 +407,20 @@ impl State {
             Cost::Heavy | Cost::Light | Cost::Bulk => group.most.min(self.asked),
             Cost::Copy | Cost::Flush | Cost::Drop | Cost::Ask => group.most,
         };
-        group.started < most && self.runnable(own) > group.idle
+        group.started < most && self.runnable_jobs(own) > group.idle
     }
 }
 
 impl Threads {
     /// Adds a job, and starts a thread if all threads are busy. At most `most` jobs of the session and of this `cost`
     /// run at once.
-    fn put(self: &Arc<Self>, id: SessionId, cost: Cost, most: usize, job: Job) -> io::Result<()> {
+    fn add_job(
+        self: &Arc<Self>,
+        id: SessionId,
+        cost: Cost,
+        most: usize,
+        job: Job,
+    ) -> io::Result<()> {
         let mut state = lock(&self.state);
         state.groups[cost as usize].jobs.push(id, most, job);
         let by = state.groups[cost as usize].served_by;
@@ -426,7 +432,7 @@ impl Threads {
         }
         state.groups[by as usize].started += 1;
         drop(state);
-        let Err(error) = self.start(by) else { return Ok(()) };
+        let Err(error) = self.start_thread(by) else { return Ok(()) };
         let mut state = lock(&self.state);
         state.groups[by as usize].started -= 1;
         if state.groups[by as usize].started > 0 {
@@ -450,28 +456,28 @@ impl Threads {
         Ok(())
     }
 
-    fn start(self: &Arc<Self>, own: Cost) -> io::Result<()> {
+    fn start_thread(self: &Arc<Self>, own: Cost) -> io::Result<()> {
         let threads = Arc::clone(self);
         let work = move || {
             if own == Cost::Bulk {
                 give_way();
             }
-            threads.work(own);
+            threads.run_jobs(own);
         };
         std::thread::Builder::new().spawn(work).map(drop)
     }
 
     /// Runs jobs of this group until no job has come for some time.
-    fn work(&self, own: Cost) {
+    fn run_jobs(&self, own: Cost) {
         let mut state = lock(&self.state);
         loop {
-            let Some((cost, id, job)) = state.take(own) else {
+            let Some((cost, id, job)) = state.next_job(own) else {
                 state.groups[own as usize].idle += 1;
-                let waited = self.filled[own as usize].wait_timeout(state, IDLE_PATIENCE);
+                let waited = self.filled[own as usize].wait_timeout(state, IDLE_TIMEOUT);
                 let waited = waited.unwrap_or_else(PoisonError::into_inner);
                 state = waited.0;
                 state.groups[own as usize].idle -= 1;
-                if waited.1.timed_out() && state.runnable(own) == 0 {
+                if waited.1.timed_out() && state.runnable_jobs(own) == 0 {
                     state.groups[own as usize].started -= 1;
                     return;
                 }
@@ -479,9 +485,9 @@ impl Threads {
             };
             let is_metered = state.groups[cost as usize].jobs.has_others(id);
             drop(state);
-            let spent = run(job, is_metered);
+            let spent = run_job(job, is_metered);
             state = lock(&self.state);
-            state.groups[cost as usize].jobs.done(id, spent);
+            state.groups[cost as usize].jobs.note_done(id, spent);
         }
     }
 }
@@ -494,12 +500,12 @@ fn give_way() {
 }
 
 /// Runs a job. Returns its cost if `is_metered`, else 0. A panic loses the result of the job, but no thread.
-fn run(Job { bytes, run }: Job, is_metered: bool) -> i64 {
+fn run_job(Job { bytes, run }: Job, is_metered: bool) -> i64 {
     let since = is_metered.then(thread_cpu);
     let _ = catch_unwind(AssertUnwindSafe(run));
     since.map_or(0, |since| {
         let nanos = thread_cpu().saturating_sub(since).as_nanos();
-        let least = fair::cost_of(bytes);
+        let least = fair::min_cost(bytes);
         i64::try_from(nanos).unwrap_or(i64::MAX).max(least).saturating_add(JOB_COST)
     })
 }

@@ -36,7 +36,7 @@ impl DropLater for DeferredDrop {
     /// Drops `what` on another thread, or on this thread if no thread can be started.
     fn drop_later(&self, what: Box<dyn Send>) {
         lock(&self.counted.counts).begun += 1;
-        let going = Going(Arc::clone(&self.counted));
+        let going = PendingDrop(Arc::clone(&self.counted));
         self.share.drop_later((what, going));
     }
 
@@ -53,9 +53,9 @@ impl DropLater for DeferredDrop {
 }
 
 /// A drop under way. Counts the drop as ended when this value is dropped, even by a panic.
-struct Going(Arc<Counted>);
+struct PendingDrop(Arc<Counted>);
 
-impl Drop for Going {
+impl Drop for PendingDrop {
     fn drop(&mut self) {
         lock(&self.0.counts).ended += 1;
         self.0.ended.notify_all();

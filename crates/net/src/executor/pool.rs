@@ -16,7 +16,7 @@ const COSTS: [Cost; 6] = [Cost::Heavy, Cost::Copy, Cost::Light, Cost::Flush, Cos
 
 impl Cost {
     /// Returns the most pieces of work that a thread takes at a time.
-    const fn bundle(self) -> usize {
+    const fn bundle_size(self) -> usize {
         match self {
             Self::Heavy | Self::Copy | Self::Drop | Self::Ask | Self::Bulk => 1,
             Self::Light => 32,
@@ -86,18 +86,18 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
     /// True if the pool can accept work of this kind that handles `more` bytes.
     pub(crate) fn has_room(&self, cost: Cost, more: usize) -> bool {
         let (queue, budget) = (&self.queues[cost as usize], self.share.budget());
-        let (work, bytes) = self.share.under_way();
-        queue.work_out + queue.waiting.len() < budget.most_work(cost)
+        let (work, bytes) = self.share.pending_work();
+        queue.work_out + queue.waiting.len() < budget.max_pending(cost)
             && (work == 0 || bytes.saturating_add(more) <= budget.work_bytes)
     }
 
     /// True while work is under way.
-    pub(crate) fn is_at_work(&self) -> bool {
+    pub(crate) fn has_work(&self) -> bool {
         self.queues.iter().any(|queue| queue.work_out > 0)
     }
 
     /// Accepts work that handles `bytes`. The caller must check [`has_room`](Self::has_room) first.
-    pub(crate) fn take(&mut self, cost: Cost, work: W, bytes: usize) {
+    pub(crate) fn accept(&mut self, cost: Cost, work: W, bytes: usize) {
         let queue = &mut self.queues[cost as usize];
         queue.waiting.push_back((work, bytes));
         queue.waiting_bytes += bytes;
@@ -114,25 +114,26 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
             if queue.waiting.is_empty() {
                 continue;
             }
-            let threads = self.share.budget().most_at_once(cost);
+            let threads = self.share.budget().max_running(cost);
             while !queue.waiting.is_empty() && queue.bundles_out < threads * (1 + QUEUED) {
                 let share = queue.waiting.len().div_ceil(threads);
-                let len = share.min(cost.bundle()).min(queue.waiting.len());
+                let len = share.min(cost.bundle_size()).min(queue.waiting.len());
                 let bytes = queue.waiting.range(..len).map(|(_, bytes)| bytes).sum();
                 let work: Vec<W> = queue.waiting.drain(..len).map(|(work, _)| work).collect();
                 queue.bundles_out += 1;
                 queue.work_out += work.len();
                 (queue.waiting_bytes, queue.bytes_out) =
                     (queue.waiting_bytes - bytes, queue.bytes_out + bytes);
-                let job = job(&self.share, &self.work, &self.done, Bundle { cost, bytes, work });
-                self.share.submit_of(cost, bytes, job)?;
+                let job =
+                    bundle_job(&self.share, &self.work, &self.done, Bundle { cost, bytes, work });
+                self.share.submit_with_bytes(cost, bytes, job)?;
             }
         }
         Ok(())
     }
 
     /// Notes that results have arrived.
-    pub(crate) fn finished(&mut self, done: &Done<R>) {
+    pub(crate) fn note_results(&mut self, done: &Done<R>) {
         let queue = &mut self.queues[done.cost as usize];
         queue.bundles_out -= 1;
         queue.work_out -= done.results.len();
@@ -142,7 +143,7 @@ impl<W: Send + 'static, R: Send + 'static> SessionPool<W, R> {
 }
 
 /// Returns a job that does a bundle, as long as a receiver waits for its results.
-fn job<W: Send + 'static, R: Send + 'static>(
+fn bundle_job<W: Send + 'static, R: Send + 'static>(
     share: &Share,
     work: &Arc<DoWork<W, R>>,
     done: &mpsc::UnboundedSender<Done<R>>,

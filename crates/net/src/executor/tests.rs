@@ -24,12 +24,12 @@ fn threads_start_when_there_is_work_for_them() {
     assert_eq!(executor.usage().threads, 0);
     for work in 0..3 {
         assert!(pool.has_room(Cost::Heavy, 1));
-        pool.take(Cost::Heavy, work, 1);
+        pool.accept(Cost::Heavy, work, 1);
     }
     pool.start().unwrap();
     // Each job waits for the two others.
     let done: Vec<_> = (0..3).map(|_| results.blocking_recv().unwrap()).collect();
-    done.iter().for_each(|done| pool.finished(done));
+    done.iter().for_each(|done| pool.note_results(done));
     let mut all: Vec<i32> = done.into_iter().flat_map(|done| done.results).collect();
     all.sort_unstable();
     assert_eq!(all, [0, 1, 2]);
@@ -100,14 +100,14 @@ fn a_pool_counts_what_is_under_way_and_ends_a_bundle_that_nobody_waits_for() {
         SessionPool::<u32, u32>::new(share.clone(), |works, results| results.extend(works));
     let mut taken = 0;
     while pool.has_room(Cost::Light, PIECE) {
-        pool.take(Cost::Light, taken, PIECE);
+        pool.accept(Cost::Light, taken, PIECE);
         taken += 1;
     }
-    assert_eq!((taken, share.under_way()), (3, (3, 3 * PIECE)));
+    assert_eq!((taken, share.pending_work()), (3, (3, 3 * PIECE)));
     assert!(!pool.has_room(Cost::Heavy, 1), "it would hold too much");
     pool.start().unwrap();
     drop((pool, results));
-    assert_eq!(share.under_way(), (0, 0));
+    assert_eq!(share.pending_work(), (0, 0));
     drop(go);
 }
 

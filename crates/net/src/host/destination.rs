@@ -9,16 +9,18 @@ use deltic_protocol::options::{self, AlternateUse, Options};
 use deltic_store::{Durability, Filter, StoreError};
 use deltic_store_local::{
     BackupPlace, CommitOptions, KeepLinks, LocalOptions, LocalStore, NamedDir, PartialDir,
-    SpaceQuota, StoreContext, Trust, UnderWay, create_above, create_root,
+    SpaceQuota, StoreContext, Trust, UnderWay, create_parent, create_root,
 };
 use deltic_tree::rule::{FilterSide, Rule, Rules};
 use deltic_tree::{MetaMask, Mounts, RelPath};
 
 use crate::error::SyncError;
-use crate::host::place::{exists, inode_of, past_missing, resolve_symlinks, shown};
+use crate::host::place::{
+    exists, inode_of, printable_client_path, resolve_symlinks, without_missing_dirs,
+};
 
 /// Returns the directories to create for a missing `root`: with `--mkpath` its missing parents, then the root.
-pub(crate) fn lacking<'a>(
+pub(crate) fn missing_dirs<'a>(
     root: &'a Path,
     options: &Options,
     context: &StoreContext,
@@ -31,8 +33,8 @@ pub(crate) fn lacking<'a>(
     lacking
 }
 
-/// Makes the directories of [`lacking`], if the quotas have room. Inserts new directories at the front of `made`.
-pub(crate) fn make(
+/// Makes the directories of [`missing_dirs`], if the quotas have room. Inserts new directories at the front of `made`.
+pub(crate) fn make_dirs(
     lacking: &[&Path],
     options: &Options,
     context: &StoreContext,
@@ -40,15 +42,15 @@ pub(crate) fn make(
     made: &mut Vec<NamedDir>,
 ) -> Result<(), StoreError> {
     let Some((root, above)) = lacking.split_last() else { return Ok(()) };
-    for dir in above.iter().map(|dir| root_of(dir, options, context)) {
-        if create_above(&dir, durability(options), quotas)? {
+    for dir in above.iter().map(|dir| root_dir(dir, options, context)) {
+        if create_parent(&dir, durability(options), quotas)? {
             made.insert(0, dir);
         }
     }
     // With `options.modes`, the mode of the root need not change later. A user outside of the root's group could only
     // change the mode by losing setgid.
-    let create = if options.modes { create_root } else { create_above };
-    let root = root_of(root, options, context);
+    let create = if options.modes { create_root } else { create_parent };
+    let root = root_dir(root, options, context);
     if create(&root, durability(options), quotas)? {
         made.insert(0, root);
     }
@@ -69,10 +71,14 @@ pub(crate) fn local_options(
         durability: durability(options),
         rules: Filter::new(&options.rules, FilterSide::Receiver),
         see,
-        backup: options.remove.backup.as_ref().map(|kept| backup(root, kept, options, context)),
+        backup: options
+            .remove
+            .backup
+            .as_ref()
+            .map(|kept| backup_place(root, kept, options, context)),
         one_file_system: options.select.mounts != Mounts::Enter,
         keep_dirlinks: keep_links(options),
-        writing: writing(root, options, context)?,
+        writing: commit_options(root, options, context)?,
         under_way: under_way.clone(),
         ..LocalOptions::default()
     })
@@ -91,7 +97,7 @@ pub(crate) const fn keep_links(options: &Options) -> KeepLinks {
 }
 
 /// Returns the directory and suffix of backups for files below `root`.
-fn backup(
+fn backup_place(
     root: &Path,
     kept: &options::Backup,
     options: &Options,
@@ -103,9 +109,9 @@ fn backup(
         let below = Some(RelPath::root());
         return BackupPlace { dir: None, suffix, below, mixed: false, drops_unsafe_links };
     };
-    let dir = named(root, dir, options, context);
-    let is_below = below(root, &dir.path, context);
-    let mixed = below(&dir.path, root, context).is_some();
+    let dir = option_dir(root, dir, options, context);
+    let is_below = path_below(root, &dir.path, context);
+    let mixed = path_below(&dir.path, root, context).is_some();
     // A backup directory that is the root itself counts as none.
     let dir = is_below.as_ref().is_none_or(|below| !below.is_root()).then_some(dir);
     BackupPlace { dir, suffix, below: is_below, mixed, drops_unsafe_links }
@@ -113,7 +119,7 @@ fn backup(
 
 /// Returns the path of `dir` relative to `root`, if `dir` is the root or below. Symlinks and bind mounts on the way do
 /// not matter.
-fn below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
+fn path_below(root: &Path, dir: &Path, context: &StoreContext) -> Option<RelPath> {
     let (root, dir) = resolve_symlinks(root, context).zip(resolve_symlinks(dir, context))?;
     let inode = inode_of(&root, context);
     let is_root =
@@ -134,11 +140,11 @@ pub(crate) fn check_dirs(
     context: &StoreContext,
 ) -> Result<(), SyncError> {
     let is = |dir: &[u8], other: &Path| {
-        let inode = inode_of(&named(root, dir, options, context).path, context);
+        let inode = inode_of(&option_dir(root, dir, options, context).path, context);
         inode.is_some_and(|inode| inode_of(other, context) == Some(inode))
     };
     let refuse = |option, dir: &[u8], why| {
-        let dir = shown(Path::new(OsStr::from_bytes(dir)), context);
+        let dir = printable_client_path(Path::new(OsStr::from_bytes(dir)), context);
         Err(SyncError::Options(format!("--{option}={dir} is {why}")))
     };
     let kept = options.remove.backup.as_ref().filter(|kept| kept.suffix.is_empty());
@@ -174,17 +180,17 @@ fn partial_beside(dir: &[u8], context: &StoreContext) -> Result<PartialDir, Sync
 }
 
 /// Returns the options of writing for the store below `root`.
-fn writing(
+fn commit_options(
     root: &Path,
     options: &Options,
     context: &StoreContext,
 ) -> Result<CommitOptions, SyncError> {
     let writing = &options.writing;
-    let path = |dir: &[u8]| named(root, dir, options, context);
+    let path = |dir: &[u8]| option_dir(root, dir, options, context);
     let partial = |dir: &[u8]| match dir.first() {
         // Partial files among the files of the tree would look like any file.
         Some(b'/') => Ok(match path(dir) {
-            dir if below(root, &dir.path, context).is_some() => None,
+            dir if path_below(root, &dir.path, context).is_some() => None,
             dir => Some(PartialDir::Outside(dir)),
         }),
         _ => partial_beside(dir, context).map(Some),
@@ -202,12 +208,12 @@ fn writing(
 }
 
 /// Returns the directory that an option names as `dir`.
-fn named(root: &Path, dir: &[u8], options: &Options, context: &StoreContext) -> NamedDir {
-    root_of(&root.join(OsStr::from_bytes(dir)), options, context)
+fn option_dir(root: &Path, dir: &[u8], options: &Options, context: &StoreContext) -> NamedDir {
+    root_dir(&root.join(OsStr::from_bytes(dir)), options, context)
 }
 
 /// Returns the directory `path`. The options decide which symlinks on the way are followed.
-pub(crate) fn root_of(path: &Path, options: &Options, context: &StoreContext) -> NamedDir {
+pub(crate) fn root_dir(path: &Path, options: &Options, context: &StoreContext) -> NamedDir {
     let trust = Trust::new(options.follow.insecure);
     NamedDir { path: path.to_path_buf(), trust, context: context.clone() }
 }
@@ -234,13 +240,15 @@ pub(crate) fn open_alternates(
     };
     let mut warnings = Vec::new();
     let mut open = |dir: &[u8]| {
-        let dir = named(root, dir, options, context);
+        let dir = option_dir(root, dir, options, context);
         let path = dir.path.clone();
         let local = LocalOptions { see, rules: rules.clone(), ..LocalOptions::default() };
-        let opened =
-            LocalStore::open_named(&NamedDir { path: past_missing(&path, context), ..dir }, local);
+        let opened = LocalStore::open_named(
+            &NamedDir { path: without_missing_dirs(&path, context), ..dir },
+            local,
+        );
         if let Err(error) = &opened {
-            let path = shown(&path, context);
+            let path = printable_client_path(&path, context);
             let why = match error {
                 StoreError::NotFound { .. } => "does not exist".into(),
                 StoreError::NotADir { .. } => "is not a directory".into(),

@@ -46,32 +46,36 @@ pub(crate) fn resolve(
     }
     if single.is_some() && !names_dir(path) {
         let name = path.file_name().and_then(|name| Name::new(name.as_bytes()).ok());
-        let name = name.ok_or_else(|| unusable(path, "not a name for a file", context))?;
+        let name = name.ok_or_else(|| unusable_error(path, "not a name for a file", context))?;
         let root = parent(path);
         let missing = mkpath && !exists(&root, context);
         if !is_dir(&root, context) && !missing {
-            let hint = if leads_nowhere(&root, context) { " (--mkpath creates it)" } else { "" };
-            return Err(unusable(path, format!("{}{hint}", lacks(&root, context)), context));
+            let hint = if can_create(&root, context) { " (--mkpath creates it)" } else { "" };
+            return Err(unusable_error(
+                path,
+                format!("{}{hint}", missing_parent_reason(&root, context)),
+                context,
+            ));
         }
         return Ok(Resolved { root, rename: Some(name), missing });
     }
-    let refused = if context.look(path).is_ok() || is_below_file(path, context) && !mkpath {
-        Some(unusable(path, "not a directory", context))
+    let refused = if context.stat_path(path).is_ok() || is_below_file(path, context) && !mkpath {
+        Some(unusable_error(path, "not a directory", context))
     } else {
-        exists(path, context).then(|| unmade(path, "a symlink to nothing", context))
+        exists(path, context).then(|| creation_error(path, "a symlink to nothing", context))
     };
     if let Some(refused) = refused {
         // Another run may have made the directory meanwhile.
         return if is_dir(path, context) { Ok(there()) } else { Err(refused) };
     }
     if !has_parent(path, context) && !mkpath {
-        let why = lacks(&parent(path), context);
+        let why = missing_parent_reason(&parent(path), context);
         let hint = match path.starts_with("~") {
             true => "; the shell leaves a quoted ~ as it is",
             false => "; only the last one is created (--mkpath creates all)",
         };
-        let hint = if leads_nowhere(&parent(path), context) { hint } else { "" };
-        return Err(unmade(path, format!("{why}{hint}"), context));
+        let hint = if can_create(&parent(path), context) { hint } else { "" };
+        return Err(creation_error(path, format!("{why}{hint}"), context));
     }
     // A directory cannot be made by a path that ends in `/.`.
     let mut made = path.as_os_str().as_bytes();
@@ -82,19 +86,19 @@ pub(crate) fn resolve(
 }
 
 /// Returns `path` as the requesting user knows the path, with unprintable bytes escaped.
-pub(crate) fn shown(path: &Path, context: &StoreContext) -> String {
+pub(crate) fn printable_client_path(path: &Path, context: &StoreContext) -> String {
     printable(context.client_path(path).as_os_str().as_bytes())
 }
 
 /// Returns the reason why no entry can be created in `dir`.
-fn lacks(dir: &Path, context: &StoreContext) -> String {
-    let shown = shown(dir, context);
+fn missing_parent_reason(dir: &Path, context: &StoreContext) -> String {
+    let shown = printable_client_path(dir, context);
     let why = if exists(dir, context) { "not a directory" } else { "no such directory" };
     format!("{}: {why}", shortened(&shown))
 }
 
 /// True if `dir` can be created: `dir` does not exist, and each existing parent is a directory.
-fn leads_nowhere(dir: &Path, context: &StoreContext) -> bool {
+fn can_create(dir: &Path, context: &StoreContext) -> bool {
     !exists(dir, context) && !is_below_file(dir, context)
 }
 
@@ -131,22 +135,22 @@ pub(crate) fn expand(argument: &[u8]) -> PathBuf {
 
 /// True if a parent of `path` is not a directory.
 pub(crate) fn is_below_file(path: &Path, context: &StoreContext) -> bool {
-    context.look_at(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
+    context.lstat_path(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotADirectory)
 }
 
 /// True if an entry exists at `path`.
 pub(crate) fn exists(path: &Path, context: &StoreContext) -> bool {
-    context.look_at(path).is_ok()
+    context.lstat_path(path).is_ok()
 }
 
 /// True if `path` leads to a directory.
 pub(crate) fn is_dir(path: &Path, context: &StoreContext) -> bool {
-    context.look(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
+    context.stat_path(path).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_dir())
 }
 
 /// Removes each missing directory that is followed by `..`. The result is the place of the path once the directories
 /// are made.
-pub(crate) fn past_missing(path: &Path, context: &StoreContext) -> PathBuf {
+pub(crate) fn without_missing_dirs(path: &Path, context: &StoreContext) -> PathBuf {
     let (mut there, mut missing) = (PathBuf::new(), 0);
     for part in path.components() {
         match part {
@@ -177,18 +181,22 @@ fn parent(path: &Path) -> PathBuf {
 }
 
 /// Returns the error for a path that cannot be a destination.
-pub(crate) fn unusable(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
-    SyncError::Selection(of_destination(path, why, context))
+pub(crate) fn unusable_error(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
+    SyncError::Selection(destination_message(path, why, context))
 }
 
 /// Returns the error for a destination that cannot be made.
-pub(crate) fn unmade(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
-    SyncError::Files(of_destination(path, why, context))
+pub(crate) fn creation_error(path: &Path, why: impl Display, context: &StoreContext) -> SyncError {
+    SyncError::Files(destination_message(path, why, context))
 }
 
 /// Returns a message about the destination `path`.
-pub(crate) fn of_destination(path: &Path, why: impl Display, context: &StoreContext) -> String {
-    format!("destination {}: {why}", shortened(&shown(path, context)))
+pub(crate) fn destination_message(
+    path: &Path,
+    why: impl Display,
+    context: &StoreContext,
+) -> String {
+    format!("destination {}: {why}", shortened(&printable_client_path(path, context)))
 }
 
 /// Refuses a destination that is too long for a frame.
@@ -197,7 +205,11 @@ pub(crate) fn of_destination(path: &Path, why: impl Display, context: &StoreCont
 /// [`SyncError::Files`], if the path is too long.
 pub(crate) fn check_len(destination: &OsStr) -> Result<(), SyncError> {
     if destination.len() > MAX_PATH_BYTES {
-        return Err(unmade(Path::new(destination), "file name too long", &StoreContext::default()));
+        return Err(creation_error(
+            Path::new(destination),
+            "file name too long",
+            &StoreContext::default(),
+        ));
     }
     Ok(())
 }
@@ -215,9 +227,11 @@ pub(crate) struct Inside<'a> {
 
 impl Inside<'_> {
     /// Returns the error that refuses this destination.
-    pub(crate) fn refusal(&self) -> SyncError {
-        let (there, source) =
-            (shown(&self.destination, self.context), shown(self.source, self.context));
+    pub(crate) fn refusal_error(&self) -> SyncError {
+        let (there, source) = (
+            printable_client_path(&self.destination, self.context),
+            printable_client_path(self.source, self.context),
+        );
         SyncError::Usage(match self.is_it {
             true => format!("the destination {there} is the source {source}"),
             false => format!("the destination {there} lies inside the source {source}"),
@@ -249,7 +263,7 @@ pub(crate) fn source_containing<'a>(
         }
         let inside = Inside { destination: there.clone(), source, is_it: there == from, context };
         if inside.is_it {
-            return Err(inside.refusal());
+            return Err(inside.refusal_error());
         }
         found = Some(inside);
     }
@@ -258,11 +272,11 @@ pub(crate) fn source_containing<'a>(
 
 /// Resolves all symlinks in `path`. The missing end of `path` is appended to the nearest existing directory.
 pub(crate) fn resolve_symlinks(path: &Path, context: &StoreContext) -> Option<PathBuf> {
-    let path = past_missing(&std::path::absolute(path).ok()?, context);
+    let path = without_missing_dirs(&std::path::absolute(path).ok()?, context);
     let above = path.ancestors().find(|above| exists(above, context))?;
     let there = match context.is_confined() {
         // The kernel cannot open a path that begins with the name of a volume.
-        true => NamedDir::new(above, Trust::Anyone).within(context).real_path().ok()?,
+        true => NamedDir::new(above, Trust::Anyone).in_context(context).real_path().ok()?,
         false => above.canonicalize().ok()?,
     };
     Some(there.components().chain(path.components().skip(above.components().count())).collect())
@@ -270,15 +284,18 @@ pub(crate) fn resolve_symlinks(path: &Path, context: &StoreContext) -> Option<Pa
 
 /// Returns the inode that `path` leads to, if there is one.
 pub(crate) fn inode_of(path: &Path, context: &StoreContext) -> Option<Inode> {
-    let is = context.look(path).ok()?;
+    let is = context.stat_path(path).ok()?;
     Some(Inode { device: is.st_dev, number: is.st_ino })
 }
 
 /// Returns fingerprints of inodes on this machine, under the key in the hello `said`. Empty if this boot of the machine
 /// has no identifier.
-pub(crate) fn places(said: &Hello, inodes: impl IntoIterator<Item = Inode>) -> Vec<Fingerprint> {
+pub(crate) fn inode_fingerprints(
+    said: &Hello,
+    inodes: impl IntoIterator<Item = Inode>,
+) -> Vec<Fingerprint> {
     let Ok(boot) = std::fs::read("/proc/sys/kernel/random/boot_id") else { return Vec::new() };
-    inodes.into_iter().map(|inode| said.place(&boot, inode)).collect()
+    inodes.into_iter().map(|inode| said.place_fingerprint(&boot, inode)).collect()
 }
 
 #[cfg(test)]

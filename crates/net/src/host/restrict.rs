@@ -28,8 +28,8 @@ use nix::unistd::{User, geteuid};
 use rustix::fs::{FileType, fstat};
 
 use super::Host;
-use super::place::{expand, past_missing, shown};
-use super::walls::refuse_calls;
+use super::place::{expand, printable_client_path, without_missing_dirs};
+use super::walls::refuse_system_calls;
 use crate::error::SyncError;
 
 /// Limits of an end that is confined to one directory.
@@ -71,10 +71,10 @@ pub fn keep_to_volumes(
     let _ = User::from_uid(geteuid());
     let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
     let dirs = volumes.iter().map(|volume| &volume.path).chain(of_its_own);
-    let dirs = dirs.map(|dir| (held(dir), all)).collect::<Vec<_>>();
+    let dirs = dirs.map(|dir| (open_operator_dir(dir), all)).collect::<Vec<_>>();
     let context = StoreContext::of_volumes(volumes)?;
-    let reads = reads.iter().map(|dir| (open_if_exists(dir), reading()));
-    let wall = wall(dirs.into_iter().chain(reads)).unwrap_or(Wall::None);
+    let reads = reads.iter().map(|dir| (open_if_exists(dir), read_rights()));
+    let wall = restrict_process(dirs.into_iter().chain(reads)).unwrap_or(Wall::None);
     Ok((context, wall))
 }
 
@@ -108,7 +108,7 @@ impl Restriction {
     ///
     /// # Errors
     /// The error of the system, if `dir` is not a directory that this process may enter.
-    pub fn begin(
+    pub fn confine(
         dir: &Path,
         access: Access,
         no_delete: bool,
@@ -119,15 +119,16 @@ impl Restriction {
         // Creates the cache if it is missing, because a Landlock rule needs an existing directory.
         let cache = cache.filter(|cache| Cache::open(cache).is_some());
         NamedDir::of_operator(dir).check_operators()?;
-        let cache = cache.and_then(held);
+        let cache = cache.and_then(open_operator_dir);
         let (context, dir) = StoreContext::of_dir(dir)?;
         let all = AccessFs::from_all(LANDLOCK) & !AccessFs::Execute;
-        let in_dir = if access == Access::Read { reading() } else { all };
+        let in_dir = if access == Access::Read { read_rights() } else { all };
         // By now, `dir` is the working directory.
-        let wall = wall([(open_if_exists(Path::new(".")), in_dir), (cache, all)].into_iter());
+        let wall =
+            restrict_process([(open_if_exists(Path::new(".")), in_dir), (cache, all)].into_iter());
         let wall = wall.unwrap_or(Wall::None);
         // On a kernel without seccomp, the other walls remain.
-        refuse_calls().ok();
+        refuse_system_calls().ok();
         Ok(Self { access, no_delete, dir, wall, context, ..Self::default() })
     }
 
@@ -172,7 +173,7 @@ impl Restriction {
 
     /// Returns the state of the second wall.
     #[must_use]
-    pub const fn wall(&self) -> Wall {
+    pub const fn wall_state(&self) -> Wall {
         self.wall
     }
 
@@ -180,10 +181,10 @@ impl Restriction {
     ///
     /// # Errors
     /// [`SyncError::Selection`] if the directory cannot be used.
-    pub fn enter(&self, path: &[u8]) -> Result<(), SyncError> {
-        let path = PathBuf::from(OsStr::from_bytes(&self.inside(path)?));
-        self.check("directory", &path)?;
-        let shown = shown(&path, &self.context);
+    pub fn enter_dir(&self, path: &[u8]) -> Result<(), SyncError> {
+        let path = PathBuf::from(OsStr::from_bytes(&self.resolve_inside(path)?));
+        self.check_within("directory", &path)?;
+        let shown = printable_client_path(&path, &self.context);
         let entered = NamedDir { path, trust: Trust::Ours, context: self.context.clone() }.enter();
         entered.map_err(|error| {
             SyncError::Selection(format!(
@@ -201,16 +202,16 @@ impl Restriction {
         let removes = options.remove.sources;
         match () {
             () if self.access == Access::Write => {
-                self.refuse(&format!("only writing is permitted{}", self.said_by("--wo")))
+                self.refuse(&format!("only writing is permitted{}", self.named_by_option("--wo")))
             }
             () if removes && self.access == Access::Read => self.refuse(&format!(
                 "--remove-source-files: only reading is permitted{}",
-                self.said_by("--ro")
+                self.named_by_option("--ro")
             )),
             () if removes && self.keeps_versions() => {
                 self.refuse("--remove-source-files: the volume keeps old versions, and this option would keep none")
             }
-            () if removes && self.no_delete => self.no_delete("--remove-source-files"),
+            () if removes && self.no_delete => self.refuse_delete("--remove-source-files"),
             // The kernel follows such links, and they may lead anywhere.
             () if options.follow.follow != Follow::Never => {
                 self.refuse("links are not followed there (-L, -k, --copy-unsafe-links)")
@@ -238,13 +239,13 @@ impl Restriction {
                  with HOST: as the first path it is allowed",
             ),
             (_, Access::Read, _) => {
-                self.refuse(&format!("only reading is permitted{}", self.said_by("--ro")))
+                self.refuse(&format!("only reading is permitted{}", self.named_by_option("--ro")))
             }
             // The other end would read the content of the file.
             (_, Access::Write, NamesFrom::File { .. }) => {
-                self.refuse(&format!("--files-from=:FILE: only writing is permitted{}", self.said_by("--wo")))
+                self.refuse(&format!("--files-from=:FILE: only writing is permitted{}", self.named_by_option("--wo")))
             }
-            (Some((_, option)), ..) => self.no_delete(option),
+            (Some((_, option)), ..) => self.refuse_delete(option),
             _ if options.writing.inplace && self.keeps_versions() => self.refuse(
                 "--inplace and --append: the volume keeps old versions, so files are not changed in place",
             ),
@@ -282,20 +283,27 @@ impl Host for Restriction {
                 if !self.part.is_root() && sources.iter().any(|path| is_part(path)) {
                     return Err(SyncError::Selection(format!(
                         "source {}: the token covers only this directory: add a slash at the end",
-                        shown(&self.dir, &self.context)
+                        printable_client_path(&self.dir, &self.context)
                     )));
                 }
-                let sources =
-                    sources.iter().map(|path| self.inside(path)).collect::<Result<_, _>>()?;
-                Ok(Request::Send { sources, names: self.list(names)?, options })
+                let sources = sources
+                    .iter()
+                    .map(|path| self.resolve_inside(path))
+                    .collect::<Result<_, _>>()?;
+                Ok(Request::Send { sources, names: self.resolve_list(names)?, options })
             }
             Request::Receive { destination, single, names, mut options } => {
                 self.admit_receiving(&names, &options)?;
-                for (_, dir) in dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
+                for (_, dir) in option_dirs(&mut options).filter(|(_, dir)| dir.starts_with(b"/")) {
                     *dir = [self.dir.as_os_str().as_bytes(), dir].concat().into();
                 }
-                let destination = self.inside(&destination)?;
-                Ok(Request::Receive { destination, single, names: self.list(names)?, options })
+                let destination = self.resolve_inside(&destination)?;
+                Ok(Request::Receive {
+                    destination,
+                    single,
+                    names: self.resolve_list(names)?,
+                    options,
+                })
             }
         }
     }
@@ -305,28 +313,30 @@ impl Host for Restriction {
     fn check_source(&self, path: &OsStr) -> Result<(), SyncError> {
         let is_dir = [&b"/"[..], b"/."].iter().any(|end| path.as_bytes().ends_with(end));
         match Path::new(path).parent().filter(|_| !is_dir && Path::new(path) != self.dir) {
-            Some(above) if self.context.leads_out(above) => self.check("source", above),
+            Some(above) if self.context.leads_out(above) => self.check_within("source", above),
             Some(_) => Ok(()),
-            None => self.check("source", Path::new(path)),
+            None => self.check_within("source", Path::new(path)),
         }
     }
 
     fn check_destination(&self, path: &Path) -> Result<(), SyncError> {
-        self.check("destination", path)
+        self.check_within("destination", path)
     }
 
     fn check_options(&self, root: &Path, options: &Options) -> Result<(), SyncError> {
         // A directory relative to each file is below the root, or not a valid path.
         let mut options = options.clone();
-        dirs(&mut options)
-            .try_for_each(|(option, dir)| self.check(option, &root.join(OsStr::from_bytes(dir))))
+        option_dirs(&mut options).try_for_each(|(option, dir)| {
+            self.check_within(option, &root.join(OsStr::from_bytes(dir)))
+        })
     }
 
     fn store_options(&self, root: &Path, local: LocalOptions) -> LocalOptions {
         let below = root.strip_prefix(&self.dir).unwrap_or_else(|_| Path::new(""));
         let mut names = below.components().map(|name| Name::new(name.as_os_str().as_bytes()));
         let above = names.try_fold(self.part.clone(), |above, name| above.join(&name?));
-        let changes = above.map_or_else(|_| Changes::default(), |above| self.changes.below(above));
+        let changes =
+            above.map_or_else(|_| Changes::default(), |above| self.changes.for_subdirectory(above));
         // A backup tree that is not `mixed` would lose a whole directory to an older version of a file.
         let keeps_all = self.no_delete || self.keeps_versions();
         let backup =
@@ -346,25 +356,25 @@ impl Restriction {
     ///
     /// # Errors
     /// [`SyncError::Selection`].
-    fn check(&self, what: &str, path: &Path) -> Result<(), SyncError> {
-        match self.context.leads_out(&past_missing(path, &self.context)) {
+    fn check_within(&self, what: &str, path: &Path) -> Result<(), SyncError> {
+        match self.context.leads_out(&without_missing_dirs(path, &self.context)) {
             true => {
-                let path = shown(path, &self.context);
+                let path = printable_client_path(path, &self.context);
                 self.refuse(&format!("{what} {path} leads out of the permitted directory"))
             }
             false => Ok(()),
         }
     }
 
-    fn list(&self, names: NamesFrom) -> Result<NamesFrom, SyncError> {
+    fn resolve_list(&self, names: NamesFrom) -> Result<NamesFrom, SyncError> {
         let NamesFrom::File { path, nul } = names else { return Ok(names) };
-        let path = self.inside(&path)?;
-        self.check("--files-from", Path::new(OsStr::from_bytes(&path)))?;
+        let path = self.resolve_inside(&path)?;
+        self.check_within("--files-from", Path::new(OsStr::from_bytes(&path)))?;
         Ok(NamesFrom::File { path, nul })
     }
 
     /// Resolves a path of the other end in the permitted directory, which is root and home for the other end.
-    fn inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
+    fn resolve_inside(&self, path: &[u8]) -> Result<Box<[u8]>, SyncError> {
         let shown = || printable(path);
         if path.starts_with(b"~") {
             let why = format!("{}: there are no home directories (write ./~)", shown());
@@ -389,26 +399,32 @@ impl Restriction {
         })
     }
 
-    fn no_delete<T>(&self, option: &str) -> Result<T, SyncError> {
-        self.refuse(&format!("{option}: nothing may be deleted{}", self.said_by("--no-delete")))
+    fn refuse_delete<T>(&self, option: &str) -> Result<T, SyncError> {
+        self.refuse(&format!(
+            "{option}: nothing may be deleted{}",
+            self.named_by_option("--no-delete")
+        ))
     }
 
     fn refuse<T>(&self, why: &str) -> Result<T, SyncError> {
         let whose = match self.is_volume {
-            true => format!("volume {}", shown(&self.dir, &self.context).trim_start_matches('/')),
+            true => format!(
+                "volume {}",
+                printable_client_path(&self.dir, &self.context).trim_start_matches('/')
+            ),
             false => "this agent is restricted to a directory".into(),
         };
         Err(SyncError::Selection(format!("{whose}: {why}")))
     }
 
     /// Returns the words that name the agent's option behind a refusal.
-    fn said_by(&self, option: &str) -> String {
+    fn named_by_option(&self, option: &str) -> String {
         if self.is_volume { String::new() } else { format!(" ({option})") }
     }
 }
 
 /// Returns each directory that an option names (`--backup-dir`, `--temp-dir`, …), with the name of the option.
-fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[u8]>)> {
+fn option_dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[u8]>)> {
     let alternate = match options.compare.alternates.usage {
         AlternateUse::Compare => "--compare-dest",
         AlternateUse::Copy => "--copy-dest",
@@ -425,8 +441,8 @@ fn dirs(options: &mut Options) -> impl Iterator<Item = (&'static str, &mut Box<[
 }
 
 /// Opens a directory that the operator names; `None` if it does not exist.
-fn held(dir: &Path) -> Option<OwnedFd> {
-    NamedDir::of_operator(dir).held().ok()
+fn open_operator_dir(dir: &Path) -> Option<OwnedFd> {
+    NamedDir::of_operator(dir).open_held().ok()
 }
 
 /// Opens a file or directory of the system; `None` if it does not exist.
@@ -435,12 +451,13 @@ fn open_if_exists(path: &Path) -> Option<OwnedFd> {
 }
 
 /// Restricts this process to the open directories by Landlock, as far as this kernel supports Landlock.
-fn wall(
+fn restrict_process(
     dirs: impl Iterator<Item = (Option<OwnedFd>, BitFlags<AccessFs>)>,
 ) -> Result<Wall, RulesetError> {
     let all = AccessFs::from_all(LANDLOCK);
-    let null = (open_if_exists(Path::new("/dev/null")), reading() | AccessFs::WriteFile);
-    let rules = dirs.chain(READ.iter().map(|path| (open_if_exists(Path::new(path)), reading())));
+    let null = (open_if_exists(Path::new("/dev/null")), read_rights() | AccessFs::WriteFile);
+    let rules =
+        dirs.chain(READ.iter().map(|path| (open_if_exists(Path::new(path)), read_rights())));
     let mut ruleset = Ruleset::default()
         // Without `Refer`, the kernel would forbid to move files between directories. Such a kernel gets no wall.
         .set_compatibility(CompatLevel::SoftRequirement)
@@ -461,7 +478,7 @@ fn wall(
     })
 }
 
-fn reading() -> BitFlags<AccessFs> {
+fn read_rights() -> BitFlags<AccessFs> {
     AccessFs::ReadFile | AccessFs::ReadDir
 }
 
@@ -554,9 +571,9 @@ mod tests {
         let access = if may_write { Access::Both } else { Access::Read };
         let cache = world.join("cache");
         let restriction =
-            Restriction::begin(&world.join("jail"), access, false, Some(&cache)).unwrap();
+            Restriction::confine(&world.join("jail"), access, false, Some(&cache)).unwrap();
         assert!(cache.is_dir());
-        if restriction.wall() == Wall::None {
+        if restriction.wall_state() == Wall::None {
             eprintln!("SKIPPED: this kernel has no Landlock");
             return;
         }

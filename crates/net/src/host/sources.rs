@@ -23,7 +23,7 @@ use deltic_tree::rule::FilterSide;
 use deltic_tree::{Name, glob};
 
 use crate::error::SyncError;
-use crate::host::place::{exists, is_dir, shown};
+use crate::host::place::{exists, is_dir, printable_client_path};
 
 /// Returns the sources that `paths` name. With `names`, returns the sources with these names below the only path.
 ///
@@ -37,17 +37,17 @@ pub(crate) fn open(
 ) -> Result<SourceTree, SyncError> {
     match (names, paths) {
         (None, _) => {
-            of(paths.iter().map(|path| argument(path, options, context)), options, context)
+            of(paths.iter().map(|path| parse_argument(path, options, context)), options, context)
         }
         (Some(_), [dir]) if !is_dir(Path::new(dir), context) => {
-            let dir = shown(Path::new(dir), context);
+            let dir = printable_client_path(Path::new(dir), context);
             Err(SyncError::Selection(format!("source {dir}: no such directory")))
         }
         (Some(names), [dir]) => {
             let mut all = SourceArgs::default();
             for name in names {
-                match listed(dir, &name, options) {
-                    Ok(arg) => all.push(arg).map_err(crowded)?,
+                match parse_list_line(dir, &name, options) {
+                    Ok(arg) => all.push(arg).map_err(too_many_error)?,
                     Err(bad) => all.refuse(&name, bad),
                 }
             }
@@ -70,7 +70,7 @@ pub(crate) fn of(
 ) -> Result<SourceTree, SyncError> {
     let mut all = SourceArgs::default();
     for arg in args {
-        all.push(arg?).map_err(crowded)?;
+        all.push(arg?).map_err(too_many_error)?;
     }
     Ok(SourceTree::new(all, source_options(options, context)))
 }
@@ -80,21 +80,21 @@ pub(crate) fn of(
 /// # Errors
 /// [`SyncError::Selection`] if the path cannot be a source; [`SyncError::Usage`] for `..` in a relative
 /// path.
-pub(crate) fn argument(
+pub(crate) fn parse_argument(
     path: &OsStr,
     options: &Options,
     context: &StoreContext,
 ) -> Result<SourceArg, SyncError> {
     let read = if options.select.relative { SourceArg::relative } else { SourceArg::new };
-    read(path).map_err(|bad| unusable(path.as_bytes(), &bad, context))
+    read(path).map_err(|bad| unusable_error(path.as_bytes(), &bad, context))
 }
 
-fn crowded(crowded: OutOfRoom) -> SyncError {
+fn too_many_error(crowded: OutOfRoom) -> SyncError {
     SyncError::Selection(crowded.to_string())
 }
 
 /// Parses a line of a list.
-fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadPath> {
+fn parse_list_line(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadPath> {
     if options.select.relative {
         SourceArg::listed(dir, name)
     } else {
@@ -105,18 +105,18 @@ fn listed(dir: &OsStr, name: &[u8], options: &Options) -> Result<SourceArg, BadP
     }
 }
 
-fn unusable(path: &[u8], bad: &BadPath, context: &StoreContext) -> SyncError {
+fn unusable_error(path: &[u8], bad: &BadPath, context: &StoreContext) -> SyncError {
     if *bad == BadPath::Dots {
-        let path = shown_bytes(path, context);
+        let path = printable_bytes(path, context);
         return SyncError::Usage(format!(
             "source {path}: '..' cannot be sent as part of a path with -R"
         ));
     }
-    SyncError::Selection(format!("source {}: {bad}", shortened(&shown_bytes(path, context))))
+    SyncError::Selection(format!("source {}: {bad}", shortened(&printable_bytes(path, context))))
 }
 
-fn shown_bytes(path: &[u8], context: &StoreContext) -> String {
-    shown(Path::new(OsStr::from_bytes(path)), context)
+fn printable_bytes(path: &[u8], context: &StoreContext) -> String {
+    printable_client_path(Path::new(OsStr::from_bytes(path)), context)
 }
 
 fn source_options(options: &Options, context: &StoreContext) -> SourceOptions {
@@ -133,7 +133,7 @@ fn source_options(options: &Options, context: &StoreContext) -> SourceOptions {
         follow: options.follow.follow,
         trust: Trust::new(options.follow.insecure),
         context: context.clone(),
-        see: options.metadata.seen_by_sender(),
+        see: options.metadata.mask_of_sender(),
         destination: None,
         beside: None,
     }
@@ -179,19 +179,19 @@ pub(crate) fn names_in_file(
     context: &StoreContext,
 ) -> Result<PackedStrings, SyncError> {
     let file = NamedFile::find_within(&crate::host::place::expand(path), trust, context)
-        .and_then(|file| file.read());
+        .and_then(|file| file.open_to_read());
     let read = file.and_then(|file| read_names(fs::File::from(file), form));
     read.map_err(|error| {
         SyncError::Selection(format!(
             "--files-from: cannot read {}: {}",
-            shown_bytes(path, context),
+            printable_bytes(path, context),
             reason(&error)
         ))
     })
 }
 
 /// Reads a local list of names for sources on the other machine. The names are sent unchanged.
-pub(crate) fn names_to_tell(
+pub(crate) fn names_to_send(
     path: &[u8],
     nul: bool,
     trust: Trust,
@@ -222,8 +222,11 @@ pub(crate) fn expand_globs(argument: PathBuf, context: &StoreContext) -> Vec<OsS
         found = found
             .into_iter()
             .flat_map(|above| {
-                let expanded =
-                    if is_pattern { matching(&above, name, context) } else { vec![name.to_vec()] };
+                let expanded = if is_pattern {
+                    matching_names(&above, name, context)
+                } else {
+                    vec![name.to_vec()]
+                };
                 let join = move |name: Vec<u8>| [&above[..], &name, slash].concat();
                 expanded.into_iter().map(join).collect::<Vec<_>>()
             })
@@ -244,10 +247,10 @@ pub(crate) fn expand_globs(argument: PathBuf, context: &StoreContext) -> Vec<OsS
 }
 
 /// Returns the names in the directory `above` that match `pattern`.
-fn matching(above: &[u8], pattern: &[u8], context: &StoreContext) -> Vec<Vec<u8>> {
+fn matching_names(above: &[u8], pattern: &[u8], context: &StoreContext) -> Vec<Vec<u8>> {
     let dir: &[u8] = if above.is_empty() { b"." } else { above };
-    let dir = NamedDir::new(OsStr::from_bytes(dir), Trust::Anyone).within(context);
-    let names = dir.names().unwrap_or_default().into_iter();
+    let dir = NamedDir::new(OsStr::from_bytes(dir), Trust::Anyone).in_context(context);
+    let names = dir.list_names().unwrap_or_default().into_iter();
     names.filter(|name| glob::matches(pattern, name)).collect()
 }
 
@@ -256,7 +259,7 @@ const MAX_MATCHES: usize = 100_000;
 
 /// Returns the names at the root that a sender may send for these paths. `None` if the content of a directory was
 /// requested, which may have any names.
-pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> {
+pub(crate) fn expected_names(paths: &[OsString], options: &Options) -> Option<Expect> {
     let (mut names, mut globs, mut own) = (Vec::new(), Vec::new(), false);
     for path in paths {
         let path = path.as_bytes();
@@ -287,7 +290,7 @@ pub(crate) fn expected(paths: &[OsString], options: &Options) -> Option<Expect> 
 
 /// Returns the name at the root for a line of a list, if the line stands for a single name.
 pub(crate) fn first_name(line: &[u8], options: &Options) -> Result<Option<Name>, BadPath> {
-    listed(OsStr::new("."), line, options).map(|arg| arg.first_name())
+    parse_list_line(OsStr::new("."), line, options).map(|arg| arg.first_name())
 }
 
 #[cfg(test)]

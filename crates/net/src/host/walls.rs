@@ -13,7 +13,7 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_fi
 ///
 /// # Errors
 /// The kernel has no seccomp.
-pub fn refuse_calls() -> Result<(), seccompiler::Error> {
+pub fn refuse_system_calls() -> Result<(), seccompiler::Error> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let rules: BTreeMap<i64, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(rustix::io::Errno::PERM.raw_os_error() as u32);
@@ -76,7 +76,7 @@ mod tests {
     fn behind_the_wall_no_program_starts_in_any_thread() {
         if std::env::var_os(CHILD).is_some() {
             assert!(Command::new("/bin/true").status().is_ok());
-            refuse_calls().unwrap();
+            refuse_system_calls().unwrap();
             let runs = || Command::new("/bin/true").status().map_err(|error| error.kind());
             assert_eq!(runs().unwrap_err(), std::io::ErrorKind::PermissionDenied);
             let thread = std::thread::spawn(runs).join().unwrap();

@@ -27,9 +27,9 @@ use crate::error::SyncError;
 use crate::greeting::{Agree, Greeting, Role};
 use crate::host::accounts::SYSTEM;
 use crate::host::place::inode_of;
-use crate::host::sources::{expected, first_name, open};
+use crate::host::sources::{expected_names, first_name, open};
 use crate::host::user::Watch;
-use crate::plan::{self, Patience};
+use crate::plan::{self, SessionTimeouts};
 use crate::streams::Joining;
 use deltic_worker::source::SourceWorker;
 
@@ -43,7 +43,7 @@ pub(crate) async fn dial(
     plan: plan::Plan,
     watch: Watch<'_>,
 ) -> Result<(), SyncError> {
-    let (mut session, options) = begin(session, &plan);
+    let (mut session, options) = adapt_to_plan(session, &plan);
     match (&plan.sources, &plan.destination) {
         (plan::Sources::Remote { paths, .. }, plan::Destination::Local(to)) => {
             let sources = SourcePaths { paths, names: plan.names };
@@ -56,11 +56,11 @@ pub(crate) async fn dial(
             session.push_batch(batch, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Local(to)) => {
-            let sources = SourcePaths { paths: &words(paths), names: plan.names };
+            let sources = SourcePaths { paths: &command_words(paths), names: plan.names };
             session.push(sources, to.as_os_str(), options, watch).await
         }
         (plan::Sources::Local(paths), plan::Destination::Remote { path, .. }) => {
-            let sources = SourcePaths { paths: &words(paths), names: plan.names };
+            let sources = SourcePaths { paths: &command_words(paths), names: plan.names };
             session.push(sources, path, options, watch).await
         }
         (plan::Sources::Remote { .. }, plan::Destination::Remote { .. }) => {
@@ -70,12 +70,12 @@ pub(crate) async fn dial(
 }
 
 /// Adapts a session to a plan. Returns the session, and the options to request.
-pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Options) {
+pub(crate) fn adapt_to_plan(mut session: Session, plan: &plan::Plan) -> (Session, Options) {
     if plan.by_blake3 {
-        session.ours = session.ours.by_blake3();
+        session.ours = session.ours.without_fast_fingerprints();
     }
     let mut options = plan.options.clone();
-    session.flow.beats(Patience::of_silence(options.silence).silence);
+    session.flow.send_life_signs_within(SessionTimeouts::of_silence(options.silence).silence);
     if !matches!(session.config.further, Further::Dial { .. }) {
         options.streams = 1;
     }
@@ -83,7 +83,7 @@ pub(crate) fn begin(mut session: Session, plan: &plan::Plan) -> (Session, Option
 }
 
 /// Returns paths as the words of a command line.
-fn words(paths: &[PathBuf]) -> Vec<OsString> {
+fn command_words(paths: &[PathBuf]) -> Vec<OsString> {
     paths.iter().map(|path| path.as_os_str().to_owned()).collect()
 }
 
@@ -122,7 +122,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         if removes_sources(&options) {
-            self.tell_places(inode_of(
+            self.add_places(inode_of(
                 &self.config.host.path(destination.as_bytes()),
                 self.config.host.context(),
             ));
@@ -134,7 +134,7 @@ impl Session {
             }
             Err(error) => Err(error),
         };
-        self.end(result).await
+        self.close(result).await
     }
 
     /// Requests these paths, and receives them into the destination that `open` opens. The name of the only entry is
@@ -155,7 +155,7 @@ impl Session {
             }
             Err(error) => Err(error),
         };
-        self.end(result).await
+        self.close(result).await
     }
 
     /// Requests these paths from the other end, and reads its greeting.
@@ -172,35 +172,41 @@ impl Session {
                 NamesFrom::File { path: path.as_bytes().into(), nul: *nul }
             }
         };
-        self.ask(&Request::Send { sources, names: from.clone(), options: options.clone() }).await?;
+        self.send_request(&Request::Send {
+            sources,
+            names: from.clone(),
+            options: options.clone(),
+        })
+        .await?;
         let expect = match names {
-            plan::Names::None => expected(paths, options),
-            plan::Names::Here(names) => self.tell_names(names, options).await?,
+            plan::Names::None => expected_names(paths, options),
+            plan::Names::Here(names) => self.send_names(names, options).await?,
             plan::Names::There { .. } => None,
         };
         let greeting = Greeting::new(self.ours.clone(), Role::Receives, options);
-        let (terms, Reply { single, join }) = self.hear_out(greeting).await?;
+        let (terms, Reply { single, join }) = self.receive_greeting(greeting).await?;
         if let Some(tap) = &self.config.tap {
             tap.begin(single.clone(), options);
         }
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
-        let joining = self.dialling(told, options.streams);
+        let joining = self.join_by_dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
         // The other end cannot turn a requested directory into a single file. Only the other end knows the names in a
         // list on its machine.
         let may_be_any = matches!(from, NamesFrom::File { .. });
-        let is_it = |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.admits(name));
+        let is_it =
+            |name: &Name| expect.as_ref().map_or(may_be_any, |expect| expect.is_expected(name));
         Ok(Sending { single: single.filter(is_it), expect, agreed })
     }
 
     /// Sends the names of a list. Returns the names at the root that the list may bring, or `None` for any names.
-    pub(super) async fn tell_names(
+    pub(super) async fn send_names(
         &mut self,
         names: PackedStrings,
         options: &Options,
     ) -> Result<Option<Expect>, SyncError> {
-        Names::check(&names)?;
+        Names::check_names(&names)?;
         let (mut firsts, mut own) = (Some(UnsortedNames::default()), false);
         let mut untold = Vec::new();
         let names = names.into_iter().filter(|line| {
@@ -220,11 +226,15 @@ impl Session {
             }
             true
         });
-        for frame in Names::frames(names) {
-            self.say(frame).await;
+        for frame in Names::name_frames(names) {
+            self.send_frames(frame).await;
         }
         self.untold = untold;
-        Ok(firsts.map(|firsts| Expect { names: firsts.sorted(), own, ..Expect::default() }))
+        Ok(firsts.map(|firsts| Expect {
+            names: firsts.into_sorted_names(),
+            own,
+            ..Expect::default()
+        }))
     }
 
     /// Requests to send, and begins to send these paths before the other end has answered.
@@ -245,13 +255,15 @@ impl Session {
             }
         };
         let sources = open(paths, names, &options, self.config.host.context())?;
-        let sources = sources.without(self.config.inside.take()).beside(self.config.beside.take());
+        let sources = sources
+            .excluding_destination(self.config.inside.take())
+            .for_destination(self.config.beside.take());
         let single = single_entry(&sources, &options);
         let path = destination.as_bytes().into();
         if removes_sources(&options) {
-            self.tell_places(sources.places());
+            self.add_places(sources.dir_inodes());
         }
-        let worker = Arc::new(self.sending(sources, &options));
+        let worker = Arc::new(self.source_worker(sources, &options));
         if let Some(tap) = &self.config.tap {
             tap.begin(single.clone(), &options);
             tap.sources.set(Arc::clone(&worker)).ok();
@@ -274,27 +286,29 @@ impl Session {
         if removes_sources(&options) {
             let inode = |path: &OsString| inode_of(Path::new(path), self.config.host.context());
             let dirs: Vec<_> = paths.iter().filter_map(inode).collect();
-            self.tell_places(dirs);
+            self.add_places(dirs);
         }
         let destination = destination.as_bytes().into();
         let (single, options_too) = (None, options.clone());
-        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
+        self.send_request(&Request::Receive { destination, single, names, options: options_too })
+            .await?;
         let greeting = Greeting::new(self.ours.clone(), Role::Sends, &options);
-        let (terms, Reply { join, .. }) = self.hear_out(greeting).await?;
-        let names = self.hear_names().await?;
+        let (terms, Reply { join, .. }) = self.receive_greeting(greeting).await?;
+        let names = self.receive_names().await?;
         let (tell, told) = oneshot::channel();
         tell.send((terms, join)).ok();
-        let joining = self.dialling(told, options.streams);
+        let joining = self.join_by_dialling(told, options.streams);
         let agreed = Agreed { terms, joining, user_is_here: true };
         let result = match open(paths, Some(names), &options, self.config.host.context()) {
             Ok(sources) => {
-                let sources =
-                    sources.without(self.config.inside.take()).beside(self.config.beside.take());
-                self.send(sources, options, agreed, watch).await
+                let sources = sources
+                    .excluding_destination(self.config.inside.take())
+                    .for_destination(self.config.beside.take());
+                self.send_sources(sources, options, agreed, watch).await
             }
             Err(error) => Err(error),
         };
-        self.end(result).await
+        self.close(result).await
     }
 
     /// Pushes the content of a batch.
@@ -307,10 +321,10 @@ impl Session {
     ) -> Result<(), SyncError> {
         let (path, single) = (destination.as_bytes().into(), batch.single().cloned());
         let [users, groups] = batch.owners();
-        let worker = SourceWorker::new(batch.clone(), batch.own(), &options, &self.ours)
+        let worker = SourceWorker::new(batch.clone(), batch.root_meta(), &options, &self.ours)
             .with_missing(batch.missing())
             .with_accounts(SYSTEM)
-            .with_adapting(self.adapting(&options))
+            .with_adapting(self.compression_adapter(&options))
             .calling(users, groups)
             .with_user(self.config.user.clone());
         self.push_by(Arc::new(worker), PushTarget { path, single, options }, watch).await
@@ -323,7 +337,8 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let (names, options_too) = (NamesFrom::Nowhere, options.clone());
-        self.ask(&Request::Receive { destination, single, names, options: options_too }).await?;
+        self.send_request(&Request::Receive { destination, single, names, options: options_too })
+            .await?;
         let (tell, told) = oneshot::channel();
         let names = Arc::clone(&worker);
         let agree: Agree = Box::new(move |terms, Reply { join, .. }| {
@@ -332,18 +347,18 @@ impl Session {
             tell.send((terms, join)).ok();
         });
         let run = RunConfig {
-            joining: self.dialling(told, options.streams),
+            joining: self.join_by_dialling(told, options.streams),
             user_is_here: false,
             greeting: Some((Greeting::new(self.ours.clone(), Role::Sends, &options), agree)),
-            share: self.share(&options),
+            share: self.share_of_threads(&options),
         };
-        let machine = Sender::new(options).offering_up_to(worker.most_offered());
+        let machine = Sender::new(options).with_max_offer_len(worker.most_offered());
         let result = self.run(machine, worker, run, watch).await;
-        self.end(result).await
+        self.close(result).await
     }
 
     /// Returns how to open `streams` streams, if the other end allows further streams.
-    pub(super) fn dialling(
+    pub(super) fn join_by_dialling(
         &self,
         told: oneshot::Receiver<(Terms, Option<Join>)>,
         streams: u32,

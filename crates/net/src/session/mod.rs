@@ -23,14 +23,16 @@ use deltic_tree::meta::Inode;
 
 use crate::config::SessionConfig;
 use crate::drive::{Drive, KnownLink, drive};
-use crate::error::{SyncError, last_word};
+use crate::error::{SyncError, abort_frame};
 use crate::executor::Share;
-use crate::greeting::{Agree, Greeting, Role, hear_magic, hello, in_time, is_greeting};
-use crate::host::place::places;
+use crate::greeting::{
+    Agree, Greeting, Role, hello, is_greeting, receive_magic, within_greeting_timeout,
+};
+use crate::host::place::inode_fingerprints;
 use crate::host::user::Watch;
 use crate::monitor::thread_cpu;
 use crate::outlets::Outlets;
-use crate::streams::{Joined, Joining, beside};
+use crate::streams::{Joined, Joining, run_with_aside};
 use crate::task::Task;
 use crate::transport::{
     Arrivals, Ends, Flow, Heard, RawFrame, Reader, Stream, Writer, start_reader, start_writer,
@@ -42,13 +44,13 @@ use deltic_worker::packing::Adapting;
 
 pub use deltic_worker::receiving::OpenDestination;
 pub use destination::DestinationRequest;
-pub(crate) use dial::{SourcePaths, begin, dial};
+pub(crate) use dial::{SourcePaths, adapt_to_plan, dial};
 pub use serve::Served;
 
 /// Longest time for sending the last frames, and for further streams to end.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(120);
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(120);
 /// Longest time for sending an abort.
-const ABORT_PATIENCE: Duration = Duration::from_secs(2);
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Highest level of frames that a thread compresses if the thread moves frames of several sessions.
 const SHARED_THREAD_LEVEL: i32 = 3;
 /// Most inodes that an end announces as its sources or destination.
@@ -91,7 +93,7 @@ impl Session {
         let Ends { reader, writer, child } = ends;
         let is_far =
             matches!(writer, Writer::Stream(_)) && !config.is_near && config.batch.is_none();
-        config.shell.keep(child);
+        config.shell.hold_child(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
         Self {
             ours: hello(&config.budget),
@@ -110,7 +112,7 @@ impl Session {
 
     /// Sends `frames`, after the hello if the hello still waits. Sends nothing if both are empty: the other end would
     /// refuse the check of an empty batch.
-    async fn say(&mut self, frames: Vec<u8>) {
+    async fn send_frames(&mut self, frames: Vec<u8>) {
         let mut owed = std::mem::take(&mut self.owed);
         owed.extend(frames);
         let frames = owed;
@@ -123,17 +125,17 @@ impl Session {
     }
 
     /// Sends the hello and the request together.
-    async fn ask(&mut self, request: &Request) -> Result<(), SyncError> {
+    async fn send_request(&mut self, request: &Request) -> Result<(), SyncError> {
         if !request.fits() {
             let message =
                 "too many or too long paths and patterns for one run; sync a directory instead";
             return Err(SyncError::Usage(message.into()));
         }
-        self.say([self.ours.encode(), request.encode()].concat()).await;
+        self.send_frames([self.ours.encode(), request.encode()].concat()).await;
         Ok(())
     }
 
-    async fn hear(&mut self) -> Result<RawFrame, SyncError> {
+    async fn receive_frame(&mut self) -> Result<RawFrame, SyncError> {
         loop {
             let frame = self.arrivals.next_frame(&self.flow).await?;
             if is_greeting(frame.kind, &frame.payload)? {
@@ -143,12 +145,15 @@ impl Session {
     }
 
     /// Reads all of a greeting.
-    async fn hear_out(&mut self, mut greeting: Greeting) -> Result<(Terms, Reply), SyncError> {
-        in_time(async {
-            hear_magic(&mut self.arrivals, &self.flow.counters).await?;
+    async fn receive_greeting(
+        &mut self,
+        mut greeting: Greeting,
+    ) -> Result<(Terms, Reply), SyncError> {
+        within_greeting_timeout(async {
+            receive_magic(&mut self.arrivals, &self.flow.counters).await?;
             loop {
-                let RawFrame { kind, payload } = self.hear().await?;
-                if let Some(agreed) = greeting.hear(kind, &payload)? {
+                let RawFrame { kind, payload } = self.receive_frame().await?;
+                if let Some(agreed) = greeting.take_frame(kind, &payload)? {
                     return Ok(agreed);
                 }
             }
@@ -157,10 +162,10 @@ impl Session {
     }
 
     /// Reads the names of a request's list, up to the end of the list.
-    async fn hear_names(&mut self) -> Result<PackedStrings, SyncError> {
+    async fn receive_names(&mut self) -> Result<PackedStrings, SyncError> {
         let (mut names, mut bytes) = (PackedStrings::default(), 0);
         loop {
-            let frame = self.hear().await?;
+            let frame = self.receive_frame().await?;
             let Names(more) = Names::decode(frame.kind, &frame.payload)?;
             if more.is_empty() {
                 return Ok(names);
@@ -175,18 +180,18 @@ impl Session {
 
     /// Adds the first `MAX_PLACES` inodes that this end reads or writes to its hello, if sources are to be removed. An
     /// end on the same machine refuses if its own inodes are among these inodes.
-    fn tell_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
-        let places = places(&self.ours, inodes.into_iter().take(MAX_PLACES));
-        self.ours = self.ours.clone().at(&places);
+    fn add_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
+        let places = inode_fingerprints(&self.ours, inodes.into_iter().take(MAX_PLACES));
+        self.ours = self.ours.clone().with_places(&places);
     }
 
     /// Returns this session's share of the process's threads.
-    fn share(&self, options: &Options) -> Share {
+    fn share_of_threads(&self, options: &Options) -> Share {
         self.config.executor.admit(self.config.budget.with_threads(options.threads))
     }
 
     /// Returns the means of a sender to adapt compression to the link.
-    fn adapting(&self, options: &Options) -> Adapting {
+    fn compression_adapter(&self, options: &Options) -> Adapting {
         let threads = self.config.budget.with_threads(options.threads).processors();
         // Wall time would count a thread that had to wait as a slow compressor.
         // Sessions of a server share the threads that move frames.
@@ -220,7 +225,8 @@ impl Session {
         let (into, frames, reading) = start_reader(arrivals, &self.flow, heard);
         self.reading = Some(reading);
         let (tell, news) = mpsc::channel(MAX_STREAMS as usize + 1);
-        let link = KnownLink { figures: self.config.figures(), limit: self.config.bits_limit() };
+        let link =
+            KnownLink { figures: self.config.known_link_model(), limit: self.config.bits_limit() };
         if link.figures.is_none() && self.is_far {
             worker.set_link(Figures::PRIOR);
         }
@@ -236,7 +242,7 @@ impl Session {
         let tap = self.config.tap.clone();
         let outlets = Outlets::new(self.batches.clone());
         let counters = Arc::clone(&self.flow.counters);
-        let credit_patience = self.config.budget.credit_patience;
+        let credit_timeout = self.config.budget.credit_timeout;
         let by = Drive {
             greeting,
             frames,
@@ -247,30 +253,30 @@ impl Session {
             monitor,
             tap,
             link,
-            credit_patience,
+            credit_timeout,
             user_is_here,
         };
         let session = drive(machine, worker, by, watch);
-        let result = beside(session, joining.go_on(joined)).await;
+        let result = run_with_aside(session, joining.let_streams_join(joined)).await;
         if result.is_ok() {
             // The sender's last notice ends a further stream. Closing a stream earlier would be an error.
-            tokio::time::timeout(CLOSING_PATIENCE, closed.recv()).await.ok();
+            tokio::time::timeout(CLOSING_TIMEOUT, closed.recv()).await.ok();
         }
         result
     }
 
     /// Closes this end. Before, sends the error if this end failed.
-    async fn end(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
+    async fn close(self, result: Result<(), SyncError>) -> Result<(), SyncError> {
         let Self { batches, writing, reading: _reading, owed, .. } = self;
-        let last_word = result.as_ref().err().and_then(last_word);
+        let last_word = result.as_ref().err().and_then(abort_frame);
         let said = [owed, last_word.map_or_else(Vec::new, |abort| abort.encode())].concat();
         if !said.is_empty() {
             let said = batches.send(said);
-            tokio::time::timeout(ABORT_PATIENCE, said).await.ok();
+            tokio::time::timeout(ABORT_TIMEOUT, said).await.ok();
         }
         drop(batches);
-        let patience = if result.is_ok() { CLOSING_PATIENCE } else { ABORT_PATIENCE };
-        let written = tokio::time::timeout(patience, writing).await;
+        let timeout = if result.is_ok() { CLOSING_TIMEOUT } else { ABORT_TIMEOUT };
+        let written = tokio::time::timeout(timeout, writing).await;
         result?;
         match written {
             // The other end may close as soon as it knows that this end is done.

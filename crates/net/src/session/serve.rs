@@ -14,14 +14,14 @@ use deltic_tree::{Meta, Name};
 
 use crate::config::Further;
 use crate::error::SyncError;
-use crate::greeting::{Role, agree, hear_magic, in_time};
+use crate::greeting::{Role, agree, receive_magic, within_greeting_timeout};
 use crate::host::accounts::SYSTEM;
-use crate::host::place::{inode_of, places};
-use crate::host::sources::{ListForm, expand_globs, names_in_file, names_to_tell, open};
+use crate::host::place::{inode_fingerprints, inode_of};
+use crate::host::sources::{ListForm, expand_globs, names_in_file, names_to_send, open};
 use crate::host::user::Watch;
-use crate::patience::run_out;
-use crate::plan::Patience;
-use crate::streams::{Door, Joining};
+use crate::plan::SessionTimeouts;
+use crate::streams::{JoinSocket, Joining};
+use crate::timeouts::wait_for_timeout;
 use deltic_worker::source::SourceWorker;
 
 use super::roles::{Agreed, ReceiveTerms, single_entry};
@@ -29,7 +29,7 @@ use super::{DestinationRequest, OpenDestination};
 use super::{Session, removes_sources};
 
 /// Longest time that this end holds back its hello to wait for the other end's hello.
-const HELLO_PATIENCE: Duration = Duration::from_millis(10);
+const HELLO_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// A tree that a server sends.
 #[derive(Debug)]
@@ -47,8 +47,8 @@ impl Session {
     /// Answers the request of the connecting end.
     pub(crate) async fn serve(mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         // Boxed, so that this large future is moved once, and not with each future around it.
-        let result = Box::pin(self.answer(watch)).await;
-        self.end(result).await
+        let result = Box::pin(self.answer_request(watch)).await;
+        self.close(result).await
     }
 
     /// Answers a request for sources: opens the tree with `open`, and sends the tree.
@@ -57,7 +57,7 @@ impl Session {
         open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     ) -> Result<(), SyncError> {
         let result = Box::pin(self.answer_from(open)).await;
-        self.end(result).await
+        self.close(result).await
     }
 
     async fn answer_from<T: Tree>(
@@ -68,7 +68,7 @@ impl Session {
         let Request::Send { sources, names, options } = request else {
             return Err(SyncError::Usage("this tree can only be a source".into()));
         };
-        terms.admits(&options.strategy, options.delete)?;
+        terms.check_support(&options.strategy, options.delete)?;
         if !matches!(names, NamesFrom::Nowhere) {
             let why = "--files-from: not with a source that is a URL of a store, which is listed as a whole; \
                        --filter chooses names";
@@ -79,13 +79,13 @@ impl Session {
         // Opening blocks: the tree may be on another machine.
         let opened = tokio::task::spawn_blocking(move || open(paths, &asked)).await;
         let Served { tree, own, single } = opened.map_err(|_| SyncError::Internal)??;
-        let joining = self.agree(terms, single, 1).await;
+        let joining = self.send_reply(terms, single, 1).await;
         let worker = SourceWorker::new(tree, own, &options, &self.ours)
             .with_accounts(SYSTEM)
-            .with_adapting(self.adapting(&options))
-            .with_kept(self.kept(&options));
+            .with_adapting(self.compression_adapter(&options))
+            .with_kept(self.kept_facts(&options));
         let agreed = Agreed { terms, joining, user_is_here: false };
-        self.send_by(worker, options, agreed, &mut |_| ()).await
+        self.send_with_worker(worker, options, agreed, &mut |_| ()).await
     }
 
     /// Receives into the destination that `open` opens for the request of the connecting end.
@@ -95,7 +95,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let result = Box::pin(self.answer_into(open, watch)).await;
-        self.end(result).await
+        self.close(result).await
     }
 
     async fn answer_into<S: Store>(
@@ -104,13 +104,13 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let (request, terms) = self.greet_as(Role::Receives).await?;
-        let patience = Patience::of_silence(request.silence());
-        self.flow.beats(patience.silence);
+        let timeouts = SessionTimeouts::of_silence(request.max_silence_secs());
+        self.flow.send_life_signs_within(timeouts.silence);
         let counters = Arc::clone(&self.flow.counters);
         let Request::Receive { destination: path, single, names, options } = request else {
             return Err(SyncError::Usage("this tree can only be a destination".into()));
         };
-        terms.admits(&options.strategy, options.delete)?;
+        terms.check_support(&options.strategy, options.delete)?;
         if !matches!(names, NamesFrom::Nowhere) {
             let why = "--files-from: this destination has no files with names of sources";
             return Err(SyncError::Options(why.into()));
@@ -119,33 +119,33 @@ impl Session {
         let opened = tokio::task::spawn_blocking(move || open(asked)).await;
         let destination = opened.map_err(|_| SyncError::Internal)??;
         let expect = single.filter(|_| destination.rename.is_some()).map(|name| [name].into());
-        let joining = self.agree(terms, None, 1).await;
+        let joining = self.send_reply(terms, None, 1).await;
         let agreed = Agreed { terms, joining, user_is_here: false };
         let terms = ReceiveTerms { options, expect, agreed };
         tokio::select! {
             result = self.receive_by(destination, terms, watch) => result,
-            error = run_out(&patience, &counters) => Err(error),
+            error = wait_for_timeout(&timeouts, &counters) => Err(error),
         }
     }
 
     /// Sends the hello and reads a request that gives this end the role `role`.
     async fn greet_as(&mut self, role: Role) -> Result<(Request, Terms), SyncError> {
-        self.say(self.ours.encode()).await;
-        let (theirs, request) = self.hear_request().await?;
+        self.send_frames(self.ours.encode()).await;
+        let (theirs, request) = self.receive_request().await?;
         let terms = agree(role, &self.ours, &theirs)?;
         self.theirs = Some(theirs);
         Ok((request, terms))
     }
 
     /// Exchanges hellos, reads the request, and answers the request.
-    pub(super) async fn answer(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
+    pub(super) async fn answer_request(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         let is_far = matches!(self.config.further, Further::Answer { .. });
         // Opening sources may take long. An other end in this process gets the hello before.
         let (theirs, request) = match is_far {
-            true => self.greet_and_hear().await?,
+            true => self.greet_and_receive().await?,
             false => {
-                self.say(self.ours.encode()).await;
-                self.hear_request().await?
+                self.send_frames(self.ours.encode()).await;
+                self.receive_request().await?
             }
         };
         let role = match &request {
@@ -154,26 +154,26 @@ impl Session {
         };
         let terms = agree(role, &self.ours, &theirs)?;
         self.theirs = Some(theirs);
-        let patience = Patience::of_silence(request.silence());
-        self.flow.beats(patience.silence);
+        let timeouts = SessionTimeouts::of_silence(request.max_silence_secs());
+        self.flow.send_life_signs_within(timeouts.silence);
         let counters = Arc::clone(&self.flow.counters);
         tokio::select! {
             result = self.serve_request(request, terms, watch) => result,
-            error = run_out(&patience, &counters) => Err(error),
+            error = wait_for_timeout(&timeouts, &counters) => Err(error),
         }
     }
 
     /// Sends the hello, and reads the hello and request of the other end. Mostly both have already arrived: then the
     /// hello is sent together with the answer.
-    async fn greet_and_hear(&mut self) -> Result<(Hello, Request), SyncError> {
+    async fn greet_and_receive(&mut self) -> Result<(Hello, Request), SyncError> {
         let (hello, batches) = (self.ours.encode(), self.batches.clone());
         let monitor = self.flow.monitor.clone();
         let heard = {
-            let mut heard = pin!(in_time(self.hear_request()));
+            let mut heard = pin!(within_greeting_timeout(self.receive_request()));
             tokio::select! {
                 biased;
                 heard = &mut heard => heard,
-                () = tokio::time::sleep(HELLO_PATIENCE) => {
+                () = tokio::time::sleep(HELLO_TIMEOUT) => {
                     monitor.count_sent(Purpose::Control, hello.len());
                     // The reader finds the reason if the other end has closed the connection.
                     batches.send(hello.clone()).await.ok();
@@ -186,13 +186,13 @@ impl Session {
     }
 
     /// Reads the hello and the request of the connecting end.
-    pub(super) async fn hear_request(&mut self) -> Result<(Hello, Request), SyncError> {
-        hear_magic(&mut self.arrivals, &self.flow.counters).await?;
-        let frame = self.hear().await?;
+    pub(super) async fn receive_request(&mut self) -> Result<(Hello, Request), SyncError> {
+        receive_magic(&mut self.arrivals, &self.flow.counters).await?;
+        let frame = self.receive_frame().await?;
         let theirs = Hello::decode(frame.kind, &frame.payload)?;
         // Without a common version, the request may not be decodable.
         agree(Role::Sends, &self.ours, &theirs)?;
-        let frame = self.hear().await?;
+        let frame = self.receive_frame().await?;
         Ok((theirs, Request::decode(frame.kind, &frame.payload)?))
     }
 
@@ -203,7 +203,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let (Request::Send { options, .. } | Request::Receive { options, .. }) = &request;
-        terms.admits(&options.strategy, options.delete)?;
+        terms.check_support(&options.strategy, options.delete)?;
         let context = &self.config.host.context().clone();
         match self.config.host.admit(request)? {
             Request::Send { sources, names, options } => {
@@ -221,23 +221,23 @@ impl Session {
                     }
                     NamesFrom::Frames => {
                         // The other end may wait for this hello before sending the names.
-                        self.say(Vec::new()).await;
-                        Some(self.hear_names().await?)
+                        self.send_frames(Vec::new()).await;
+                        Some(self.receive_names().await?)
                     }
                 };
                 let sources = open(&paths, names, &options, context)?;
-                self.check_elsewhere(&options, || sources.places())?;
+                self.check_elsewhere(&options, || sources.dir_inodes())?;
                 let single = single_entry(&sources, &options);
-                let joining = self.agree(terms, single, options.streams).await;
+                let joining = self.send_reply(terms, single, options.streams).await;
                 let agreed = Agreed { terms, joining, user_is_here: false };
-                self.send(sources, options, agreed, watch).await
+                self.send_sources(sources, options, agreed, watch).await
             }
             Request::Receive { destination, single, names, options } => {
                 let trust = Trust::new(options.follow.insecure);
                 let listed = match names {
                     NamesFrom::Nowhere => None,
                     NamesFrom::File { path, nul } => {
-                        Some(names_to_tell(&path, nul, trust, context)?)
+                        Some(names_to_send(&path, nul, trust, context)?)
                     }
                     NamesFrom::Frames => {
                         return Err(PeerError::Unexpected("names of our own sources").into());
@@ -249,9 +249,11 @@ impl Session {
                 let resolved = self.resolve(&destination, single.as_ref(), &options)?;
                 self.config.host.check_options(&resolved.root, &options)?;
                 let expect = single.filter(|_| resolved.rename.is_some());
-                let joining = self.agree(terms, None, options.streams).await;
-                for frame in listed.into_iter().flat_map(|names| Names::frames(names.into_iter())) {
-                    self.say(frame).await;
+                let joining = self.send_reply(terms, None, options.streams).await;
+                for frame in
+                    listed.into_iter().flat_map(|names| Names::name_frames(names.into_iter()))
+                {
+                    self.send_frames(frame).await;
                 }
                 let expect = expect.map(|name| [name].into());
                 let agreed = Agreed { terms, joining, user_is_here: false };
@@ -269,7 +271,7 @@ impl Session {
         let Some(theirs) = self.theirs.as_ref().filter(|_| removes_sources(options)) else {
             return Ok(());
         };
-        if places(theirs, here()).iter().any(|place| theirs.is_at(place)) {
+        if inode_fingerprints(theirs, here()).iter().any(|place| theirs.is_at(place)) {
             let why = "--remove-source-files: source and destination are the same";
             return Err(SyncError::Options(why.into()));
         }
@@ -277,7 +279,7 @@ impl Session {
     }
 
     /// Replies to the request. Announces where further streams may join, if more than one stream is requested.
-    pub(super) async fn agree(
+    pub(super) async fn send_reply(
         &mut self,
         terms: Terms,
         single: Option<Name>,
@@ -285,12 +287,12 @@ impl Session {
     ) -> Joining {
         let door = match &self.config.further {
             Further::Answer { dirs } if terms.streams && streams > 1 => {
-                Door::open(dirs, streams - 1)
+                JoinSocket::open(dirs, streams - 1)
             }
             _ => None,
         };
         let join = door.as_ref().map(|door| door.join().clone());
-        self.say(Reply { single, join }.encode()).await;
+        self.send_frames(Reply { single, join }.encode()).await;
         door.map_or(Joining::Nobody, Joining::Answer)
     }
 }

@@ -13,12 +13,12 @@ use crate::error::SyncError;
 use crate::plan::Remote;
 use deltic_worker::lock::lock;
 
-use super::{Link, widen};
+use super::{Link, enlarge_pipe_buffer};
 
 /// Longest time for a child to exit after its streams are closed.
-const CHILD_PATIENCE: Duration = Duration::from_secs(10);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest time for a child to exit after a failed run, and again after each signal.
-const ENDING_PATIENCE: Duration = Duration::from_secs(1);
+const ENDING_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause between two checks of the child's exit status.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -39,7 +39,7 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     if part == Part::Further {
         agent.push("--join".into());
     }
-    let words = remote.words(host, &agent)?;
+    let words = remote.command_line(host, &agent)?;
     let (shell, args) = (words.split_first())
         .ok_or_else(|| SyncError::Usage("the remote shell (-e) is empty".into()))?;
     let mut command = Command::new(shell);
@@ -52,8 +52,8 @@ pub(crate) fn spawn(remote: &Remote, host: &str, part: Part) -> Result<Link, Syn
     let (reader, writer) = (child.stdout.take(), child.stdin.take());
     let reader = Box::new(reader.expect("standard output is piped"));
     let writer = Box::new(writer.expect("standard input is piped"));
-    widen(&*reader);
-    widen(&*writer);
+    enlarge_pipe_buffer(&*reader);
+    enlarge_pipe_buffer(&*writer);
     Ok(Link { reader, writer, child: Some(child) })
 }
 
@@ -78,16 +78,16 @@ impl From<Option<Child>> for Shell {
 
 impl Shell {
     /// Takes over a child process that was started.
-    pub(crate) fn keep(&self, child: Option<Child>) {
+    pub(crate) fn hold_child(&self, child: Option<Child>) {
         *lock(&self.0) = child;
     }
 
     /// Leaves the shell to exit by itself.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn let_exit(&self) {
         lock(&self.0).take();
     }
 
-    fn is_there(&self) -> bool {
+    fn is_held(&self) -> bool {
         lock(&self.0).is_some()
     }
 
@@ -98,7 +98,7 @@ impl Shell {
 
     /// Ends the shell of a failed run. The streams of the shell are closed by now. A shell that does not exit gets
     /// signals.
-    pub(crate) fn stop(&self) {
+    pub(crate) fn end_shell(&self) {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             let Some(pid) = lock(&self.0).as_ref().and_then(Child::id) else { return };
             let pid = Pid::from_raw(pid as i32);
@@ -106,7 +106,7 @@ impl Shell {
                 kill_process(pid, signal).ok();
             }
             let told_at = Instant::now();
-            while told_at.elapsed() < ENDING_PATIENCE {
+            while told_at.elapsed() < ENDING_TIMEOUT {
                 match self.status() {
                     None => thread::sleep(LOOK_EVERY),
                     Some(Ok(_)) => return,
@@ -127,16 +127,16 @@ pub(crate) enum Heard {
 }
 
 /// Waits for the shell to exit. Returns an error if the exit status means an error.
-pub(crate) async fn farewell(shell: &Shell, heard: Heard) -> Option<SyncError> {
+pub(crate) async fn exit_error(shell: &Shell, heard: Heard) -> Option<SyncError> {
     let ended = async {
         loop {
             match shell.status() {
-                None if shell.is_there() => tokio::time::sleep(LOOK_EVERY).await,
+                None if shell.is_held() => tokio::time::sleep(LOOK_EVERY).await,
                 status => return status,
             }
         }
     };
-    let Ok(status) = tokio::time::timeout(CHILD_PATIENCE, ended).await else {
+    let Ok(status) = tokio::time::timeout(CHILD_TIMEOUT, ended).await else {
         let why = "the remote shell did not end and was stopped";
         return Some(SyncError::Disconnected(why.into()));
     };

@@ -17,7 +17,7 @@ use crate::plan::{Plan, Sources};
 use crate::session::{Session, dial};
 
 /// Longest time for a session, since a session would wait for ever for the rest of a frame with a damaged length.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest time for a session over an undamaged connection, enough for a busy machine.
 const LONG: Duration = Duration::from_secs(60);
 /// Distance between the damaged bytes of two tries, since trying all bytes would take minutes.
@@ -125,15 +125,15 @@ fn hold(way: Way, at: Option<usize>, source: &Path, destination: &Path) -> (bool
         let (near, far) = (tokio::io::split(near), tokio::io::split(far));
         tokio::spawn(relay(near.0, far.1, up));
         tokio::spawn(relay(far.0, near.1, down));
-        let (ours, theirs) = (Link::within(one).into(), Link::within(other).into());
+        let (ours, theirs) = (Link::from_memory(one).into(), Link::from_memory(other).into());
         let plan = plan(way, source, destination);
         let serving =
             async { Session::new(theirs, SessionConfig::default()).serve(&mut |_| ()).await };
         let mut watch = |_| ();
         let dialling = dial(Session::new(ours, SessionConfig::default()), plan, &mut watch);
         let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
-        let patience = at.map_or(LONG, |_| PATIENCE);
-        matches!(tokio::time::timeout(patience, both).await, Ok((Ok(()), _)))
+        let timeout = at.map_or(LONG, |_| TIMEOUT);
+        matches!(tokio::time::timeout(timeout, both).await, Ok((Ok(()), _)))
     });
     runtime.shutdown_background();
     (well, passed.load(Ordering::Relaxed))

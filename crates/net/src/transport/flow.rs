@@ -14,7 +14,7 @@ use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
 use deltic_worker::lock::lock;
 
 use crate::config::SessionConfig;
-use crate::monitor::{Monitor, clock};
+use crate::monitor::{Monitor, time_since_start};
 use crate::plan::Traffic;
 use crate::rates::RateTable;
 
@@ -54,16 +54,16 @@ impl Counters {
     }
 
     /// True if read frames wait for the driver. A pause is then not the other end's silence.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn has_unread_frames(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// True if this end is working or has frames to process, and so does not wait for the other end.
     pub(crate) fn is_busy(&self) -> bool {
-        self.works.load(Ordering::Relaxed) || self.is_behind()
+        self.works.load(Ordering::Relaxed) || self.has_unread_frames()
     }
 
-    pub(crate) fn set_works(&self, works: bool) {
+    pub(crate) fn set_working(&self, works: bool) {
         self.works.store(works, Ordering::Relaxed);
     }
 
@@ -79,12 +79,12 @@ impl Counters {
     }
 
     /// Returns the last measured rate at which the link, or the reader behind it, took bytes, in bits a second.
-    pub(crate) fn limit(&self) -> Option<u64> {
+    pub(crate) fn bandwidth_limit(&self) -> Option<u64> {
         Some(self.limit.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// Counts the arrival of bytes of a frame of type `kind`.
-    pub(super) fn note(&self, kind: u8) {
+    pub(super) fn count_arrival(&self, kind: u8) {
         if kind != Alive::KIND && kind != CHECK {
             self.told.fetch_add(1, Ordering::Relaxed);
         }
@@ -136,29 +136,29 @@ impl Flow {
     }
 
     /// From now on, sends signs of life often enough for an end that tolerates `silence`.
-    pub(crate) fn beats(&self, silence: Option<Duration>) {
+    pub(crate) fn send_life_signs_within(&self, silence: Option<Duration>) {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 
     /// Returns the number of bytes of a batch to write in one call.
-    pub(super) fn piece_of(&self, batch: &[u8]) -> usize {
+    pub(super) fn piece_bytes_of(&self, batch: &[u8]) -> usize {
         self.writing
             .as_ref()
-            .map_or(batch.len(), |limit| limit.piece())
+            .map_or(batch.len(), |limit| limit.piece_bytes())
             .clamp(1, batch.len().max(1))
     }
 
     /// Counts bytes that arrived, and delays further reading to keep the rate. This delay does not count as silence
     /// of the other end.
-    pub(super) async fn count_in(&self, bytes: usize) {
+    pub(super) async fn wait_and_count_received(&self, bytes: usize) {
         self.counters.count_received(bytes);
         if let Some(limit) = &self.reading {
-            self.behind(limit.wait_for(bytes)).await;
+            self.while_waiting_for_driver(limit.wait_for(bytes)).await;
         }
     }
 
     /// Waits until the rate allows `bytes` to be sent, and counts the bytes.
-    pub(super) async fn count_out(&self, bytes: usize) {
+    pub(super) async fn wait_and_count_sent(&self, bytes: usize) {
         if let Some(limit) = &self.writing {
             limit.wait_for(bytes).await;
         }
@@ -166,19 +166,23 @@ impl Flow {
     }
 
     /// Runs `writing`, which writes `bytes`, and measures the rate of the link.
-    pub(super) async fn measured<T>(&self, bytes: usize, writing: impl Future<Output = T>) -> T {
+    pub(super) async fn measure_rate<T>(
+        &self,
+        bytes: usize,
+        writing: impl Future<Output = T>,
+    ) -> T {
         let (mut writing, mut blocked_since) = (pin!(writing), None);
         let written = std::future::poll_fn(|context| {
             let polled = writing.as_mut().poll(context);
             if polled.is_pending() {
-                blocked_since.get_or_insert_with(clock);
+                blocked_since.get_or_insert_with(time_since_start);
             }
             polled
         })
         .await;
-        let now = clock();
+        let now = time_since_start();
         let blocked = blocked_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        if let Some(rate) = lock(&self.meter).wrote(bytes, blocked, now) {
+        if let Some(rate) = lock(&self.meter).take_write(bytes, blocked, now) {
             self.counters.rate.store(rate.assumed, Ordering::Relaxed);
             if rate.is_limit {
                 self.counters.limit.store(rate.assumed, Ordering::Relaxed);
@@ -188,13 +192,13 @@ impl Flow {
     }
 
     /// Returns a receiver of the longest pause, and of changes of the longest pause.
-    pub(super) fn pauses(&self) -> watch::Receiver<Option<Duration>> {
+    pub(super) fn longest_pause_receiver(&self) -> watch::Receiver<Option<Duration>> {
         self.pause.subscribe()
     }
 
     /// Runs `taking`, which waits until the driver takes read frames. This time does not count as silence of the other
     /// end.
-    pub(super) async fn behind<T>(&self, taking: impl Future<Output = T>) -> T {
+    pub(super) async fn while_waiting_for_driver<T>(&self, taking: impl Future<Output = T>) -> T {
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
         let taken = taking.await;
         self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
@@ -214,16 +218,16 @@ impl Limit {
     }
 
     /// Returns the bytes to write in one call: about a tenth of the bytes that the limit allows in a second.
-    fn piece(&self) -> usize {
+    fn piece_bytes(&self) -> usize {
         self.table.now().map_or(1 << 20, |bytes| (bytes / 10).clamp(512, 1 << 20) as usize)
     }
 
     async fn wait_for(&self, bytes: usize) {
-        tokio::time::sleep_until(self.turn_of(bytes)).await;
+        tokio::time::sleep_until(self.next_allowed(bytes)).await;
     }
 
     /// Returns the time at which the rate allows `bytes` to be sent or read.
-    fn turn_of(&self, bytes: usize) -> Instant {
+    fn next_allowed(&self, bytes: usize) -> Instant {
         let pause = match self.table.now() {
             Some(limit) => Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64),
             None => Duration::ZERO,

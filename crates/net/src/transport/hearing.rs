@@ -11,7 +11,7 @@ use deltic_protocol::PeerError;
 use deltic_protocol::streams::{Aside, OVER};
 
 use crate::error::ReadEnd;
-use crate::greeting::hear_magic;
+use crate::greeting::receive_magic;
 use crate::monitor::Stage;
 use crate::task::Task;
 
@@ -72,13 +72,13 @@ pub(crate) fn start_reader(
     let (flow, into) = (flow.clone(), frames.clone());
     let task = Task::spawn(async move {
         if heard == Heard::Nothing
-            && let Err(end) = hear_magic(&mut arrivals, &flow.counters).await
+            && let Err(end) = receive_magic(&mut arrivals, &flow.counters).await
         {
             into.send(vec![Err(end)]).await.ok();
             return;
         }
         let reading = read_frames(arrivals, &into, &flow, Stream::First);
-        flow.monitor.clone().watched(Stage::Wire, reading).await;
+        flow.monitor.clone().charge_future(Stage::Wire, reading).await;
     });
     (frames, taken, task)
 }
@@ -93,15 +93,15 @@ pub(crate) async fn read_frames(
 ) {
     loop {
         let (mut reading, mut last) = (Reading::new(), false);
-        for frame in arrivals.next(flow).await {
-            let heard = heard_on(stream, frame);
+        for frame in arrivals.next_reading(flow).await {
+            let heard = as_arrived_on(stream, frame);
             last = !matches!(heard, Some(Ok(_)));
             reading.extend(heard);
             if last {
                 break;
             }
         }
-        let unheard = flow.behind(frames.send(reading)).await.is_err();
+        let unheard = flow.while_waiting_for_driver(frames.send(reading)).await.is_err();
         // Frames of an abandoned attempt may arrive after the end of the session. A further stream is read to its end,
         // so that the stream closes in order.
         if last || unheard && stream == Stream::First {
@@ -137,7 +137,7 @@ impl Arrivals {
     }
 
     /// Waits for more bytes, without counting. Returns their number, 0 at the end of the stream.
-    pub(crate) async fn read(&mut self) -> std::io::Result<usize> {
+    pub(crate) async fn read_uncounted(&mut self) -> std::io::Result<usize> {
         self.reader.read_more(&mut self.bytes).await
     }
 
@@ -152,15 +152,15 @@ impl Arrivals {
             if let Some(frame) = self.ready.pop_front() {
                 return Ok(frame);
             }
-            self.fill(flow).await?;
+            self.fill_reading(flow).await?;
         }
     }
 
     /// Returns all frames that may be taken, at least one, or the reason why the stream ended. So small frames reach
     /// the driver together, and wake the driver once.
-    async fn next(&mut self, flow: &Flow) -> Reading {
+    async fn next_reading(&mut self, flow: &Flow) -> Reading {
         while self.ready.is_empty() {
-            if let Err(end) = self.fill(flow).await {
+            if let Err(end) = self.fill_reading(flow).await {
                 return vec![Err(end)];
             }
         }
@@ -168,7 +168,7 @@ impl Arrivals {
     }
 
     /// Reads until frames may be taken, and takes these frames.
-    async fn fill(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
+    async fn fill_reading(&mut self, flow: &Flow) -> Result<(), ReadEnd> {
         loop {
             // Memory grows with the bytes that arrive, not with the length that a header claims.
             let inspected = self.incoming.inspect(&self.bytes, &flow.limits());
@@ -177,13 +177,13 @@ impl Arrivals {
                 return Ok(());
             }
             inspected.map_err(ReadEnd::Bad)?;
-            match self.read().await {
+            match self.read_uncounted().await {
                 Ok(0) if self.bytes.is_empty() => return Err(ReadEnd::Closed),
                 Ok(0) => return Err(ReadEnd::Broken(std::io::ErrorKind::UnexpectedEof.into())),
                 // Bytes are counted as they arrive, so a slow line that carries a long frame does not count as silent.
                 Ok(bytes) => {
-                    self.bytes.first().inspect(|kind| flow.counters.note(**kind));
-                    flow.count_in(bytes).await;
+                    self.bytes.first().inspect(|kind| flow.counters.count_arrival(**kind));
+                    flow.wait_and_count_received(bytes).await;
                 }
                 Err(error) => return Err(ReadEnd::Broken(error)),
             }
@@ -202,7 +202,7 @@ impl Arrivals {
         }
         let of = Arc::new(Used(std::mem::replace(&mut self.bytes, rest)));
         for (kind, range) in self.incoming.frames(&of) {
-            flow.counters.note(kind);
+            flow.counters.count_arrival(kind);
             let payload = Piece { of: Arc::clone(&of), range };
             self.ready.push_back(RawFrame { kind, payload });
         }
@@ -210,7 +210,10 @@ impl Arrivals {
 }
 
 /// Returns the frame or error that the driver gets. `None` if a further stream was closed in order.
-fn heard_on(stream: Stream, frame: Result<RawFrame, ReadEnd>) -> Option<Result<RawFrame, ReadEnd>> {
+fn as_arrived_on(
+    stream: Stream,
+    frame: Result<RawFrame, ReadEnd>,
+) -> Option<Result<RawFrame, ReadEnd>> {
     match (frame, stream) {
         (Ok(RawFrame { kind: OVER, .. }), Stream::Further) => None,
         (Ok(frame), Stream::Further) if frame.kind != Aside::KIND => {
@@ -243,14 +246,14 @@ mod tests {
         let reader = Reader::Memory(from);
         let (_frames, mut taken, _reading) = start_reader(reader.into(), &flow, Heard::Hello);
         for count in 0..=READINGS {
-            assert!(!flow.counters.is_behind(), "{count} readings have room");
+            assert!(!flow.counters.has_unread_frames(), "{count} readings have room");
             to.send(Alive.encode()).await.expect("the reader reads");
             rest().await;
         }
-        assert!(flow.counters.is_behind());
+        assert!(flow.counters.has_unread_frames());
         assert_eq!(taken.recv().await.map(|reading| reading.len()), Some(1));
         rest().await;
-        assert!(!flow.counters.is_behind());
+        assert!(!flow.counters.has_unread_frames());
     }
 
     /// Returns the frames of a stream that arrives in these pieces, and the reason for its end.
@@ -261,7 +264,7 @@ mod tests {
         let mut arrivals = Arrivals::from(Reader::Memory(from));
         let (mut frames, flow) = (Vec::new(), Flow::new(&SessionConfig::default()));
         loop {
-            for frame in arrivals.next(&flow).await {
+            for frame in arrivals.next_reading(&flow).await {
                 match frame {
                     Ok(RawFrame { kind, payload }) => frames.push((kind, payload.to_vec())),
                     Err(end) => return (frames, end),

@@ -66,7 +66,7 @@ pub(super) struct LinkRate {
 impl RateMeter {
     /// Takes a write of `bytes`, which ended at `now` and was blocked for `blocked`. Returns the rate if a window
     /// ended and the rate is known.
-    pub(super) fn wrote(
+    pub(super) fn take_write(
         &mut self,
         bytes: usize,
         blocked: Duration,
@@ -86,33 +86,33 @@ impl RateMeter {
         let is_free = self.blocked * 10 <= time;
         (self.start, self.bytes, self.blocked) = (Some(now), 0, Duration::ZERO);
         if is_limited {
-            if rate < self.highest() * FALL {
+            if rate < self.highest_rate() * FALL {
                 self.rates.clear();
             }
-            self.push(rate);
+            self.add_rate(rate);
             self.since_limited = Some(0);
         } else if self.written > BUFFERED_BYTES {
             self.since_limited = self.since_limited.map(|windows| windows + 1);
             let is_bound = self.since_limited.is_some_and(|windows| windows <= BOUND_WINDOWS);
-            let highest = self.highest();
+            let highest = self.highest_rate();
             let rate = match is_free && !is_bound {
                 true => (highest * GROWTH).clamp(rate * GROWN.start(), rate * GROWN.end()),
                 false => rate,
             };
             if rate > highest {
-                self.push(rate);
+                self.add_rate(rate);
             }
         }
-        let assumed = (self.highest() * 8.0).max(1.0) as u64;
+        let assumed = (self.highest_rate() * 8.0).max(1.0) as u64;
         let is_limit = self.since_limited.is_some_and(|windows| windows <= BOUND_WINDOWS);
         (!self.rates.is_empty()).then_some(LinkRate { assumed, is_limit })
     }
 
-    fn highest(&self) -> f64 {
+    fn highest_rate(&self) -> f64 {
         self.rates.iter().copied().fold(0.0, f64::max)
     }
 
-    fn push(&mut self, rate: f64) {
+    fn add_rate(&mut self, rate: f64) {
         if self.rates.len() == WINDOWS {
             self.rates.pop_front();
         }
@@ -153,7 +153,7 @@ mod tests {
                 self.now += blocked;
                 self.held -= blocked * link;
                 let [blocked, now] = [blocked, self.now].map(Duration::from_secs_f64);
-                self.rate = self.meter.wrote(PIECE, blocked, now).or(self.rate);
+                self.rate = self.meter.take_write(PIECE, blocked, now).or(self.rate);
             }
             self.rate.map(|rate| rate.assumed / 1_000_000)
         }

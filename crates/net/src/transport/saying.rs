@@ -29,14 +29,14 @@ pub(crate) fn start_writer(
 ) -> (mpsc::Sender<Vec<u8>>, Task<std::io::Result<()>>) {
     let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let (flow, monitor) = (flow.clone(), flow.monitor.clone());
-    let pause = (stream == Stream::First).then(|| flow.pauses());
+    let pause = (stream == Stream::First).then(|| flow.longest_pause_receiver());
     let counters = Arc::clone(&flow.counters);
     flow.monitor.count_sent(Purpose::Control, opening.len());
     let said = Said { opening, taken, pause, counters, owed: 0 };
-    let task = Task::spawn(monitor.watched(Stage::Wire, async move {
+    let task = Task::spawn(monitor.charge_future(Stage::Wire, async move {
         match writer {
             Writer::Stream(writer) => write_all(writer, said, &flow).await,
-            Writer::Memory(to) => pass_on(to, said, &flow).await,
+            Writer::Memory(to) => pass_batches(to, said, &flow).await,
         }
     }));
     (batches, task)
@@ -95,7 +95,7 @@ async fn write_all(
     let (mut checks, mut run) = (OutgoingChecks::default(), CHECKED_RUN_BYTES);
     // A further stream of a receiver sends only its opening. On the first stream, a batch follows at once.
     if said.pause.is_none() && said.taken.is_empty() && !said.opening.is_empty() {
-        flow.count_out(said.opening.len()).await;
+        flow.wait_and_count_sent(said.opening.len()).await;
         writer.write_all(std::mem::take(&mut said.opening)).await?;
         writer.flush().await?;
     }
@@ -113,35 +113,39 @@ async fn write_all(
         }
         flow.monitor.count_sent(Purpose::Control, batch.len() - len);
         batch = open_with(&mut said.opening, batch);
-        for piece in batch.chunks(flow.piece_of(&batch)) {
-            flow.count_out(piece.len()).await;
-            flow.measured(piece.len(), writer.write_all(piece)).await?;
+        for piece in batch.chunks(flow.piece_bytes_of(&batch)) {
+            flow.wait_and_count_sent(piece.len()).await;
+            flow.measure_rate(piece.len(), writer.write_all(piece)).await?;
         }
         spare::keep(batch);
         if said.taken.is_empty() {
-            flow.measured(0, writer.flush()).await?;
+            flow.measure_rate(0, writer.flush()).await?;
         }
         run = if begun.elapsed() > FAST { CHECKED_RUN_BYTES } else { usize::MAX };
     }
     // An end that sent no batch still sends its opening.
-    flow.count_out(said.opening.len()).await;
+    flow.wait_and_count_sent(said.opening.len()).await;
     writer.write_all(said.opening).await?;
     writer.flush().await?;
     writer.shutdown().await
 }
 
-async fn pass_on(to: mpsc::Sender<Vec<u8>>, mut said: Said, flow: &Flow) -> std::io::Result<()> {
+async fn pass_batches(
+    to: mpsc::Sender<Vec<u8>>,
+    mut said: Said,
+    flow: &Flow,
+) -> std::io::Result<()> {
     let gone = |_| std::io::Error::from(std::io::ErrorKind::BrokenPipe);
     while let Some(batch) = said.next().await {
         let batch = open_with(&mut said.opening, batch);
-        let piece = flow.piece_of(&batch);
+        let piece = flow.piece_bytes_of(&batch);
         if piece == batch.len() {
-            flow.count_out(piece).await;
+            flow.wait_and_count_sent(piece).await;
             to.send(batch).await.map_err(gone)?;
             continue;
         }
         for piece in batch.chunks(piece) {
-            flow.count_out(piece.len()).await;
+            flow.wait_and_count_sent(piece.len()).await;
             to.send(piece.to_vec()).await.map_err(gone)?;
         }
     }
@@ -162,7 +166,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_end_says_that_it_lives_while_it_works_and_for_what_it_hears() {
         let flow = Flow::new(&SessionConfig::default());
-        flow.beats(Some(Duration::from_secs(3)));
+        flow.send_life_signs_within(Some(Duration::from_secs(3)));
         let (to, mut said) = mpsc::channel(1);
         let (_batches, _writing) = start_writer(Writer::Memory(to), &flow, Stream::First, b"");
         let mut signs = async || {
@@ -177,14 +181,14 @@ mod tests {
             signs
         };
         assert_eq!(signs().await, 0, "it waits for the other end");
-        flow.counters.set_works(true);
+        flow.counters.set_working(true);
         assert_eq!(signs().await, 100);
-        flow.counters.set_works(false);
+        flow.counters.set_working(false);
         assert!(signs().await <= 1, "one may have been on its way");
         // A frame arrived, so this end sends a sign of life.
-        flow.counters.note(9);
+        flow.counters.count_arrival(9);
         assert_eq!(signs().await, 1);
-        flow.counters.note(Alive::KIND);
+        flow.counters.count_arrival(Alive::KIND);
         assert_eq!(signs().await, 0, "no sign of life answers a sign of life");
     }
 }

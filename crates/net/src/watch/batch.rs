@@ -54,7 +54,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     /// Returns the longest pause before another try.
-    const fn longest(self) -> Duration {
+    const fn longest_pause(self) -> Duration {
         match self {
             Self::Names => Duration::from_secs(600),
             Self::Run => Duration::from_secs(60),
@@ -71,14 +71,14 @@ impl Batch {
     /// Starts with a full comparison, which is due at once.
     pub(crate) fn new(pace: Pace) -> Self {
         let mut dirt = Dirt::default();
-        dirt.note(Change::All);
+        dirt.note_change(Change::All);
         let (noted, failed, tries, blind) = (None, None, None, None);
         Self { pace, dirt, noted, failed, tries, blind, at_once: true }
     }
 
     /// Notes a change that was seen at `now`.
-    pub(crate) fn note(&mut self, now: Duration, change: Change) {
-        self.dirt.note(change);
+    pub(crate) fn note_change(&mut self, now: Duration, change: Change) {
+        self.dirt.note_change(change);
         let first = self.noted.map_or(now, |(first, _)| first);
         self.noted = Some((first, now));
     }
@@ -98,7 +98,7 @@ impl Batch {
     }
 
     /// Returns the time at which the next round is due, without further changes.
-    pub(crate) fn due(&self) -> Option<Duration> {
+    pub(crate) fn next_due(&self) -> Option<Duration> {
         if self.at_once {
             return Some(Duration::ZERO);
         }
@@ -115,14 +115,14 @@ impl Batch {
     }
 
     /// Takes the changes of the next round, if a round is due.
-    pub(crate) fn take(&mut self, now: Duration) -> Option<Dirt> {
-        if self.due().is_none_or(|due| due > now) {
+    pub(crate) fn take_due(&mut self, now: Duration) -> Option<Dirt> {
+        if self.next_due().is_none_or(|due| due > now) {
             return None;
         }
         if let Some((at, pause)) = &mut self.blind
             && *at <= now
         {
-            self.dirt.note(Change::All);
+            self.dirt.note_change(Change::All);
             *pause = (*pause * 2).min(LOOK_AGAIN.1);
             *at = now + *pause;
         }
@@ -131,41 +131,41 @@ impl Batch {
         let again = self.failed.take_if(|failed| failed.at <= now || dirt.is_all());
         self.tries = again.as_ref().map(|failed| (failed.fault, failed.pause));
         if let Some(failed) = again {
-            dirt.join(failed.dirt);
+            dirt.merge(failed.dirt);
         }
         Some(dirt)
     }
 
     /// Notes that a round was incomplete; its changes are tried again later.
-    pub(crate) fn failed(&mut self, now: Duration, dirt: Dirt, fault: Fault) {
+    pub(crate) fn note_failed(&mut self, now: Duration, dirt: Dirt, fault: Fault) {
         let pause = match self.tries {
-            Some((before, pause)) if before == fault => (pause * 2).min(fault.longest()),
+            Some((before, pause)) if before == fault => (pause * 2).min(fault.longest_pause()),
             _ => BACK_OFF,
         };
         match &mut self.failed {
             // A name that keeps failing must not delay other failed names for ever, so the time of the next try stays.
-            Some(failed) if fault == Fault::Names => failed.dirt.join(dirt),
+            Some(failed) if fault == Fault::Names => failed.dirt.merge(dirt),
             waiting => {
                 let mut all = waiting.take().map(|failed| failed.dirt).unwrap_or_default();
-                all.join(dirt);
+                all.merge(dirt);
                 *waiting = Some(Failed { dirt: all, fault, at: now + pause, pause });
             }
         }
     }
 
     /// Notes that a round brought all changes except deletions. The deletions join the next round, but cause no round.
-    pub(crate) fn held_back(&mut self, dirt: Dirt) {
-        self.dirt.join(dirt);
+    pub(crate) fn note_held_back(&mut self, dirt: Dirt) {
+        self.dirt.merge(dirt);
     }
 
     /// Allows the deletions in `dirt`; the next round is due at once.
-    pub(crate) fn confirm(&mut self, dirt: Dirt) {
-        self.dirt.join(dirt);
+    pub(crate) fn allow_deletions(&mut self, dirt: Dirt) {
+        self.dirt.merge(dirt);
         self.at_once = true;
     }
 
     /// True if no changes wait.
     pub(crate) fn is_clean(&self) -> bool {
-        self.dirt.is_clean() && self.failed.is_none()
+        self.dirt.has_no_changes() && self.failed.is_none()
     }
 }

@@ -47,45 +47,45 @@ const MOST_GONE: usize = 256;
 
 impl Dirt {
     /// Notes a change.
-    pub(crate) fn note(&mut self, change: Change) {
+    pub(crate) fn note_change(&mut self, change: Change) {
         match &change {
             Change::Gone(path) => self.note_gone(path.clone()),
             Change::Came(path) => drop(self.gone.remove(path)),
             Change::Name(_) => {}
             Change::Dir(_) | Change::All => self.more_gone = true,
         }
-        self.compare(change);
+        self.add_to_compare(change);
     }
 
     /// Marks all names for comparison. Keeps the list of gone names.
     pub(crate) fn compare_all(&mut self) {
-        self.compare(Change::All);
+        self.add_to_compare(Change::All);
     }
 
-    fn compare(&mut self, change: Change) {
+    fn add_to_compare(&mut self, change: Change) {
         if self.all {
             return;
         }
         match change {
-            Change::Name(path) => self.name(&path),
+            Change::Name(path) => self.add_name(&path),
             Change::Came(path) => {
-                self.name(&path);
+                self.add_name(&path);
                 // The parent is the root, which no other comparison includes, so its attributes are compared too.
                 if path.split_last().is_some_and(|(dir, _)| dir.is_root()) {
-                    self.dir(RelPath::root());
+                    self.add_dir(RelPath::root());
                 }
             }
-            Change::Dir(path) => self.dir(path),
-            Change::Gone(path) => self.gone(&path),
-            Change::All => self.all(),
+            Change::Dir(path) => self.add_dir(path),
+            Change::Gone(path) => self.add_gone(&path),
+            Change::All => self.add_all(),
         }
         if self.dirs.len() + self.count > MOST {
-            self.all();
+            self.add_all();
         }
     }
 
     /// Adds the changes of `other`.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         let Self { all, dirs, names, gone, gone_from, more_gone, count: _ } = other;
         gone.into_iter().for_each(|path| self.note_gone(path));
         gone_from.into_iter().for_each(|dir| self.note_entries_gone_from(dir));
@@ -93,10 +93,10 @@ impl Dirt {
         if all {
             self.compare_all();
         }
-        dirs.into_iter().for_each(|dir| self.compare(Change::Dir(dir)));
+        dirs.into_iter().for_each(|dir| self.add_to_compare(Change::Dir(dir)));
         for (dir, names) in names {
             let paths = names.iter().filter_map(|name| dir.join(name).ok());
-            paths.for_each(|path| self.compare(Change::Name(path)));
+            paths.for_each(|path| self.add_to_compare(Change::Name(path)));
         }
     }
 
@@ -106,7 +106,7 @@ impl Dirt {
     }
 
     /// True if names are gone, and all gone names are known.
-    pub(crate) fn knows_gone(&self) -> bool {
+    pub(crate) fn knows_all_gone(&self) -> bool {
         !self.more_gone && !self.is_gone_empty()
     }
 
@@ -126,13 +126,13 @@ impl Dirt {
     }
 
     /// Notes that an entry exists again. True if it was listed as gone.
-    pub(crate) fn is_back(&mut self, path: &RelPath) -> bool {
+    pub(crate) fn note_exists(&mut self, path: &RelPath) -> bool {
         self.gone.remove(path)
     }
 
     /// True if a removal of `path` extends the known deletions: a known deletion is at or below `path`, or `path` lies
     /// in a directory of `gone_from`.
-    pub(crate) fn goes_with(&self, path: &RelPath) -> bool {
+    pub(crate) fn extends_deletions(&self, path: &RelPath) -> bool {
         let dir = path.split_last().map(|(dir, _)| dir);
         self.gone.iter().chain(&self.gone_from).any(|gone| gone.starts_with(path))
             || dir.is_some_and(|dir| self.gone_from.contains(&dir))
@@ -160,7 +160,7 @@ impl Dirt {
         }
     }
 
-    pub(crate) fn is_clean(&self) -> bool {
+    pub(crate) fn has_no_changes(&self) -> bool {
         !self.all && self.dirs.is_empty() && self.names.is_empty()
     }
 
@@ -187,35 +187,35 @@ impl Dirt {
         self.names.iter().flat_map(paths)
     }
 
-    fn all(&mut self) {
+    fn add_all(&mut self) {
         let Self { gone, gone_from, more_gone, .. } = std::mem::take(self);
         *self = Self { all: true, gone, gone_from, more_gone, ..Self::default() };
     }
 
-    fn name(&mut self, path: &RelPath) {
-        let Some((dir, name)) = path.split_last() else { return self.dir(RelPath::root()) };
+    fn add_name(&mut self, path: &RelPath) {
+        let Some((dir, name)) = path.split_last() else { return self.add_dir(RelPath::root()) };
         if self.dirs.contains(&dir) {
             return;
         }
         let names = self.names.entry(dir.clone()).or_default();
         self.count += usize::from(names.insert(name));
         if names.len() > MOST_IN_DIR {
-            self.dir(dir);
+            self.add_dir(dir);
         }
     }
 
-    fn dir(&mut self, path: RelPath) {
+    fn add_dir(&mut self, path: RelPath) {
         self.count -= self.names.remove(&path).map_or(0, |names| names.len());
         self.dirs.insert(path);
     }
 
-    fn gone(&mut self, path: &RelPath) {
+    fn add_gone(&mut self, path: &RelPath) {
         self.dirs.retain(|dir| !dir.starts_with(path));
         self.names.retain(|dir, _| !dir.starts_with(path));
         self.count = self.names.values().map(BTreeSet::len).sum();
         match path.split_last() {
-            Some((dir, _)) => self.dir(dir),
-            None => self.all(),
+            Some((dir, _)) => self.add_dir(dir),
+            None => self.add_all(),
         }
     }
 }

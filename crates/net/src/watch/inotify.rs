@@ -32,7 +32,7 @@ use rustix::io::Errno;
 use super::Shared;
 use super::dirt::Change;
 use super::mounts::Mounts;
-use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
+use super::tree::{Event, Kind, Listed, Unwatched, WatchNo, WatchedDirs, Watches};
 use crate::error::SyncError;
 use crate::host::sources;
 
@@ -64,7 +64,7 @@ pub(super) fn start(site: Site, shared: Shared, stop: OwnedFd) -> Result<(), Syn
     let files = watch_files(&queue, &site.files).map_err(failed("watch the source"))?;
     let ground = Kernel::new(queue, site);
     let (tell, begun) = mpsc::sync_channel(1);
-    let run = move || Watcher::new(ground, files, shared).run(&stop, &tell);
+    let run = move || Watcher::new(ground, files, shared).run_watch(&stop, &tell);
     let spawned = thread::Builder::new().name("watch".into()).spawn(run);
     spawned.map_err(|source| SyncError::Transport { action: "start threads", source })?;
     // The thread has ended early by a panic, which was reported.
@@ -79,13 +79,13 @@ fn watch_files(queue: &OwnedFd, files: &[SourceArg]) -> Result<Files, Errno> {
     for file in files {
         let Some((above, name)) = file.path().split_last() else { continue };
         let dir = file.dir().join(OsStr::from_bytes(above.as_bytes()));
-        let no = inotify::add_watch(queue, dir, events() | WatchFlags::ONLYDIR)?;
+        let no = inotify::add_watch(queue, dir, watched_events() | WatchFlags::ONLYDIR)?;
         watched.entry(no).or_default().insert(name);
     }
     Ok(watched)
 }
 
-fn events() -> WatchFlags {
+fn watched_events() -> WatchFlags {
     WatchFlags::CREATE
         | WatchFlags::DELETE
         | WatchFlags::MOVED_FROM
@@ -111,8 +111,8 @@ impl Kernel {
     }
 
     fn add(&self, dir: &RelPath) -> Result<i32, Errno> {
-        let place = self.site.place(dir).ok_or(Errno::NOENT)?;
-        let flags = events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
+        let place = self.site.local_path(dir).ok_or(Errno::NOENT)?;
+        let flags = watched_events() | WatchFlags::ONLYDIR | WatchFlags::EXCL_UNLINK;
         match self.site.open_below(dir) {
             Some(Err(Errno::NOSYS | Errno::PERM)) | None => {
                 // The path of a root may lead through symlinks, as that of a source.
@@ -139,7 +139,7 @@ impl Site {
     }
 
     /// Returns the local path for a path of the transfer.
-    fn place(&self, path: &RelPath) -> Option<PathBuf> {
+    fn local_path(&self, path: &RelPath) -> Option<PathBuf> {
         let arg = self.dirs.iter().find(|arg| path.starts_with(arg.path()))?;
         Some(arg.dir().join(OsStr::from_bytes(path.as_bytes())))
     }
@@ -160,12 +160,12 @@ impl Site {
             let opened = tries.find(|tried| !matches!(tried, Err(Errno::AGAIN | Errno::INTR)));
             opened.unwrap_or(Err(Errno::AGAIN))
         };
-        (!below.is_empty()).then(|| open(self.place(arg.path()).ok_or(Errno::NOENT)?))
+        (!below.is_empty()).then(|| open(self.local_path(arg.path()).ok_or(Errno::NOENT)?))
     }
 
     /// Returns the local paths of the arguments that are directories.
     fn roots(&self) -> Vec<PathBuf> {
-        self.dirs.iter().filter_map(|arg| self.place(arg.path())).collect()
+        self.dirs.iter().filter_map(|arg| self.local_path(arg.path())).collect()
     }
 
     /// True if all these directories exist.
@@ -186,7 +186,7 @@ impl Site {
     }
 }
 
-impl Ground for Kernel {
+impl WatchedDirs for Kernel {
     fn renew(&mut self) {
         self.tree = None;
     }
@@ -208,7 +208,7 @@ impl Ground for Kernel {
         // A directory that cannot be listed cannot be synced; the round reports that.
         let tree = self.tree.get_or_insert_with(|| self.site.tree());
         let entries = tree.list(dir).map(|listing| listing.entries).unwrap_or_default();
-        let is_linked = |entry: &Entry| entry.meta.linked().is_some();
+        let is_linked = |entry: &Entry| entry.meta.hard_link().is_some();
         let has_links = entries.iter().any(is_linked);
         let dirs = entries.into_iter().filter(|entry| entry.meta.is_dir());
         Listed { dirs: dirs.map(|entry| entry.name).collect(), has_links }
@@ -216,7 +216,7 @@ impl Ground for Kernel {
 
     fn has_other_names(&mut self, path: &RelPath) -> bool {
         // Only the number of links is read, so a symlink on the way does no harm.
-        let stat = self.site.place(path).map(fs::lstat);
+        let stat = self.site.local_path(path).map(fs::lstat);
         stat.is_some_and(|stat| stat.is_ok_and(|stat| stat.st_nlink > 1))
     }
 }
@@ -251,15 +251,15 @@ impl Watcher {
         Self { ground, watches: Watches::new(roots), files, rule_files, shared, mounts, looked }
     }
 
-    fn run(mut self, stop: &OwnedFd, begun: &mpsc::SyncSender<()>) {
-        let all = self.watches.look_again(&mut self.ground);
-        self.tell(vec![all]);
+    fn run_watch(mut self, stop: &OwnedFd, begun: &mpsc::SyncSender<()>) {
+        let all = self.watches.rewatch_all(&mut self.ground);
+        self.report_changes(vec![all]);
         begun.send(()).ok();
         self.ground.renew();
         while let Some(woken) = self.wait(stop) {
-            let mut changes = self.read();
-            changes.extend(self.look(woken));
-            self.tell(changes);
+            let mut changes = self.read_events();
+            changes.extend(self.check_and_rewatch(woken));
+            self.report_changes(changes);
             self.ground.renew();
         }
     }
@@ -283,8 +283,9 @@ impl Watcher {
 
     /// Watches all directories again if mounts in the sources changed, a missing root is back, or more watches may be
     /// possible. Also checks the roots from time to time.
-    fn look(&mut self, woken: Woken) -> Option<Change> {
-        let remounted = woken == Woken::ByMounts && self.mounts.differ(&self.ground.site.roots());
+    fn check_and_rewatch(&mut self, woken: Woken) -> Option<Change> {
+        let remounted =
+            woken == Woken::ByMounts && self.mounts.have_changed(&self.ground.site.roots());
         if !remounted && self.looked.0.elapsed() < LOOK_FOR_ROOTS {
             return None;
         }
@@ -296,12 +297,12 @@ impl Watcher {
         };
         again.then(|| {
             self.looked.1 = Instant::now();
-            self.watches.look_again(&mut self.ground)
+            self.watches.rewatch_all(&mut self.ground)
         })
     }
 
     /// Reads some of the queued events. Returns the changes that the events mean.
-    fn read(&mut self) -> Vec<Change> {
+    fn read_events(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
         let Ok(queue) = self.ground.queue.try_clone() else { return vec![Change::All] };
@@ -321,7 +322,7 @@ impl Watcher {
                 changes.push(Change::All);
             }
             let rules = name.as_ref().is_some_and(|name| self.rule_files.contains(name.as_bytes()));
-            let kind = if rules { Some(Kind::Lost) } else { kind(flags) };
+            let kind = if rules { Some(Kind::Lost) } else { event_kind(flags) };
             let Some(kind) = kind else { continue };
             let is_dir = flags.contains(ReadFlags::ISDIR);
             let event = Event { no: WatchNo(event.wd()), kind, name, is_dir };
@@ -330,12 +331,12 @@ impl Watcher {
         changes
     }
 
-    fn tell(&self, changes: Vec<Change>) {
-        self.shared.heard(changes, &self.watches);
+    fn report_changes(&self, changes: Vec<Change>) {
+        self.shared.take_changes(changes, &self.watches);
     }
 }
 
-fn kind(flags: ReadFlags) -> Option<Kind> {
+fn event_kind(flags: ReadFlags) -> Option<Kind> {
     let changed = ReadFlags::MODIFY | ReadFlags::CLOSE_WRITE | ReadFlags::ATTRIB;
     let kinds = [
         (ReadFlags::QUEUE_OVERFLOW, Kind::Lost),

@@ -27,17 +27,17 @@ impl Mounts {
     /// Reads the present mounts. `table` becomes ready after the next change.
     pub(super) fn new(roots: &[PathBuf]) -> Self {
         let table = File::open(TABLE).ok();
-        Self { table, within: within(roots) }
+        Self { table, within: mounts_below(roots) }
     }
 
     /// True if the mounts changed since the last call.
-    pub(super) fn differ(&mut self, roots: &[PathBuf]) -> bool {
-        let before = std::mem::replace(&mut self.within, within(roots));
+    pub(super) fn have_changed(&mut self, roots: &[PathBuf]) -> bool {
+        let before = std::mem::replace(&mut self.within, mounts_below(roots));
         before != self.within
     }
 }
 
-fn within(roots: &[PathBuf]) -> Vec<Vec<u8>> {
+fn mounts_below(roots: &[PathBuf]) -> Vec<Vec<u8>> {
     let roots: Vec<_> = roots.iter().filter_map(|root| root.canonicalize().ok()).collect();
     let is_within = |line: &&[u8]| {
         let point = mount_point(line);
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn mounts_are_those_at_and_below_the_roots() {
-        if within(&["/".into()]).is_empty() {
+        if mounts_below(&["/".into()]).is_empty() {
             return; // Where there is no table.
         }
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(within(&[dir.path().into()]), Vec::<Vec<u8>>::new());
-        assert_ne!(within(&["/proc".into()]), Vec::<Vec<u8>>::new());
-        assert!(!Mounts::new(&["/".into()]).differ(&["/".into()]));
+        assert_eq!(mounts_below(&[dir.path().into()]), Vec::<Vec<u8>>::new());
+        assert_ne!(mounts_below(&["/proc".into()]), Vec::<Vec<u8>>::new());
+        assert!(!Mounts::new(&["/".into()]).have_changed(&["/".into()]));
     }
 }

@@ -12,7 +12,7 @@ use deltic_tree::{Name, RelPath};
 use super::State;
 use super::batch::{Batch, Fault, Pace};
 use super::dirt::{Change, Dirt};
-use super::tree::{Event, Ground, Kind, Listed, Unwatched, WatchNo, Watches};
+use super::tree::{Event, Kind, Listed, Unwatched, WatchNo, WatchedDirs, Watches};
 
 struct Dice(u64);
 
@@ -210,7 +210,7 @@ impl World {
     }
 }
 
-impl Ground for World {
+impl WatchedDirs for World {
     fn renew(&mut self) {}
 
     fn watch(&mut self, dir: &RelPath) -> Result<WatchNo, Unwatched> {
@@ -323,14 +323,14 @@ impl Sync {
     fn hear(&mut self) {
         let Some(event) = self.world.queue.pop_front() else { return };
         for change in self.watches.handle(event, &mut self.world) {
-            self.batch.note(self.now, change);
+            self.batch.note_change(self.now, change);
         }
         self.batch.set_may_miss_changes(self.now, self.watches.is_short);
     }
 
     /// Runs a round, if one is due, with changes meanwhile.
     fn round(&mut self, dice: &mut Dice) {
-        let Some(dirt) = self.batch.take(self.now) else { return };
+        let Some(dirt) = self.batch.take_due(self.now) else { return };
         let ends = dice.below(4);
         for item in items(&dirt) {
             // A failed round may have synced a part of its argument.
@@ -346,11 +346,11 @@ impl Sync {
         }
         match ends {
             0 | 1 => {}
-            2 => self.batch.failed(self.now, dirt, Fault::Names),
+            2 => self.batch.note_failed(self.now, dirt, Fault::Names),
             _ => {
                 let mut all = Dirt::default();
-                all.note(Change::All);
-                self.batch.failed(self.now, all, Fault::Run);
+                all.note_change(Change::All);
+                self.batch.note_failed(self.now, all, Fault::Run);
             }
         }
     }
@@ -361,9 +361,9 @@ impl Sync {
             self.hear();
         }
         let mut rounds = 0;
-        while let Some(due) = self.batch.due() {
+        while let Some(due) = self.batch.next_due() {
             self.now = self.now.max(due);
-            let dirt = self.batch.take(self.now).expect("it is due");
+            let dirt = self.batch.take_due(self.now).expect("it is due");
             items(&dirt).iter().for_each(|item| bring(&self.world, item, &mut self.there));
             rounds += 1;
             // With too few watches, full comparisons never end.
@@ -386,8 +386,8 @@ fn no_change_is_lost() {
         world.links = seed % 2 == 0;
         (0..dice.below(20)).for_each(|_| world.happen(&mut dice));
         let mut sync = Sync::new(world);
-        let all = sync.watches.look_again(&mut sync.world);
-        sync.batch.note(sync.now, all);
+        let all = sync.watches.rewatch_all(&mut sync.world);
+        sync.batch.note_change(sync.now, all);
         for _ in 0..150 {
             match dice.below(6) {
                 0 | 1 => sync.world.happen(&mut dice),
@@ -411,7 +411,7 @@ fn a_write_in_a_just_renamed_directory_is_found_at_the_files_other_hard_links() 
     let file = world.make(other, &name("b"), false);
     world.add(dir, &name("c"), file);
     let mut sync = Sync::new(world);
-    sync.watches.look_again(&mut sync.world);
+    sync.watches.rewatch_all(&mut sync.world);
     sync.settle();
     // The file changes after the rename of its directory, before the event of the rename is handled.
     sync.world.take(ROOT, &name("a"));
@@ -426,18 +426,18 @@ fn a_write_in_a_just_renamed_directory_is_found_at_the_files_other_hard_links() 
 fn changes_are_gathered_until_it_is_quiet_but_not_for_ever() {
     let ms = Duration::from_millis;
     let mut batch = Batch::new(PACE);
-    assert!(batch.take(ms(0)).is_some_and(|dirt| dirt.is_all()));
-    assert_eq!(batch.due(), None);
-    batch.note(ms(10_000), Change::Name(path("a")));
-    assert_eq!(batch.due(), Some(ms(11_000)));
-    assert_eq!(batch.take(ms(10_999)), None);
-    batch.note(ms(10_900), Change::Name(path("b")));
-    assert_eq!(batch.due(), Some(ms(11_900)));
+    assert!(batch.take_due(ms(0)).is_some_and(|dirt| dirt.is_all()));
+    assert_eq!(batch.next_due(), None);
+    batch.note_change(ms(10_000), Change::Name(path("a")));
+    assert_eq!(batch.next_due(), Some(ms(11_000)));
+    assert_eq!(batch.take_due(ms(10_999)), None);
+    batch.note_change(ms(10_900), Change::Name(path("b")));
+    assert_eq!(batch.next_due(), Some(ms(11_900)));
     for at in (11..20).map(|n| ms(n * 1000)) {
-        batch.note(at, Change::Name(path("b")));
+        batch.note_change(at, Change::Name(path("b")));
     }
-    assert_eq!(batch.due(), Some(ms(15_000)));
-    let dirt = batch.take(ms(15_000)).unwrap();
+    assert_eq!(batch.next_due(), Some(ms(15_000)));
+    let dirt = batch.take_due(ms(15_000)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a"), path("b")]);
 }
 
@@ -445,90 +445,90 @@ fn changes_are_gathered_until_it_is_quiet_but_not_for_ever() {
 fn what_failed_is_tried_again_later_and_later_with_what_came_meanwhile() {
     let secs = Duration::from_secs;
     let mut batch = Batch::new(PACE);
-    let mut dirt = batch.take(secs(0)).unwrap();
+    let mut dirt = batch.take_due(secs(0)).unwrap();
     let mut pauses = Vec::new();
     let mut now = secs(0);
     for _ in 0..8 {
-        batch.failed(now, dirt, Fault::Run);
-        let due = batch.due().unwrap();
+        batch.note_failed(now, dirt, Fault::Run);
+        let due = batch.next_due().unwrap();
         pauses.push((due - now).as_secs());
         now = due;
-        dirt = batch.take(now).unwrap();
+        dirt = batch.take_due(now).unwrap();
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
-    batch.note(now, Change::Name(path("a")));
-    let dirt = batch.take(now + secs(1)).unwrap();
-    batch.note(now + secs(1), Change::Name(path("b")));
-    batch.failed(now + secs(1), dirt, Fault::Names);
-    let dirt = batch.take(now + secs(2)).unwrap();
+    batch.note_change(now, Change::Name(path("a")));
+    let dirt = batch.take_due(now + secs(1)).unwrap();
+    batch.note_change(now + secs(1), Change::Name(path("b")));
+    batch.note_failed(now + secs(1), dirt, Fault::Names);
+    let dirt = batch.take_due(now + secs(2)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a"), path("b")]);
     // Held-back deletions cause no round, and go with the next one.
-    batch.held_back(dirt);
-    assert_eq!((batch.due(), batch.is_clean()), (None, false));
-    batch.note(now + secs(9), Change::Name(path("c")));
-    assert_eq!(batch.take(now + secs(10)).unwrap().len(), 3);
+    batch.note_held_back(dirt);
+    assert_eq!((batch.next_due(), batch.is_clean()), (None, false));
+    batch.note_change(now + secs(9), Change::Name(path("c")));
+    assert_eq!(batch.take_due(now + secs(10)).unwrap().len(), 3);
 }
 
 #[test]
 fn a_name_that_keeps_failing_puts_nothing_else_off() {
     let secs = Duration::from_secs;
     let mut batch = Batch::new(PACE);
-    let mut dirt = batch.take(secs(0)).unwrap();
+    let mut dirt = batch.take_due(secs(0)).unwrap();
     let mut now = secs(0);
     for _ in 0..10 {
-        batch.failed(now, dirt, Fault::Names);
-        now = batch.due().unwrap();
-        dirt = batch.take(now).unwrap();
+        batch.note_failed(now, dirt, Fault::Names);
+        now = batch.next_due().unwrap();
+        dirt = batch.take_due(now).unwrap();
     }
-    batch.failed(now, dirt, Fault::Names);
+    batch.note_failed(now, dirt, Fault::Names);
     let again = now + secs(600);
-    assert_eq!((batch.due(), batch.is_clean()), (Some(again), false));
-    batch.note(now, Change::Name(path("a")));
-    assert_eq!(batch.due(), Some(now + secs(1)));
-    let dirt = batch.take(now + secs(1)).unwrap();
+    assert_eq!((batch.next_due(), batch.is_clean()), (Some(again), false));
+    batch.note_change(now, Change::Name(path("a")));
+    assert_eq!(batch.next_due(), Some(now + secs(1)));
+    let dirt = batch.take_due(now + secs(1)).unwrap();
     assert_eq!(dirt.names().collect::<Vec<_>>(), [path("a")]);
     // A second failing name waits together with the first, and does not delay it.
-    batch.failed(now + secs(2), dirt, Fault::Names);
-    assert_eq!(batch.due(), Some(again));
+    batch.note_failed(now + secs(2), dirt, Fault::Names);
+    assert_eq!(batch.next_due(), Some(again));
     // A full comparison includes all failed names, so these names are not tried again.
-    batch.note(now, Change::All);
-    assert!(batch.take(now + secs(3)).is_some_and(|dirt| dirt.is_all()));
-    assert_eq!((batch.due(), batch.is_clean()), (None, true));
+    batch.note_change(now, Change::All);
+    assert!(batch.take_due(now + secs(3)).is_some_and(|dirt| dirt.is_all()));
+    assert_eq!((batch.next_due(), batch.is_clean()), (None, true));
 }
 
 #[test]
 fn where_nothing_arrives_nothing_is_sent_before_its_time() {
     let secs = Duration::from_secs;
     let mut batch = Batch::new(PACE);
-    batch.take(secs(0)).unwrap();
-    batch.note(secs(1), Change::Name(path("a")));
-    let a = batch.take(secs(2)).unwrap();
-    batch.failed(secs(2), a, Fault::Names);
-    batch.note(secs(1), Change::Name(path("b")));
-    let b = batch.take(secs(2)).unwrap();
+    batch.take_due(secs(0)).unwrap();
+    batch.note_change(secs(1), Change::Name(path("a")));
+    let a = batch.take_due(secs(2)).unwrap();
+    batch.note_failed(secs(2), a, Fault::Names);
+    batch.note_change(secs(1), Change::Name(path("b")));
+    let b = batch.take_due(secs(2)).unwrap();
     assert_eq!(b.names().collect::<Vec<_>>(), [path("b")]);
-    batch.failed(secs(2), b, Fault::Run);
-    let both = batch.take(secs(3)).unwrap();
+    batch.note_failed(secs(2), b, Fault::Run);
+    let both = batch.take_due(secs(3)).unwrap();
     assert_eq!(both.names().collect::<Vec<_>>(), [path("a"), path("b")]);
-    batch.failed(secs(3), both, Fault::Run);
-    batch.note(secs(3), Change::Name(path("c")));
-    assert_eq!((batch.take(secs(4)), batch.due()), (None, Some(secs(5))));
-    assert_eq!(batch.take(secs(5)).unwrap().len(), 3);
+    batch.note_failed(secs(3), both, Fault::Run);
+    batch.note_change(secs(3), Change::Name(path("c")));
+    assert_eq!((batch.take_due(secs(4)), batch.next_due()), (None, Some(secs(5))));
+    assert_eq!(batch.take_due(secs(5)).unwrap().len(), 3);
 }
 
 #[test]
 fn many_names_are_told_as_their_directory_and_very_many_as_everything() {
     let mut dirt = Dirt::default();
     for n in 0..300 {
-        dirt.note(Change::Name(path(&format!("d/{n}"))));
+        dirt.note_change(Change::Name(path(&format!("d/{n}"))));
     }
     assert_eq!((dirt.dirs().collect::<Vec<_>>(), dirt.names().count()), (vec![&path("d")], 0));
     for n in 0..5000 {
-        dirt.note(Change::Dir(path(&format!("e/{n}"))));
+        dirt.note_change(Change::Dir(path(&format!("e/{n}"))));
     }
     assert!(dirt.is_all());
-    dirt.note(Change::Name(path("a")));
-    assert_eq!((dirt.len(), dirt.is_clean()), (0, false));
+    dirt.note_change(Change::Name(path("a")));
+    assert_eq!((dirt.len(), dirt.has_no_changes()), (0, false));
 }
 
 /// A round that compared only a part of the held-back deletions would count only a part of the deletions.
@@ -537,35 +537,35 @@ fn what_is_held_back_and_not_known_goes_into_each_round() {
     let ms = Duration::from_millis;
     let held = |gone: usize, more: Option<Change>| {
         let mut state = State::new(PACE);
-        assert!(state.take(ms(0)).is_some_and(|dirt| dirt.is_all()));
+        assert!(state.next_changes(ms(0)).is_some_and(|dirt| dirt.is_all()));
         let mut dirt = Dirt::default();
-        (0..gone).for_each(|n| dirt.note(Change::Gone(path(&format!("d/{n}")))));
-        more.into_iter().for_each(|change| dirt.note(change));
-        state.hold_back(dirt, 2000);
-        state.note(ms(10_000), Change::Name(path("other/name")));
-        let dirt = state.take(ms(20_000)).unwrap();
+        (0..gone).for_each(|n| dirt.note_change(Change::Gone(path(&format!("d/{n}")))));
+        more.into_iter().for_each(|change| dirt.note_change(change));
+        state.hold_back_deletions(dirt, 2000);
+        state.note_change(ms(10_000), Change::Name(path("other/name")));
+        let dirt = state.next_changes(ms(20_000)).unwrap();
         (dirt, state)
     };
     let (dirt, state) = held(256, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
-    assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 256));
+    assert_eq!((state.held.as_ref().unwrap().names, state.protecting_rules().len()), (2000, 256));
     // One more name of the same directory: the whole directory is held back.
     let (dirt, state) = held(257, None);
     assert!(!dirt.is_all() && dirt.dirs().next().is_none());
-    assert_eq!((state.held.as_ref().unwrap().names, state.protecting().len()), (2000, 1));
+    assert_eq!((state.held.as_ref().unwrap().names, state.protecting_rules().len()), (2000, 1));
     // A tree is removed name by name, and then the directory itself.
     let (_, state) = held(1300, Some(Change::Gone(path("d"))));
     assert_eq!(state.held.unwrap().dirt.names_gone().collect::<Vec<_>>(), [&path("d")]);
     // A tree is removed name by name, with a round in between, and then the directory itself.
     let (_, mut state) = held(1300, None);
-    state.note(ms(30_000), Change::Gone(path("d/another")));
+    state.note_change(ms(30_000), Change::Gone(path("d/another")));
     assert!(state.held.is_none());
-    let dirt = state.take(ms(40_000)).unwrap();
+    let dirt = state.next_changes(ms(40_000)).unwrap();
     assert!(dirt.dirs().any(|dir| *dir == path("d")));
-    state.hold_back(dirt, 1301);
-    state.note(ms(50_000), Change::Gone(path("d")));
+    state.hold_back_deletions(dirt, 1301);
+    state.note_change(ms(50_000), Change::Gone(path("d")));
     assert!(state.held.is_none());
-    let dirt = state.take(ms(60_000)).unwrap();
+    let dirt = state.next_changes(ms(60_000)).unwrap();
     assert!(dirt.dirs().any(RelPath::is_root));
     assert_eq!(dirt.names_gone().chain(dirt.gone_from()).collect::<Vec<_>>(), [&path("d")]);
     for (gone, change) in [(0, Change::All), (3, Change::All)] {

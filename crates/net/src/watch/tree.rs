@@ -33,7 +33,7 @@ pub(crate) struct Listed {
 }
 
 /// Directories that can be watched: those of the kernel, or of a test.
-pub(crate) trait Ground {
+pub(crate) trait WatchedDirs {
     /// Drops opened roots and rules, which may have changed.
     fn renew(&mut self);
     /// Watches a directory. A directory that is already watched under any path keeps its number.
@@ -81,7 +81,7 @@ pub(crate) struct Watches {
     by_path: BTreeMap<RelPath, WatchNo>,
     /// True if the system allows too few watches for all directories, so that changes may be missed.
     pub(crate) is_short: bool,
-    /// True if a root is missing. From time to time, the root is [looked for](Self::look_again).
+    /// True if a root is missing. From time to time, the root is [looked for](Self::rewatch_all).
     pub(crate) lost: bool,
 }
 
@@ -94,20 +94,20 @@ impl Watches {
 
     /// Checks that each root is still the watched directory. Another directory may have taken the root's place without
     /// an event: a removed directory that a process holds open causes none.
-    pub(crate) fn check_roots(&mut self, ground: &mut impl Ground) {
+    pub(crate) fn check_roots(&mut self, ground: &mut impl WatchedDirs) {
         let is_it = |root| self.by_path.get(root).is_none_or(|no| ground.watch(root) == Ok(*no));
         self.lost |= !self.roots.iter().all(is_it);
     }
 
     /// Watches all existing directories of the sources, and no others.
-    pub(crate) fn look_again(&mut self, ground: &mut impl Ground) -> Change {
+    pub(crate) fn rewatch_all(&mut self, ground: &mut impl WatchedDirs) -> Change {
         ground.renew();
         let before = std::mem::take(&mut self.by_path);
         self.by_no.clear();
         (self.is_short, self.lost) = (false, false);
         let mut seen = Vec::new();
         for root in self.roots.clone() {
-            self.adopt(root.clone(), ground, &mut seen);
+            self.watch_tree(root.clone(), ground, &mut seen);
             self.lost |= !self.is_short && !self.by_path.contains_key(&root);
         }
         for no in before.into_values().filter(|no| !self.by_no.contains_key(no)) {
@@ -117,14 +117,14 @@ impl Watches {
     }
 
     /// Returns the changes that an event means.
-    pub(crate) fn handle(&mut self, event: Event, ground: &mut impl Ground) -> Vec<Change> {
+    pub(crate) fn handle(&mut self, event: Event, ground: &mut impl WatchedDirs) -> Vec<Change> {
         let Event { no, kind, name, is_dir } = event;
         if kind == Kind::Lost {
-            return vec![self.look_again(ground)];
+            return vec![self.rewatch_all(ground)];
         }
         // A watch of a directory that has left the sources.
         let Some(dir) = self.by_no.get(&no).cloned() else { return Vec::new() };
-        let Some(name) = name else { return self.own(&dir, kind) };
+        let Some(name) = name else { return self.changes_of_dir(&dir, kind) };
         let Ok(path) = dir.join(&name) else { return Vec::new() };
         let mut changes = Vec::new();
         // The other hard links changed too, or may have changed just before this link was moved here. No event names
@@ -137,17 +137,17 @@ impl Watches {
                 changes.push(Change::Name(path.clone()));
                 // The directory may have been unreadable before.
                 if is_dir && !self.by_path.contains_key(&path) {
-                    self.adopt(path, ground, &mut changes);
+                    self.watch_tree(path, ground, &mut changes);
                 }
             }
             Kind::Came => {
                 changes.push(Change::Came(path.clone()));
                 if is_dir {
-                    self.adopt(path, ground, &mut changes);
+                    self.watch_tree(path, ground, &mut changes);
                 }
             }
             Kind::Went => {
-                self.forget(&path, ground);
+                self.end_watches(&path, ground);
                 changes.push(Change::Gone(path));
             }
             Kind::Left | Kind::Over | Kind::Lost => {}
@@ -157,7 +157,7 @@ impl Watches {
 
     /// Returns the changes that an event about a watched directory itself means. Most events are already reported by
     /// the watch of the parent.
-    fn own(&mut self, dir: &RelPath, kind: Kind) -> Vec<Change> {
+    fn changes_of_dir(&mut self, dir: &RelPath, kind: Kind) -> Vec<Change> {
         let is_root = self.roots.contains(dir);
         match kind {
             Kind::Changed if is_root => vec![Change::Name(dir.clone())],
@@ -177,11 +177,16 @@ impl Watches {
     }
 
     /// Watches a directory and all directories below it.
-    fn adopt(&mut self, dir: RelPath, ground: &mut impl Ground, changes: &mut Vec<Change>) {
+    fn watch_tree(
+        &mut self,
+        dir: RelPath,
+        ground: &mut impl WatchedDirs,
+        changes: &mut Vec<Change>,
+    ) {
         let mut dirs = vec![dir];
         while let Some(dir) = dirs.pop() {
             match ground.watch(&dir) {
-                Ok(no) => self.note(no, &dir, ground),
+                Ok(no) => self.record_watch(no, &dir, ground),
                 Err(Unwatched::Nothing) => continue,
                 Err(Unwatched::TooMany) => {
                     self.is_short = true;
@@ -201,7 +206,7 @@ impl Watches {
 
     /// Records that the watch `no` belongs to `dir`. Each watch has one directory, and each directory one watch, so
     /// older records are dropped.
-    fn note(&mut self, no: WatchNo, dir: &RelPath, ground: &mut impl Ground) {
+    fn record_watch(&mut self, no: WatchNo, dir: &RelPath, ground: &mut impl WatchedDirs) {
         if let Some(before) = self.by_no.insert(no, dir.clone())
             && before != *dir
         {
@@ -216,7 +221,7 @@ impl Watches {
     }
 
     /// Ends the watches of a directory and of all directories below it.
-    fn forget(&mut self, dir: &RelPath, ground: &mut impl Ground) {
+    fn end_watches(&mut self, dir: &RelPath, ground: &mut impl WatchedDirs) {
         let from = self.by_path.range(dir.clone()..);
         // Paths are sorted by their bytes: `a.b` comes between `a` and `a/b`.
         let starts = |path: &RelPath| path.as_bytes().starts_with(dir.as_bytes());

@@ -7,7 +7,7 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::Timestamp;
 
 use crate::limits::MAX_ALTERNATES;
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, read_flags, write_flags};
 
 /// Tests that decide whether a file is up to date. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,9 +71,9 @@ pub enum Window {
 impl Window {
     /// True if the times `new` and `old` count as equal.
     #[must_use]
-    pub(crate) fn holds(self, new: Timestamp, old: Timestamp) -> bool {
+    pub(crate) fn counts_as_equal(self, new: Timestamp, old: Timestamp) -> bool {
         match self {
-            Self::Kept => new == old || is_cut(new, old),
+            Self::Kept => new == old || is_truncated(new, old),
             Self::Exact => new == old,
             Self::Secs(most) => new.secs.abs_diff(old.secs) <= u64::from(most),
         }
@@ -103,7 +103,7 @@ impl Window {
 
 /// True if `old` is `new` truncated to the coarser step of some file system. On a file system that keeps nanoseconds,
 /// a time with such trailing zeros hardly ever comes from writing the file: a program has set the time from `new`.
-fn is_cut(new: Timestamp, old: Timestamp) -> bool {
+fn is_truncated(new: Timestamp, old: Timestamp) -> bool {
     let kept = |step: u32| new.nanos - new.nanos % step;
     new.secs == old.secs && STEPS.iter().any(|step| kept(*step) == old.nanos)
 }
@@ -153,14 +153,14 @@ closed_set!(Fuzzy: Never = 0, Here = 1, Everywhere = 2);
 const TRUSTED: [SumKind; 3] = [SumKind::Xxh64, SumKind::Sha256, SumKind::Blake2b];
 
 impl WireEncoding for TrustedSums {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self::Blocks { kind, block_bytes } = self else { return to.put_u8(0) };
         let no = TRUSTED.iter().position(|trusted| trusted == kind);
         to.put_u8(no.map_or(u8::MAX, |no| no as u8 + 1));
-        block_bytes.put(to);
+        block_bytes.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let Some(no) = from.u8()?.checked_sub(1) else { return Ok(Self::Verity) };
         let kind = *TRUSTED.get(usize::from(no)).ok_or(CodecError::OutOfRange)?;
         let block_bytes = from.varint_u32()?;
@@ -177,7 +177,7 @@ const SUMMED_BYTES: RangeInclusive<u32> = 512..=1 << 16;
 
 /// On the wire: 0 for `Kept`, 1 for `Exact`, seconds plus 2 for `Secs`.
 impl WireEncoding for Window {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(match self {
             Self::Kept => 0,
             Self::Exact => 1,
@@ -185,7 +185,7 @@ impl WireEncoding for Window {
         });
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.varint()? {
             0 => Ok(Self::Kept),
             1 => Ok(Self::Exact),
@@ -197,13 +197,13 @@ impl WireEncoding for Window {
 }
 
 impl WireEncoding for Alternates {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.usage.put(to);
-        self.dirs.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.usage.write_to(to);
+        self.dirs.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let (usage, dirs) = (WireEncoding::take(from)?, Vec::<Box<[u8]>>::take(from)?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (usage, dirs) = (WireEncoding::read_from(from)?, Vec::<Box<[u8]>>::read_from(from)?);
         if dirs.len() > MAX_ALTERNATES {
             return Err(BadPayload::Limit("alternates"));
         }
@@ -212,22 +212,25 @@ impl WireEncoding for Alternates {
 }
 
 impl WireEncoding for Compare {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self { size_only, ignore_times, update, existing, ignore_existing, cached, .. } = *self;
         let trusts = self.trusted.is_some();
-        put_flags(to, [size_only, ignore_times, update, existing, ignore_existing, cached, trusts]);
-        self.window.put(to);
-        self.min_bytes.put(to);
-        self.max_bytes.put(to);
-        self.alternates.put(to);
-        self.fuzzy.put(to);
-        self.max_age_secs.put(to);
-        self.trusted.iter().for_each(|trusted| trusted.put(to));
+        write_flags(
+            to,
+            [size_only, ignore_times, update, existing, ignore_existing, cached, trusts],
+        );
+        self.window.write_to(to);
+        self.min_bytes.write_to(to);
+        self.max_bytes.write_to(to);
+        self.alternates.write_to(to);
+        self.fuzzy.write_to(to);
+        self.max_age_secs.write_to(to);
+        self.trusted.iter().for_each(|trusted| trusted.write_to(to));
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [size_only, ignore_times, update, existing, ignore_existing, cached, trusts] =
-            take_flags(from)?;
+            read_flags(from)?;
         Ok(Self {
             size_only,
             ignore_times,
@@ -235,13 +238,13 @@ impl WireEncoding for Compare {
             existing,
             ignore_existing,
             cached,
-            window: WireEncoding::take(from)?,
-            min_bytes: WireEncoding::take(from)?,
-            max_bytes: WireEncoding::take(from)?,
-            alternates: WireEncoding::take(from)?,
-            fuzzy: WireEncoding::take(from)?,
-            max_age_secs: WireEncoding::take(from)?,
-            trusted: if trusts { Some(WireEncoding::take(from)?) } else { None },
+            window: WireEncoding::read_from(from)?,
+            min_bytes: WireEncoding::read_from(from)?,
+            max_bytes: WireEncoding::read_from(from)?,
+            alternates: WireEncoding::read_from(from)?,
+            fuzzy: WireEncoding::read_from(from)?,
+            max_age_secs: WireEncoding::read_from(from)?,
+            trusted: if trusts { Some(WireEncoding::read_from(from)?) } else { None },
         })
     }
 }
@@ -257,21 +260,25 @@ mod tests {
     #[test]
     fn a_window_takes_seconds_only_and_none_takes_everything() {
         assert!(
-            !Window::Exact.holds(at(5, 1), at(5, 2)) && Window::Exact.holds(at(5, 1), at(5, 1))
+            !Window::Exact.counts_as_equal(at(5, 1), at(5, 2))
+                && Window::Exact.counts_as_equal(at(5, 1), at(5, 1))
         );
         for kept in [123_456_700, 123_456_000, 123_000_000, 120_000_000, 0] {
             let new = at(5, 123_456_789);
-            assert!(Window::Kept.holds(new, at(5, kept)), "{kept}");
-            assert!(!Window::Exact.holds(new, at(5, kept)), "{kept}");
-            assert!(!Window::Kept.holds(at(5, kept), new) && !Window::Kept.holds(new, at(4, kept)));
-            assert!(!Window::Kept.holds(new, at(5, kept + 1)));
+            assert!(Window::Kept.counts_as_equal(new, at(5, kept)), "{kept}");
+            assert!(!Window::Exact.counts_as_equal(new, at(5, kept)), "{kept}");
+            assert!(
+                !Window::Kept.counts_as_equal(at(5, kept), new)
+                    && !Window::Kept.counts_as_equal(new, at(4, kept))
+            );
+            assert!(!Window::Kept.counts_as_equal(new, at(5, kept + 1)));
             assert!(!Window::Kept.is_newer(at(5, kept), new));
         }
-        assert!(!Window::Kept.holds(at(5, 123_456_789), at(5, 100_000_000)));
-        assert!(Window::Secs(0).holds(at(5, 1), at(5, 2)));
-        assert!(!Window::Secs(0).holds(at(5, 0), at(6, 0)));
-        assert!(Window::Secs(2).holds(at(-1, 0), at(1, 9)));
-        assert!(!Window::Secs(u32::MAX).holds(at(i64::MIN, 0), at(i64::MAX, 0)));
+        assert!(!Window::Kept.counts_as_equal(at(5, 123_456_789), at(5, 100_000_000)));
+        assert!(Window::Secs(0).counts_as_equal(at(5, 1), at(5, 2)));
+        assert!(!Window::Secs(0).counts_as_equal(at(5, 0), at(6, 0)));
+        assert!(Window::Secs(2).counts_as_equal(at(-1, 0), at(1, 9)));
+        assert!(!Window::Secs(u32::MAX).counts_as_equal(at(i64::MIN, 0), at(i64::MAX, 0)));
     }
 
     #[test]

@@ -4,7 +4,9 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::meta::{IdRules, LENDING_BITS, ModeRules, XattrScope};
 use deltic_tree::{Follow, MetaMask};
 
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags, take_of};
+use crate::wire::codec::{
+    BadPayload, WireEncoding, closed_set, read_flags, read_member, write_flags,
+};
 
 /// Metadata beyond permission bits and modification times. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,31 +56,31 @@ pub struct Metadata {
 impl Metadata {
     /// True if the sender sends names of users.
     #[must_use]
-    pub const fn names_users(&self) -> bool {
+    pub const fn sends_user_names(&self) -> bool {
         !self.numeric_ids && (self.users || self.acls)
     }
 
     /// True if the sender sends names of groups.
     #[must_use]
-    pub const fn names_groups(&self) -> bool {
+    pub const fn sends_group_names(&self) -> bool {
         !self.numeric_ids && (self.groups || self.acls)
     }
 
     /// Returns the metadata that the sender reads.
     #[must_use]
-    pub const fn seen_by_sender(&self) -> MetaMask {
+    pub const fn mask_of_sender(&self) -> MetaMask {
         let xattrs = match (self.xattrs, self.all_xattrs) {
             (false, _) => XattrScope::Nothing,
             (true, _) if self.reads_notes => XattrScope::Undisguised,
             (true, false) => XattrScope::Foreign,
             (true, true) => XattrScope::All,
         };
-        MetaMask { xattrs, fake_super: self.reads_notes, ..self.seen() }
+        MetaMask { xattrs, fake_super: self.reads_notes, ..self.common_mask() }
     }
 
     /// Returns the metadata that the receiver reads. An unprivileged receiver sees only `user.` extended attributes.
     #[must_use]
-    pub const fn seen_by_receiver(&self, is_privileged: bool) -> MetaMask {
+    pub const fn mask_of_receiver(&self, is_privileged: bool) -> MetaMask {
         let xattrs = match (self.xattrs, is_privileged) {
             (false, _) => XattrScope::Nothing,
             (true, _) if self.writes_notes => XattrScope::Disguised,
@@ -88,18 +90,24 @@ impl Metadata {
         // Reading a file to compare it must not change an access time that is transferred.
         let untouched = self.untouched || self.accessed;
         // Hard links at the destination are recognized even if the run need not preserve them.
-        MetaMask { xattrs, fake_super: self.writes_notes, untouched, linked: true, ..self.seen() }
+        MetaMask {
+            xattrs,
+            fake_super: self.writes_notes,
+            untouched,
+            linked: true,
+            ..self.common_mask()
+        }
     }
 
     /// Returns the bits of the mode `new` that a [`Powers::Confined`] receiver must not set: bits in `LENDING_BITS`
     /// that the entry's mode `old` lacks.
     #[must_use]
-    pub fn withheld(&self, new: u32, old: u32) -> u32 {
+    pub fn withheld_mode_bits(&self, new: u32, old: u32) -> u32 {
         let withholds = self.powers == Powers::Confined && !self.writes_notes;
         if withholds { new & !old & LENDING_BITS } else { 0 }
     }
 
-    const fn seen(&self) -> MetaMask {
+    const fn common_mask(&self) -> MetaMask {
         MetaMask {
             users: self.users,
             groups: self.groups,
@@ -129,7 +137,7 @@ pub enum Powers {
 }
 
 impl WireEncoding for Powers {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {
             Self::Own => 0,
             Self::Tried => 1,
@@ -137,13 +145,13 @@ impl WireEncoding for Powers {
         });
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        take_of(from, &[Self::Own, Self::Tried, Self::Waived])
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        read_member(from, &[Self::Own, Self::Tried, Self::Waived])
     }
 }
 
 impl WireEncoding for Metadata {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let flags = [
             self.users,
             self.groups,
@@ -164,19 +172,19 @@ impl WireEncoding for Metadata {
         ];
         let flags = flags.iter().enumerate();
         to.put_varint(flags.fold(0, |bits, (n, flag)| bits | u64::from(*flag) << n));
-        self.powers.put(to);
-        self.chmod.umask().put(to);
+        self.powers.write_to(to);
+        self.chmod.umask().write_to(to);
         for text in [self.chmod.text(), self.user_map.text(), self.group_map.text()] {
-            text.to_owned().put(to);
+            text.to_owned().write_to(to);
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.varint()?;
         let flag = |n: u32| bits >> n & 1 == 1;
-        let (powers, umask) = (Powers::take(from)?, from.varint_u32()?);
+        let (powers, umask) = (Powers::read_from(from)?, from.varint_u32()?);
         let [chmod, user_map, group_map] =
-            [String::take(from)?, String::take(from)?, String::take(from)?];
+            [String::read_from(from)?, String::read_from(from)?, String::read_from(from)?];
         if bits >> 16 != 0 || umask > 0o777 {
             return Err(CodecError::OutOfRange.into());
         }
@@ -231,14 +239,21 @@ pub struct Links {
 closed_set!(Follow: Never = 0, Dirs = 1, Unsafe = 2, All = 3, DirsAndUnsafe = 4);
 
 impl WireEncoding for Links {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self { safe, munge, keep_dirs, unmunge, insecure, .. } = *self;
-        put_flags(to, [safe, munge, keep_dirs, unmunge, insecure]);
-        self.follow.put(to);
+        write_flags(to, [safe, munge, keep_dirs, unmunge, insecure]);
+        self.follow.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let [safe, munge, keep_dirs, unmunge, insecure] = take_flags(from)?;
-        Ok(Self { follow: WireEncoding::take(from)?, safe, munge, keep_dirs, unmunge, insecure })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let [safe, munge, keep_dirs, unmunge, insecure] = read_flags(from)?;
+        Ok(Self {
+            follow: WireEncoding::read_from(from)?,
+            safe,
+            munge,
+            keep_dirs,
+            unmunge,
+            insecure,
+        })
     }
 }

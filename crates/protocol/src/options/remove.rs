@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Reader};
 
-use crate::wire::codec::{BadPayload, WireEncoding, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, read_flags, write_flags};
 
 /// Removals beyond [`Delete`](super::Delete). Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,14 +32,14 @@ pub struct Backup {
 }
 
 impl WireEncoding for Backup {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.dir.put(to);
-        self.suffix.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.dir.write_to(to);
+        self.suffix.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (dir, suffix): (Option<Box<[u8]>>, Box<[u8]>) =
-            (WireEncoding::take(from)?, WireEncoding::take(from)?);
+            (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
         let is_name = |byte: &u8| !matches!(byte, b'/' | 0);
         // Without a directory and a suffix the backup would have the name of the new version.
         if dir.is_none() && suffix.is_empty() || !suffix.iter().all(is_name) {
@@ -50,15 +50,15 @@ impl WireEncoding for Backup {
 }
 
 impl WireEncoding for Remove {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self { force, ignore_errors, sources, asks, drops_unsafe_links, .. } = *self;
-        put_flags(to, [force, ignore_errors, sources, asks, drops_unsafe_links]);
-        self.backup.put(to);
+        write_flags(to, [force, ignore_errors, sources, asks, drops_unsafe_links]);
+        self.backup.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let [force, ignore_errors, sources, asks, drops_unsafe_links] = take_flags(from)?;
-        let backup = WireEncoding::take(from)?;
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let [force, ignore_errors, sources, asks, drops_unsafe_links] = read_flags(from)?;
+        let backup = WireEncoding::read_from(from)?;
         Ok(Self { force, ignore_errors, sources, asks, drops_unsafe_links, backup })
     }
 }

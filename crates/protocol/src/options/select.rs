@@ -3,7 +3,7 @@
 use deltic_core::codec::{Put, Reader};
 use deltic_tree::Mounts;
 
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, read_flags, write_flags};
 
 /// Names that take part, besides the filter rules. Everything is off by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ closed_set!(Mounts: Enter = 0, Empty = 1, LeaveOut = 2);
 closed_set!(Missing: Fail = 0, Ignore = 1, Delete = 2);
 
 impl WireEncoding for Select {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self {
             dirs,
             relative,
@@ -56,14 +56,14 @@ impl WireEncoding for Select {
             ..
         } = *self;
         let empty = prune_empty_dirs;
-        put_flags(to, [dirs, relative, plain_implied_dirs, empty, mkpath, list_only, existing]);
-        self.mounts.put(to);
-        self.missing.put(to);
+        write_flags(to, [dirs, relative, plain_implied_dirs, empty, mkpath, list_only, existing]);
+        self.mounts.write_to(to);
+        self.missing.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let [dirs, relative, plain_implied_dirs, prune_empty_dirs, mkpath, list_only, existing] =
-            take_flags(from)?;
+            read_flags(from)?;
         Ok(Self {
             dirs,
             relative,
@@ -72,8 +72,8 @@ impl WireEncoding for Select {
             mkpath,
             list_only,
             existing,
-            mounts: WireEncoding::take(from)?,
-            missing: WireEncoding::take(from)?,
+            mounts: WireEncoding::read_from(from)?,
+            missing: WireEncoding::read_from(from)?,
         })
     }
 }

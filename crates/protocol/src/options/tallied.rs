@@ -20,7 +20,7 @@ impl Options {
     /// are off where the options act on up-to-date entries, compare more than a tally covers, or report every entry.
     /// A new field of an option group such as `Metadata` does not compile until this function handles the field.
     #[must_use]
-    pub fn tallied(&self) -> Option<ComparedAttributes> {
+    pub fn tallied_attributes(&self) -> Option<ComparedAttributes> {
         let Self { recursive, modes, times, checksum, metadata, follow, .. } = self;
         let Self { remove, select, compare, tells_unchanged, .. } = self;
         let Self { dry_run: _, delete: _, rules: _, links: _, durable: _, whole_file: _, .. } =
@@ -29,7 +29,7 @@ impl Options {
             strategy: _, block_bytes: _, writing: _, compress: _, compress_level: _, ..
         } = self;
         let Self { threads: _, streams: _, tells_owners: _, .. } = self;
-        let metadata = metadata.tallied()?;
+        let metadata = metadata.tallied_attributes()?;
         let Links { follow, safe, munge, keep_dirs, unmunge, insecure: _ } = follow;
         // Only replaced and removed entries get a backup.
         let Remove { sources, backup: _, force: _, ignore_errors: _, .. } = remove;
@@ -82,7 +82,7 @@ impl Options {
 
 impl Metadata {
     /// Returns the metadata that a tally compares; `None` if a run compares more.
-    fn tallied(&self) -> Option<ComparedAttributes> {
+    fn tallied_attributes(&self) -> Option<ComparedAttributes> {
         let Self {
             users,
             groups,

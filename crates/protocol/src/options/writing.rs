@@ -2,7 +2,7 @@
 
 use deltic_core::codec::{CodecError, Put, Reader};
 
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, read_flags, write_flags};
 
 /// Ways of writing new versions. Everything is off by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,25 +40,26 @@ closed_set!(Append: Never = 0, Blindly = 1, Verified = 2);
 
 impl Writing {
     /// True if these options can be combined.
-    fn makes_sense(&self) -> bool {
+    fn is_valid_combination(&self) -> bool {
         let elsewhere = self.delay || self.partial_dir.is_some();
         !(self.inplace && elsewhere) && (self.inplace || self.append == Append::Never)
     }
 }
 
 impl WireEncoding for Writing {
-    fn put(&self, to: &mut Vec<u8>) {
-        put_flags(to, [self.sparse, self.preallocate, self.inplace, self.delay]);
-        self.append.put(to);
-        self.temp_dir.put(to);
-        self.partial_dir.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        write_flags(to, [self.sparse, self.preallocate, self.inplace, self.delay]);
+        self.append.write_to(to);
+        self.temp_dir.write_to(to);
+        self.partial_dir.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let [sparse, preallocate, inplace, delay] = take_flags(from)?;
-        let append = WireEncoding::take(from)?;
-        let (temp_dir, partial_dir) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let [sparse, preallocate, inplace, delay] = read_flags(from)?;
+        let append = WireEncoding::read_from(from)?;
+        let (temp_dir, partial_dir) =
+            (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
         let all = Self { sparse, preallocate, inplace, delay, append, temp_dir, partial_dir };
-        if all.makes_sense() { Ok(all) } else { Err(CodecError::OutOfRange.into()) }
+        if all.is_valid_combination() { Ok(all) } else { Err(CodecError::OutOfRange.into()) }
     }
 }

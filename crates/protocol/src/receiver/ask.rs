@@ -88,7 +88,7 @@ pub enum LookupWork {
     /// answer for the missing source as if there were no entry. Answer with [`LookupAnswer::Looked`].
     LookMissing { paths: Vec<RelPath>, listed: Vec<AlikePaths> },
     /// Look at this path in every alternate; answer with [`LookupAnswer::Beside`].
-    LookBeside { path: RelPath },
+    LookUpAlternates { path: RelPath },
     /// List a directory as deletions see it, and compare its tally with `tally`; `owners` has the sender's names of
     /// users and groups. Answer with [`LookupAnswer::Compared`].
     Compare { dir: RelPath, tally: DirDigest, owners: Arc<[Vec<NameLine>; 2]> },
@@ -104,8 +104,8 @@ pub enum LookupWork {
     /// [`LookupAnswer::CountedMoved`].
     CountMoved { paths: Vec<RelPath>, new: Box<NewFiles> },
     /// Add about `names` more names of the destination to the index of moved files. Names below the directories
-    /// `near` come first; each of these directories is given once. Answer with [`LookupAnswer::Charted`].
-    Chart { near: Vec<RelPath>, names: u64 },
+    /// `near` come first; each of these directories is given once. Answer with [`LookupAnswer::MoveIndexExtended`].
+    ExtendMoveIndex { near: Vec<RelPath>, names: u64 },
 }
 
 /// Work on the name or the metadata of one entry. The answer is [`ReceiverAnswer::Done`].
@@ -114,10 +114,10 @@ pub enum LookupWork {
 pub enum EntryWork {
     /// Hard-link `path`, where `seen` stands, to the entry `is` of alternate `alternate` at this path. Answer with
     /// [`ReceiverAnswer::Done`].
-    LinkBeside { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
+    LinkFromAlternate { path: RelPath, alternate: usize, is: Meta, seen: Option<Meta> },
     /// Copy the entry `is` of alternate `alternate` to `path`, where `seen` stands; the copy gets the attributes of
     /// `meta`. Answer with [`ReceiverAnswer::Done`].
-    CopyBeside { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
+    CopyFromAlternate { path: RelPath, alternate: usize, is: Meta, meta: Meta, seen: Option<Meta> },
     /// Hard-link `path`, where `seen` stands, to `leader`, an entry of kind `kind`. Answer with
     /// [`ReceiverAnswer::Done`].
     Link { path: RelPath, leader: RelPath, kind: Kind, seen: Option<Meta> },

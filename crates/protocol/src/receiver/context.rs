@@ -90,16 +90,16 @@ impl Context {
     /// Returns the session's strategy, with chunks that fit the session's frames.
     pub(super) fn strategy(&self) -> Strategy {
         let Setting { options, limits, .. } = &self.setting;
-        Strategy { longest: limits.chunk_bytes(), ..options.way() }
+        Strategy { longest: limits.chunk_bytes(), ..options.effective_strategy() }
     }
 
     /// Gives the sender credit for literals that no longer wait to be written.
-    pub(super) fn give_credit(&mut self) -> Option<ToSender> {
-        self.credit.give(self.load.backlog_bytes())
+    pub(super) fn poll_credit(&mut self) -> Option<ToSender> {
+        self.credit.poll_credit(self.load.backlog_bytes())
     }
 
     /// Requests a write, whose bytes count as waiting until the answer.
-    pub(super) fn ask_to_write(
+    pub(super) fn request_write(
         &mut self,
         turn: WorkTurn,
         work: ReceiverWork,
@@ -107,12 +107,12 @@ impl Context {
     ) {
         let pending = pending.into();
         self.load.count_pending(&pending);
-        self.jobs.ask_as(turn, work, pending);
+        self.jobs.request_in_turn(turn, work, pending);
     }
 
     /// Asks the driver for work.
-    pub(super) fn ask(&mut self, work: ReceiverWork, pending: impl Into<ReceiverPending>) {
-        self.jobs.ask(work, pending.into());
+    pub(super) fn request_work(&mut self, work: ReceiverWork, pending: impl Into<ReceiverPending>) {
+        self.jobs.request(work, pending.into());
     }
 
     /// Reports attributes that could not be set, and treats the answer as a success otherwise.
@@ -121,7 +121,7 @@ impl Context {
             ReceiverAnswer::Done(Err(WorkError { trouble, then: ErrorAction::GoOn })) => {
                 self.partial_meta.names += 1;
                 self.partial_meta.is_last = true;
-                self.trouble(trouble);
+                self.count_failure(trouble);
                 ReceiverAnswer::Done(Ok(()))
             }
             answer => answer,
@@ -131,39 +131,43 @@ impl Context {
     /// Reports a trouble that the driver found to the users of both ends. Harmless troubles do not count as failures.
     pub(super) fn report_trouble(&mut self, trouble: Trouble) {
         self.totals.failed += u64::from(!trouble.kind.is_harmless());
-        self.tell_trouble(trouble);
+        self.send_trouble(trouble);
     }
 
     /// Takes the result of a step, and reports a failure.
-    pub(super) fn closed(&mut self, done: Result<(), WorkError>) {
+    pub(super) fn take_closing_result(&mut self, done: Result<(), WorkError>) {
         if let Err(error) = done {
-            self.trouble(error.trouble);
+            self.count_failure(error.trouble);
         }
     }
 
     /// Counts a name that failed and tells both ends' users.
-    pub(super) fn trouble(&mut self, trouble: Trouble) {
+    pub(super) fn count_failure(&mut self, trouble: Trouble) {
         self.totals.failed += 1;
-        self.tell_trouble(trouble);
+        self.send_trouble(trouble);
     }
 
     /// Returns the trouble of a file that changed at the sender, with the file's path at the sender. `words` makes
     /// the message from this path.
-    pub(super) fn vanished(&self, path: &RelPath, words: impl FnOnce(&str) -> String) -> Trouble {
+    pub(super) fn changed_at_sender_trouble(
+        &self,
+        path: &RelPath,
+        words: impl FnOnce(&str) -> String,
+    ) -> Trouble {
         let path = self.path_at_sender(path).unwrap_or(path);
-        Trouble::at(TroubleKind::Vanished, path, words).on(Side::Sender)
+        Trouble::at(TroubleKind::Vanished, path, words).at_side(Side::Sender)
     }
 
-    pub(super) fn tell_trouble(&mut self, trouble: Trouble) {
+    pub(super) fn send_trouble(&mut self, trouble: Trouble) {
         self.frames.push_back(ToSender::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
     }
 
     /// Warns the users of both ends, once, that this end does not set some mode bits of `new`, which the entry `old`
     /// lacks.
-    pub(super) fn tell_withheld(&mut self, path: &RelPath, new: &Meta, old: Option<&Meta>) {
+    pub(super) fn warn_withheld_mode(&mut self, path: &RelPath, new: &Meta, old: Option<&Meta>) {
         let Options { modes, metadata, .. } = &self.setting.options;
-        let withheld = metadata.withheld(new.mode, old.map_or(0, |old| old.mode));
+        let withheld = metadata.withheld_mode_bits(new.mode, old.map_or(0, |old| old.mode));
         if !*modes || withheld == 0 || self.told_withheld {
             return;
         }
@@ -173,11 +177,11 @@ impl Context {
                 "{path}: a volume keeps no set-user-ID and set-group-ID bits; this is the first name with some"
             )
         };
-        self.tell_trouble(Trouble::at(TroubleKind::Warned, path, words));
+        self.send_trouble(Trouble::at(TroubleKind::Warned, path, words));
     }
 
     /// Tells both ends' users that the root was created.
-    pub(super) fn tell_root(&mut self) {
+    pub(super) fn report_new_root(&mut self) {
         let Setting { made_dirs: dirs, rename, .. } = &self.setting;
         let made = MadeRoot { dirs: *dirs, holds_file: rename.is_some() };
         self.frames.push_back(ToSender::MadeRoot(made));
@@ -185,15 +189,15 @@ impl Context {
     }
 
     /// Tells both ends' users of a change.
-    pub(super) fn changed(&mut self, change: Change) {
+    pub(super) fn report_change(&mut self, change: Change) {
         self.totals.created += u64::from(change.action == Action::Created);
-        let change = self.as_listed(change);
+        let change = self.with_path_at_sender(change);
         self.frames.push_back(ToSender::Changed(change.clone()));
         self.notices.push_back(Notice::Changed(change));
     }
 
     /// Returns `change` with the path at the sender if the destination renames the entry, as in rsync.
-    pub(super) fn as_listed(&self, change: Change) -> Change {
+    pub(super) fn with_path_at_sender(&self, change: Change) -> Change {
         match self.path_at_sender(&change.path) {
             Some(listed) => Change { path: listed.clone(), ..change },
             None => change,
@@ -209,25 +213,36 @@ impl Context {
 
     /// Reports a name that is up to date, if the options request such reports; `linked` is the other name of a hard
     /// link.
-    pub(super) fn unchanged(&mut self, path: &RelPath, meta: &Meta, linked: Option<RelPath>) {
+    pub(super) fn report_unchanged(
+        &mut self,
+        path: &RelPath,
+        meta: &Meta,
+        linked: Option<RelPath>,
+    ) {
         if self.setting.options.tells_unchanged {
             let (path, item, action) = (path.clone(), EntryType::of(&meta.kind), Action::Unchanged);
-            let facts = Facts { linked, ..Facts::of(meta) };
-            self.changed(Change { path, item, action, differs: Differs::default(), facts });
+            let facts = Facts { linked, ..Facts::state_at_sender(meta) };
+            self.report_change(Change { path, item, action, differs: Differs::default(), facts });
         }
     }
 
     /// Reports a name that is skipped because of the options, if the options request such reports.
-    pub(super) fn passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
+    pub(super) fn report_passed_over(&mut self, path: &RelPath, meta: &Meta, why: PassedOver) {
         if !self.setting.options.tells_unchanged {
             return;
         }
         let (item, action, differs) =
             (EntryType::of(&meta.kind), Action::PassedOver(why), Differs::default());
-        let change = Change { path: path.clone(), item, action, differs, facts: Facts::of(meta) };
+        let change = Change {
+            path: path.clone(),
+            item,
+            action,
+            differs,
+            facts: Facts::state_at_sender(meta),
+        };
         // For these reasons rsync names the destination's entry, not the listed entry.
         let change = match why {
-            PassedOver::Large | PassedOver::Small => self.as_listed(change),
+            PassedOver::Large | PassedOver::Small => self.with_path_at_sender(change),
             PassedOver::New | PassedOver::Exists | PassedOver::Newer => change,
         };
         if self.setting.tells_passed_over {

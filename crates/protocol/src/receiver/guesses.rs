@@ -15,26 +15,26 @@ const RIGHT_SHARE: u64 = 8;
 impl GuessedBytes {
     /// True if a guess about a further file of `len` bytes is allowed: the bytes of wrong and open guesses may not
     /// exceed `borne` bytes and twice the bytes of right guesses.
-    pub(super) const fn have_room(self, len: u64, borne: u64) -> bool {
+    pub(super) const fn has_room(self, len: u64, borne: u64) -> bool {
         let borne = self.right.saturating_mul(2).saturating_add(borne);
         self.wrong.saturating_add(self.open).saturating_add(len) <= borne
     }
 
     /// True if no guess is wrong or under way.
-    pub(super) const fn are_free(self) -> bool {
+    pub(super) const fn is_unused(self) -> bool {
         self.wrong.saturating_add(self.open) == 0
     }
 
     /// True while guesses are under way.
-    pub(super) const fn are_open(self) -> bool {
+    pub(super) const fn has_open_guesses(self) -> bool {
         self.open > 0
     }
 
-    pub(super) const fn begin(&mut self, len: u64) {
+    pub(super) const fn begin_guess(&mut self, len: u64) {
         self.open = self.open.saturating_add(len);
     }
 
-    pub(super) const fn end(&mut self, len: u64, matched: u64) {
+    pub(super) const fn end_guess(&mut self, len: u64, matched: u64) {
         self.open = self.open.saturating_sub(len);
         let count = if matched >= len / RIGHT_SHARE { &mut self.right } else { &mut self.wrong };
         *count = count.saturating_add(len);
@@ -50,15 +50,15 @@ mod tests {
     #[test]
     fn guesses_are_made_while_enough_are_right() {
         let mut guesses = GuessedBytes::default();
-        assert!(guesses.are_free());
-        guesses.begin(BORNE);
-        assert!(!guesses.have_room(1, BORNE), "nobody knows of the first");
-        guesses.end(BORNE, BORNE / RIGHT_SHARE);
-        assert!(guesses.are_free() && guesses.have_room(3 * BORNE, BORNE));
-        guesses.begin(BORNE);
-        assert!(guesses.have_room(2 * BORNE, BORNE));
-        assert!(!guesses.have_room(2 * BORNE + 1, BORNE));
-        guesses.end(BORNE, BORNE / RIGHT_SHARE - 1);
-        assert!(!guesses.have_room(2 * BORNE + 1, BORNE), "a wrong one is not forgotten");
+        assert!(guesses.is_unused());
+        guesses.begin_guess(BORNE);
+        assert!(!guesses.has_room(1, BORNE), "nobody knows of the first");
+        guesses.end_guess(BORNE, BORNE / RIGHT_SHARE);
+        assert!(guesses.is_unused() && guesses.has_room(3 * BORNE, BORNE));
+        guesses.begin_guess(BORNE);
+        assert!(guesses.has_room(2 * BORNE, BORNE));
+        assert!(!guesses.has_room(2 * BORNE + 1, BORNE));
+        guesses.end_guess(BORNE, BORNE / RIGHT_SHARE - 1);
+        assert!(!guesses.has_room(2 * BORNE + 1, BORNE), "a wrong one is not forgotten");
     }
 }

@@ -42,7 +42,7 @@ impl TransferLoad {
     }
 
     /// Counts groups that this end must answer. Errors: `Limit` if the window has no room for the groups.
-    pub(super) fn take_groups(&mut self, groups: u64) -> Result<(), PeerError> {
+    pub(super) fn receive_groups(&mut self, groups: u64) -> Result<(), PeerError> {
         self.groups_out += groups;
         self.groups_held += groups;
         if self.groups_out > GROUP_WINDOW {
@@ -74,7 +74,7 @@ impl TransferLoad {
     }
 
     /// Subtracts the share of a finished transfer.
-    pub(super) const fn end(&mut self, share: LoadShare) {
+    pub(super) const fn subtract_share(&mut self, share: LoadShare) {
         self.groups_out -= share.groups_out;
         self.groups_held -= share.groups_held;
         self.gaps_out -= share.gaps_out;
@@ -92,12 +92,12 @@ impl TransferLoad {
     }
 
     /// Counts gaps that the sender will be asked for.
-    pub(super) fn take_gaps(&mut self, gaps: usize) {
+    pub(super) fn request_gaps(&mut self, gaps: usize) {
         self.gaps_out += gaps as u64;
     }
 
     /// Counts gaps that arrived as no longer requested.
-    pub(super) fn mend_gaps(&mut self, gaps: usize) {
+    pub(super) fn receive_gaps(&mut self, gaps: usize) {
         self.gaps_out -= gaps as u64;
     }
 
@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn a_window_of_groups_is_unanswered_and_no_more() {
         let mut load = TransferLoad::default();
-        assert_eq!(load.take_groups(GROUP_WINDOW), Ok(()));
+        assert_eq!(load.receive_groups(GROUP_WINDOW), Ok(()));
         load.answer_groups(1);
-        assert_eq!(load.take_groups(1), Ok(()));
-        assert!(load.take_groups(1).is_err());
+        assert_eq!(load.receive_groups(1), Ok(()));
+        assert!(load.receive_groups(1).is_err());
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
         assert_eq!(load.next_gaps(), None);
         (1..=2).for_each(|no| load.queue_gaps(Handle(no)));
         assert_eq!(load.next_gaps(), Some((Handle(1), GAP_WINDOW)));
-        load.take_gaps(GAP_WINDOW as usize);
+        load.request_gaps(GAP_WINDOW as usize);
         assert_eq!(load.next_gaps(), None);
-        load.mend_gaps(3);
+        load.receive_gaps(3);
         assert_eq!(load.next_gaps(), Some((Handle(2), 3)));
     }
 }

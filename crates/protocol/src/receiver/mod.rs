@@ -30,7 +30,7 @@ mod tree;
 use crate::Purpose;
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{How, ToReceiver, ToSender};
+use crate::message::{ToReceiver, ToSender, TransferKind};
 use crate::report::{Counts, Notice, Trouble};
 use crate::streams::Aside;
 use crate::work::{UnknownAnswer, WorkId};
@@ -52,7 +52,7 @@ pub use context::FrameCompression;
 pub use setting::{Expect, Setting};
 pub use sources::MAX_BORROWED;
 pub use transfer::proof::Proof;
-pub use tree::compare::is_there;
+pub use tree::compare::agrees_with;
 pub use tree::new_files::NewFiles;
 
 /// The receiver's state machine. Feed it frames and answers; poll frames, work and notices until none is left.
@@ -81,7 +81,7 @@ impl Receiver {
     pub fn poll_frame(&mut self) -> Option<ToSender> {
         let is_over = self.is_finished();
         let frame = self.cx.frames.pop_front().or_else(|| self.tree.poll_verdicts());
-        frame.or_else(|| self.cx.give_credit().filter(|_| !is_over))
+        frame.or_else(|| self.cx.poll_credit().filter(|_| !is_over))
     }
 
     /// Returns the next notice, if any.
@@ -143,12 +143,12 @@ impl Receiver {
     /// # Errors
     /// [`PeerError`] if the frame is not allowed now. The session is then over.
     pub fn handle(&mut self, frame: ToReceiver) -> Result<(), PeerError> {
-        self.cx.credit.take(frame.literal_bytes())?;
+        self.cx.credit.spend(frame.literal_bytes())?;
         match frame {
             ToReceiver::Offer { file, meta, spec } => {
-                let listed = self.tree.unsettled();
-                let offer = FileStart { meta, how: How::Recipe, spec };
-                self.files.offered(&mut self.cx, file, offer, listed)?;
+                let listed = self.tree.unsettled_entries();
+                let offer = FileStart { meta, how: TransferKind::Recipe, spec };
+                self.files.receive_offer(&mut self.cx, file, offer, listed)?;
             }
             frame @ (ToReceiver::Holes { .. }
             | ToReceiver::Start { .. }
@@ -168,7 +168,7 @@ impl Receiver {
             | ToReceiver::Failed { .. }) => self.files.handle(&mut self.cx, frame)?,
             frame => self.tree.handle(&mut self.cx, frame)?,
         }
-        self.go_on();
+        self.take_possible_steps();
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Receiver {
     pub fn handle_aside(&mut self, aside: Aside) -> Result<(), PeerError> {
         match self.files.accepts_out_of_order(&aside)? {
             true => self.handle(aside.frame),
-            false => self.cx.credit.take(aside.frame.literal_bytes()),
+            false => self.cx.credit.spend(aside.frame.literal_bytes()),
         }
     }
 
@@ -206,7 +206,7 @@ impl Receiver {
     /// # Errors
     /// [`UnknownAnswer`] if no work of this id is under way.
     pub fn answer(&mut self, id: WorkId, answer: ReceiverAnswer) -> Result<(), UnknownAnswer> {
-        let pending = self.cx.jobs.answered(id)?;
+        let pending = self.cx.jobs.take_answer(id)?;
         self.cx.load.uncount_pending(&pending);
         let answer = self.cx.report_partial_meta(answer);
         match pending {
@@ -215,31 +215,31 @@ impl Receiver {
         }
         self.pass_settled();
         self.cx.partial_meta.is_last = false;
-        self.go_on();
+        self.take_possible_steps();
         Ok(())
     }
 
     /// Passes settled files on to the tree.
     fn pass_settled(&mut self) {
         for settled in self.files.take_settled() {
-            self.tree.settled(&mut self.cx, settled);
+            self.tree.take_settled_file(&mut self.cx, settled);
         }
     }
 
     /// Starts all steps that have become possible.
-    fn go_on(&mut self) {
+    fn take_possible_steps(&mut self) {
         self.pass_settled();
         let Self { cx, tree, files, .. } = self;
-        tree.go_on(cx);
+        tree.take_possible_steps(cx);
         for candidate in tree.take_wanted() {
-            files.want(&cx.setting.options, candidate);
+            files.add_wanted(&cx.setting.options, candidate);
         }
-        files.survey_more(cx);
+        files.request_gap_sums(cx);
         files.open_sources(cx);
-        files.continue_chart(cx, |cx| tree.topmost_dirs(cx), tree.known());
-        files.activate(cx);
-        tree.settle(cx, files.first_unasked());
-        self.close();
+        files.extend_move_index(cx, |cx| tree.topmost_dirs(cx), tree.listed_and_equal_count());
+        files.start_waiting_files(cx);
+        tree.report_settled_number(cx, files.first_unrequested());
+        self.take_closing_steps();
     }
 
     /// Tells the receiver that the connection is lost: no closing step begins from now on, so nothing is deleted and no
@@ -250,13 +250,13 @@ impl Receiver {
     }
 
     /// Takes the closing steps, each once the step before is done.
-    fn close(&mut self) {
+    fn take_closing_steps(&mut self) {
         while !self.is_lost && self.files.is_idle() && self.tree.may_close(&self.cx) {
             let may_try = self.tree.is_deleting();
-            if may_try && self.files.try_parked(&mut self.cx) {
+            if may_try && self.files.retry_parked(&mut self.cx) {
                 self.pass_settled();
             } else {
-                self.tree.close(&mut self.cx);
+                self.tree.take_next_step(&mut self.cx);
             }
         }
     }

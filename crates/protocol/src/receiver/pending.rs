@@ -13,7 +13,7 @@ use crate::work::{Handle, HasHandle};
 use super::transfer::gap::ChunkGap;
 use super::transfer::old::IndexPart;
 use super::transfer::presets::asked::AskedToken;
-use super::tree::beside::ReferenceEntry;
+use super::tree::beside::AlternateEntry;
 use super::tree::removal::NameRemoval;
 
 /// Unanswered work, by the part of the receiver that waits for the answer.
@@ -35,7 +35,7 @@ pub(super) enum TreePending {
     CountMissing(RelPath),
     LinkBeside {
         file: FileNo,
-        beside: ReferenceEntry,
+        beside: AlternateEntry,
     },
     CopyBeside {
         file: FileNo,
@@ -85,7 +85,7 @@ pub(super) enum TreePending {
 /// Work for the content of files.
 #[derive(Debug)]
 pub(super) enum FilePending {
-    Chart,
+    ExtendMoveIndex,
     OpenOld(Handle),
     OpenMore(Handle),
     View(Handle),
@@ -169,7 +169,7 @@ impl FilePending {
             | Self::Confirm(handle)
             | Self::TakeBeside { handle, .. }
             | Self::TouchFile(handle) => Some(*handle),
-            Self::Chart | Self::Abandon(_) | Self::Release => None,
+            Self::ExtendMoveIndex | Self::Abandon(_) | Self::Release => None,
         }
     }
 }

@@ -18,7 +18,7 @@ impl<K, V, const HALF: usize> Default for RecentTable<K, V, HALF> {
 
 impl<K: Eq + Hash, V, const HALF: usize> RecentTable<K, V, HALF> {
     /// Inserts an entry.
-    pub(super) fn note(&mut self, key: K, value: V) {
+    pub(super) fn insert(&mut self, key: K, value: V) {
         if self.last.len() >= HALF {
             self.before = std::mem::take(&mut self.last);
         }
@@ -40,7 +40,7 @@ mod tests {
         const HALF: usize = 8;
         let mut recent = RecentTable::<usize, usize, HALF>::default();
         for no in 0..5 * HALF {
-            recent.note(no, 2 * no);
+            recent.insert(no, 2 * no);
             let kept = recent.before.len() + recent.last.len();
             assert!((HALF.min(no + 1)..=2 * HALF).contains(&kept), "{kept}");
             assert!(
@@ -48,8 +48,8 @@ mod tests {
             );
         }
         assert_eq!(recent.get(&0), None);
-        recent.note(0, 7);
-        recent.note(0, 8);
+        recent.insert(0, 7);
+        recent.insert(0, 8);
         assert_eq!(recent.get(&0), Some(&8));
     }
 }

@@ -30,7 +30,7 @@ pub struct Setting {
     pub takes_offers: bool,
     /// True if this end may tell the sender which base equals an old version.
     pub tells_bases: bool,
-    /// True if the sender may send the positions of holes instead of zeros ([`Terms::holes`](crate::Terms::holes)).
+    /// True if the sender may send the positions of holes instead of zeros ([`Terms::may_send_holes`](crate::Terms::may_send_holes)).
     pub takes_holes: bool,
     /// True if the ends may agree to use sums that their storage keeps.
     pub agrees_on_sums: bool,
@@ -76,7 +76,7 @@ pub struct Expect {
 impl Expect {
     /// True if `name` is allowed.
     #[must_use]
-    pub fn admits(&self, name: &Name) -> bool {
+    pub fn is_expected(&self, name: &Name) -> bool {
         self.names.contains(name) || self.globs.iter().any(|g| glob::matches(g, name.as_bytes()))
     }
 }

@@ -59,29 +59,29 @@ const WORTH: u64 = 16;
 
 impl RecipeSources {
     /// True if a file of `len` bytes may be a source. A new file is sent by recipe only in order to be a source.
-    pub(super) fn have_room(&self, len: u64, is_new: bool, link_is_slow: bool) -> bool {
-        let pays = !is_new || link_is_slow || self.guesses.have_room(len, WRONG_BYTES_BORNE);
+    pub(super) fn has_room(&self, len: u64, is_new: bool, link_is_slow: bool) -> bool {
+        let pays = !is_new || link_is_slow || self.guesses.has_room(len, WRONG_BYTES_BORNE);
         pays && self.files.len() < MAX_FILES
     }
 
     /// Notes a file that begins a transfer by recipe.
-    pub(super) fn begin(&mut self, file: FileNo, len: u64, is_new: bool) {
+    pub(super) fn begin_file(&mut self, file: FileNo, len: u64, is_new: bool) {
         if is_new {
-            self.guesses.begin(len);
+            self.guesses.begin_guess(len);
         }
         self.files.insert(file, SourceFile { len, is_new, path: None, borrows: Vec::new() });
     }
 
     /// Notes that the sender is asked for this group in this file.
-    pub(super) fn note(&mut self, file: FileNo, group: GroupPrefix) {
+    pub(super) fn note_requested(&mut self, file: FileNo, group: GroupPrefix) {
         if self.files.contains_key(&file) {
-            self.groups.note(group, file);
+            self.groups.insert(group, file);
         }
     }
 
     /// Makes a file of `len` bytes wait for the best source of the `missing` groups (names and lengths in bytes).
     /// Returns false if no source is worth waiting for.
-    pub(super) fn wait(
+    pub(super) fn wait_for_source(
         &mut self,
         file: FileNo,
         len: u64,
@@ -142,10 +142,10 @@ impl RecipeSources {
     }
 
     /// Ends an attempt at a file; `done` is the path of the finished file and the number of matched bytes.
-    pub(super) fn end(&mut self, file: FileNo, done: Option<(&RelPath, u64)>) {
+    pub(super) fn end_attempt(&mut self, file: FileNo, done: Option<(&RelPath, u64)>) {
         let Some(source) = self.files.get_mut(&file) else { return };
         if source.is_new {
-            self.guesses.end(source.len, done.map_or(0, |(_, matched)| matched));
+            self.guesses.end_guess(source.len, done.map_or(0, |(_, matched)| matched));
         }
         self.waits.remove(&file);
         match done {
@@ -171,7 +171,7 @@ mod tests {
         groups: impl IntoIterator<Item = u64>,
     ) -> bool {
         let missing = groups.into_iter().map(|name| (group(name), LEN / 4));
-        sources.wait(FileNo(file), LEN, missing)
+        sources.wait_for_source(FileNo(file), LEN, missing)
     }
 
     fn path(file: u64) -> RelPath {
@@ -181,8 +181,8 @@ mod tests {
     fn begun(files: std::ops::Range<u64>) -> RecipeSources {
         let mut sources = RecipeSources::default();
         for file in files {
-            sources.begin(FileNo(file), LEN, true);
-            sources.note(FileNo(file), group(file));
+            sources.begin_file(FileNo(file), LEN, true);
+            sources.note_requested(FileNo(file), group(file));
         }
         sources
     }
@@ -196,11 +196,11 @@ mod tests {
         assert!(!waits(&mut sources, 2, [0]));
         assert!(!waits(&mut sources, 2, [1]));
         assert_eq!(sources.next_ready(), None);
-        sources.end(FileNo(2), Some((&path(2), 0)));
+        sources.end_attempt(FileNo(2), Some((&path(2), 0)));
         assert_eq!(sources.next_ready(), Some((FileNo(1), Some(path(2)))));
         assert_eq!(sources.next_ready(), None);
         assert!(!waits(&mut sources, 1, [2]), "that one was read");
-        sources.end(FileNo(1), None);
+        sources.end_attempt(FileNo(1), None);
         assert_eq!(sources.next_ready(), Some((FileNo(0), None)));
         assert!(!waits(&mut sources, 0, [1]), "it is gone");
         assert!(!sources.is_waiting(FileNo(0)));
@@ -210,14 +210,14 @@ mod tests {
     fn the_source_of_most_is_read_and_so_many_at_most() {
         let mut sources = begun(0..4);
         for (name, file) in [(10, 1), (11, 1), (12, 2)] {
-            sources.note(FileNo(file), group(name));
+            sources.note_requested(FileNo(file), group(name));
         }
         assert!(waits(&mut sources, 0, [2, 10, 11]));
         assert_eq!(sources.waits[&FileNo(0)], FileNo(1));
-        sources.end(FileNo(1), Some((&path(1), 0)));
+        sources.end_attempt(FileNo(1), Some((&path(1), 0)));
         sources.next_ready();
         assert!(waits(&mut sources, 0, [10, 12]));
-        sources.end(FileNo(2), None);
+        sources.end_attempt(FileNo(2), None);
         sources.next_ready();
         assert!(!waits(&mut sources, 0, [3]));
     }
@@ -225,11 +225,11 @@ mod tests {
     #[test]
     fn a_long_file_is_not_read_for_a_short_part() {
         let mut sources = begun(0..1);
-        sources.begin(FileNo(9), 17 * LEN, true);
-        sources.note(FileNo(9), group(9));
+        sources.begin_file(FileNo(9), 17 * LEN, true);
+        sources.note_requested(FileNo(9), group(9));
         assert!(!waits(&mut sources, 0, [9]));
-        sources.begin(FileNo(8), 16 * LEN, true);
-        sources.note(FileNo(8), group(8));
+        sources.begin_file(FileNo(8), 16 * LEN, true);
+        sources.note_requested(FileNo(8), group(8));
         assert!(!waits(&mut sources, 0, [8, 70]), "only one of its two groups has a source");
         assert!(waits(&mut sources, 0, [8]));
     }
@@ -237,38 +237,38 @@ mod tests {
     #[test]
     fn the_oldest_groups_are_forgotten_and_only_sources_are_noted() {
         let mut sources = begun(0..2);
-        (0..3 * MAX_NOTED as u64).for_each(|name| sources.note(FileNo(0), group(name)));
+        (0..3 * MAX_NOTED as u64).for_each(|name| sources.note_requested(FileNo(0), group(name)));
         assert!(!waits(&mut sources, 1, [0]));
         assert!(waits(&mut sources, 1, [3 * MAX_NOTED as u64 - 1]));
-        sources.note(FileNo(7), group(7));
+        sources.note_requested(FileNo(7), group(7));
         assert_eq!(sources.groups.get(&group(7)), None, "file 7 is not a source");
         let many = begun(0..MAX_FILES as u64);
-        assert!(!many.have_room(0, true, true));
+        assert!(!many.has_room(0, true, true));
     }
 
     #[test]
     fn a_changed_file_is_no_guess_and_waits_by_its_missing_bytes_alone() {
         let mut sources = begun(0..1);
-        sources.begin(FileNo(1), 100 << 30, false);
-        assert!(sources.have_room(1 << 40, false, false));
-        sources.note(FileNo(1), group(7));
+        sources.begin_file(FileNo(1), 100 << 30, false);
+        assert!(sources.has_room(1 << 40, false, false));
+        sources.note_requested(FileNo(1), group(7));
         assert!(!waits(&mut sources, 0, [7]), "the source is too long to wait for");
-        sources.begin(FileNo(2), 100 << 30, false);
+        sources.begin_file(FileNo(2), 100 << 30, false);
         assert!(waits(&mut sources, 2, [0, 70, 71]), "a quarter of a source, if little of itself");
-        sources.end(FileNo(1), Some((&path(1), 0)));
-        assert!(sources.have_room(WRONG_BYTES_BORNE - LEN, true, false), "nothing was lost");
+        sources.end_attempt(FileNo(1), Some((&path(1), 0)));
+        assert!(sources.has_room(WRONG_BYTES_BORNE - LEN, true, false), "nothing was lost");
     }
 
     #[test]
     fn files_that_share_nothing_come_by_recipe_up_to_a_bound() {
         let mut sources = RecipeSources::default();
-        assert!(sources.have_room(WRONG_BYTES_BORNE, true, false));
-        assert!(!sources.have_room(WRONG_BYTES_BORNE + 1, true, false));
-        sources.begin(FileNo(0), WRONG_BYTES_BORNE, true);
-        sources.end(FileNo(0), Some((&path(0), 0)));
-        assert!(!sources.have_room(1, true, false) && sources.have_room(1, true, true));
-        sources.begin(FileNo(1), LEN, true);
-        sources.end(FileNo(1), Some((&path(1), LEN)));
-        assert!(sources.have_room(2 * LEN, true, false));
+        assert!(sources.has_room(WRONG_BYTES_BORNE, true, false));
+        assert!(!sources.has_room(WRONG_BYTES_BORNE + 1, true, false));
+        sources.begin_file(FileNo(0), WRONG_BYTES_BORNE, true);
+        sources.end_attempt(FileNo(0), Some((&path(0), 0)));
+        assert!(!sources.has_room(1, true, false) && sources.has_room(1, true, true));
+        sources.begin_file(FileNo(1), LEN, true);
+        sources.end_attempt(FileNo(1), Some((&path(1), LEN)));
+        assert!(sources.has_room(2 * LEN, true, false));
     }
 }

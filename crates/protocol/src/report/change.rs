@@ -46,7 +46,7 @@ pub struct Facts {
 impl Facts {
     /// Returns the state in the sender's tree.
     #[must_use]
-    pub fn of(meta: &Meta) -> Self {
+    pub fn state_at_sender(meta: &Meta) -> Self {
         let target = match &meta.kind {
             Kind::Symlink(target) => Some(target.clone()),
             _ => None,

@@ -65,7 +65,7 @@ impl Trouble {
 
     /// Sets `side` as the end of the trouble, before this end sends the trouble to the other end.
     #[must_use]
-    pub(crate) fn on(mut self, side: Side) -> Self {
+    pub(crate) fn at_side(mut self, side: Side) -> Self {
         let spot = self.spot_mut();
         (spot.side, spot.hole) = (Some(side), None);
         self
@@ -92,7 +92,7 @@ impl Trouble {
     /// A trouble for an entry that is skipped for its kind. The message is rsync's, so the name keeps its relative
     /// path.
     #[must_use]
-    pub fn skipped(kind: &Kind, path: &RelPath) -> Self {
+    pub fn skipped_entry(kind: &Kind, path: &RelPath) -> Self {
         let message = match kind {
             Kind::Dir => format!("skipping directory {path}"),
             _ => format!("skipping non-regular file \"{path}\""),
@@ -102,7 +102,7 @@ impl Trouble {
 
     /// Appends the reason `why` to the message.
     #[must_use]
-    pub fn because(self, why: &str) -> Self {
+    pub fn with_reason(self, why: &str) -> Self {
         Self { message: format!("{}: {why}", self.message), ..self }
     }
 
@@ -188,12 +188,12 @@ mod tests {
         let (start, full) = (path("a"), |_: &RelPath| Some((*b"/srv/a").into()));
         let mut trouble =
             Trouble::at(TroubleKind::Vanished, &start, |path| format!("{path} was a"));
-        trouble = trouble.on(Side::Sender);
+        trouble = trouble.at_side(Side::Sender);
         trouble.locate(Side::Receiver, |_| Some((*b"/elsewhere").into()));
         assert_eq!(trouble.message, "a was a");
         trouble.locate(Side::Sender, full);
         assert_eq!(trouble.message, "/srv/a was a");
-        let mut trouble = told(&start).on(Side::Sender);
+        let mut trouble = told(&start).at_side(Side::Sender);
         trouble.locate(Side::Sender, full);
         assert_eq!(trouble.message, "cannot list a/: why");
         assert_eq!(trouble.spot.unwrap().full_path, Some((*b"/srv/a").into()));
@@ -207,7 +207,7 @@ mod tests {
         let mut trouble = told(&path("a"));
         trouble.locate(Side::Sender, |_| None);
         assert_eq!(trouble.message, "cannot list a/: why");
-        let mut trouble = Trouble::skipped(&Kind::Dir, &path("a"));
+        let mut trouble = Trouble::skipped_entry(&Kind::Dir, &path("a"));
         trouble.locate(Side::Sender, |_| Some((*b"/srv/a").into()));
         assert_eq!(trouble.message, "skipping directory a");
     }

@@ -12,7 +12,7 @@ use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::known::Known;
-use crate::message::{How, NameLine, Payload};
+use crate::message::{NameLine, Payload, TransferKind};
 use crate::report::{Question, Trouble, TroubleKind};
 use crate::summing::{Portion, Summed};
 use crate::sums::{PatchStep, Search, Summing};
@@ -31,9 +31,9 @@ pub enum SenderWork {
     Open {
         handle: Handle,
         path: RelPath,
-        how: How,
+        how: TransferKind,
         key: Option<Key>,
-        bears: Bears,
+        bears: ToleratedChanges,
         base: Option<Digest>,
     },
     /// Read an open file.
@@ -56,7 +56,7 @@ pub enum FileWork {
     Scan { handle: Handle, spec: ChunkerSpec, segment: Segment },
     /// Check that the file did not change since it was opened, except for changes that the attempt tolerates
     /// (`bears`), and compute the digest. Answer: [`FileAnswer::Sealed`].
-    Seal { handle: Handle, proof: Sealing, bears: Bears },
+    Seal { handle: Handle, proof: Sealing, bears: ToleratedChanges },
     /// Read, cut and sum a portion, and add the bytes to the file's `digest`, if given. Answer: [`FileAnswer::Summed`].
     Sum { handle: Handle, summing: Summing, portion: Portion, digest: Option<Box<FileDigest>> },
     /// Read these spans and compute the strong sum of each. Answer: [`FileAnswer::Hashed`].
@@ -85,7 +85,7 @@ impl SenderWork {
     /// True if the answer holds literals.
     pub(super) const fn reads_literals(&self) -> bool {
         match self {
-            Self::Open { how, .. } => matches!(how, How::Whole),
+            Self::Open { how, .. } => matches!(how, TransferKind::Whole),
             Self::File(work) => work.reads_literals(),
             Self::List { .. }
             | Self::Digest { .. }
@@ -132,7 +132,7 @@ pub enum Sealing {
 
 /// Changes of a file that an attempt tolerates while it reads. Another attempt may find the file at rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bears {
+pub struct ToleratedChanges {
     /// Growth of the file, as of a log. The bytes that were there when the file was opened are a prefix of the longer
     /// file.
     pub growth: bool,
@@ -254,7 +254,7 @@ pub struct Listed {
     pub entries: Vec<Entry>,
     /// Entries that could not be listed.
     pub troubles: Vec<Trouble>,
-    /// Tally of the entries, as [`Options::tallied`](crate::options::Options::tallied) defines, if requested.
+    /// Tally of the entries, as [`Options::tallied_attributes`](crate::options::Options::tallied_attributes) defines, if requested.
     pub tally: Option<DirDigest>,
     /// Names of the entries' users, in any order; empty where the options do not request names.
     pub users: Vec<NameLine>,

@@ -8,7 +8,7 @@ use deltic_core::{DataMap, Strategy};
 use crate::error::PeerError;
 use crate::hello::ShortForms;
 use crate::limits::Limits;
-use crate::message::{FileNo, How, ToReceiver};
+use crate::message::{FileNo, ToReceiver, TransferKind};
 use crate::options::Options;
 use crate::report::{ByteProgress, Counts, Notice, Trouble};
 use crate::work::{WorkId, WorkQueue};
@@ -61,7 +61,7 @@ pub(super) struct SharedAbilities {
 impl Context {
     pub(super) fn new(options: Options) -> Self {
         Self {
-            strategy: options.way(),
+            strategy: options.effective_strategy(),
             options,
             jobs: WorkQueue::new(),
             frames: VecDeque::new(),
@@ -80,15 +80,20 @@ impl Context {
     }
 
     /// Sets the limits that the two ends agreed on.
-    pub(super) fn greeted(&mut self, limits: Limits) {
+    pub(super) fn set_limits(&mut self, limits: Limits) {
         self.credit = SendCredit::new(limits.credit);
         self.strategy.longest = limits.chunk_bytes();
         (self.limits, self.is_greeted) = (limits, true);
     }
 
     /// True if a file sent whole may be sent in a single frame: a file without holes that was read as one version.
-    pub(super) fn may_be_single(&self, how: How, map: &Option<DataMap>, body: &Body) -> bool {
-        let is_allowed = self.abilities.short_forms.files && how == How::Whole;
+    pub(super) fn may_be_single(
+        &self,
+        how: TransferKind,
+        map: &Option<DataMap>,
+        body: &Body,
+    ) -> bool {
+        let is_allowed = self.abilities.short_forms.files && how == TransferKind::Whole;
         is_allowed && map.is_none() && !body.sealed.restless
     }
 
@@ -113,7 +118,7 @@ impl Context {
     pub(super) fn next_work(&mut self) -> Option<(WorkId, SenderWork)> {
         let next = self.frames.front().map_or(0, ToReceiver::literal_bytes);
         let is_held = !self.credit.has_room(next);
-        self.jobs.poll_but(|work| is_held && work.reads_literals())
+        self.jobs.poll_except(|work| is_held && work.reads_literals())
     }
 
     /// Passes a notice from the receiver on.
@@ -123,7 +128,7 @@ impl Context {
     }
 
     /// Reports a trouble to the users at both ends.
-    pub(super) fn trouble(&mut self, trouble: Trouble) {
+    pub(super) fn report_trouble(&mut self, trouble: Trouble) {
         self.send(ToReceiver::Trouble(trouble.clone()));
         self.notices.push_back(Notice::Trouble(trouble));
     }
@@ -133,7 +138,7 @@ impl Context {
     }
 
     /// Reports settled bytes of an attempt, except bytes that an earlier attempt reported.
-    pub(super) fn advance(&mut self, file: FileNo, settled: u64) {
+    pub(super) fn report_progress(&mut self, file: FileNo, settled: u64) {
         let Some(listed) = self.entries.get_mut(&file) else { return };
         let fresh = listed.advance(settled);
         self.report_settled(fresh);

@@ -30,7 +30,7 @@ impl SendCredit {
     }
 
     /// Takes credit for `bytes` that were sent, and widens the window by `more` bytes.
-    pub(super) fn give(&mut self, bytes: u64, more: u64) -> Result<(), PeerError> {
+    pub(super) fn add_credit(&mut self, bytes: u64, more: u64) -> Result<(), PeerError> {
         let window = self.window.ok_or(PeerError::Unexpected("credit where none is needed"))?;
         let left = self.out.checked_sub(bytes);
         self.out = left.ok_or(PeerError::Unexpected("credit for bytes that were not sent"))?;
@@ -50,7 +50,7 @@ mod tests {
         assert!(credit.has_room(1000), "a frame alone may be longer");
         credit.spend(60);
         assert!(credit.has_room(40) && !credit.has_room(41) && credit.has_room(0));
-        assert_eq!(credit.give(60, 20), Ok(()));
+        assert_eq!(credit.add_credit(60, 20), Ok(()));
         credit.spend(110);
         assert!(credit.has_room(10) && !credit.has_room(11));
     }
@@ -60,12 +60,12 @@ mod tests {
         let mut credit = SendCredit::new(Some(100));
         credit.spend(60);
         for bytes in [61, 1 << 63, u64::MAX] {
-            assert!(credit.give(bytes, 0).is_err(), "{bytes}");
+            assert!(credit.add_credit(bytes, 0).is_err(), "{bytes}");
         }
         for more in [MAX_CREDIT_BYTES, 1 << 63, u64::MAX] {
-            assert_eq!(credit.give(0, more), Err(PeerError::Limit("credit")), "{more}");
+            assert_eq!(credit.add_credit(0, more), Err(PeerError::Limit("credit")), "{more}");
         }
-        assert!(SendCredit::new(None).give(0, 0).is_err());
+        assert!(SendCredit::new(None).add_credit(0, 0).is_err());
     }
 
     #[test]

@@ -4,7 +4,9 @@ use deltic_core::Digest;
 
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
-use crate::message::{DigestLine, FileNo, ShortDigestLine, ShortDigestLines, ToReceiver, brief};
+use crate::message::{
+    DigestLine, FileNo, ShortDigestLine, ShortDigestLines, ToReceiver, shortened,
+};
 
 use super::ask::SenderWork;
 use super::context::Context;
@@ -12,7 +14,7 @@ use super::listed_file::DigestInquiry;
 use super::pending::SenderPending;
 
 /// Takes the receiver's request for the digests of these files.
-pub(super) fn inquire(
+pub(super) fn receive_digest_request(
     digesting: &mut DigestQueue,
     cx: &mut Context,
     files: &[FileNo],
@@ -33,20 +35,20 @@ pub(super) fn inquire(
 }
 
 /// Requests digests from the driver, until enough batches are under way.
-pub(super) fn go_on(digesting: &mut DigestQueue, cx: &mut Context) {
+pub(super) fn request_digests(digesting: &mut DigestQueue, cx: &mut Context) {
     while let Some((files, paths)) = digesting.next() {
-        cx.jobs.ask(SenderWork::Digest { paths }, SenderPending::Digest(files));
+        cx.jobs.request(SenderWork::Digest { paths }, SenderPending::Digest(files));
     }
 }
 
 /// Sends computed digests to the receiver.
-pub(super) fn digested(
+pub(super) fn send_digests(
     digesting: &mut DigestQueue,
     cx: &mut Context,
     files: Vec<FileNo>,
     digests: Vec<Option<Digest>>,
 ) {
-    digesting.answered();
+    digesting.note_answer();
     for file in &files {
         if let Some(listed) = cx.entries.get_mut(file) {
             listed.inquiry = DigestInquiry::Answered;
@@ -56,7 +58,7 @@ pub(super) fn digested(
     cx.send(if cx.abilities.short_forms.digests {
         let short = |(file, digest): (FileNo, Option<Digest>)| ShortDigestLine {
             file,
-            digest: digest.as_ref().map(brief),
+            digest: digest.as_ref().map(shortened),
         };
         ToReceiver::ShortDigests(ShortDigestLines(lines.map(short).collect()))
     } else {

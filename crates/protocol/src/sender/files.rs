@@ -13,7 +13,7 @@ use crate::error::PeerError;
 use crate::limits::{
     Limits, MAX_ACTIVE_FILES, MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_GAPS_OUT, MAX_SUMS,
 };
-use crate::message::{Done, Extent, FileNo, GapLine, How, SumLine, ToReceiver};
+use crate::message::{Done, Extent, FileNo, GapLine, SumLine, ToReceiver, TransferKind};
 use crate::options::{Append, Options};
 use crate::report::Trouble;
 use crate::sums::StrategySums;
@@ -24,7 +24,7 @@ use super::context::Context;
 use super::listed_file::{DigestInquiry, ListedFile};
 use super::offering::OfferState;
 use super::pending::SenderPending;
-use super::transfer::{AttemptStart, OutgoingTransfer, SendAttempt, cut_otherwise};
+use super::transfer::{AttemptStart, OutgoingTransfer, SendAttempt, other_chunks_trouble};
 
 /// Most sums held for all files in transfer: the sums of the large files, and room for all small files together. A
 /// repeated sum takes one byte on the wire, and many times that in memory.
@@ -50,13 +50,13 @@ impl FileTransfers {
     }
 
     /// True if the chunks of a file in transfer fit frames with these limits.
-    pub(super) fn has_fitting(&self, file: FileNo, limits: &Limits) -> bool {
+    pub(super) fn fits_frames(&self, file: FileNo, limits: &Limits) -> bool {
         self.transfers.get(&file).is_none_or(|transfer| transfer.is_within(limits))
     }
 
     /// Returns the number of the attempt if the file's frames may be sent in any order, else `None`.
-    pub(super) fn overtakes(&self, cx: &Context, file: FileNo) -> Option<u32> {
-        self.transfers.get(&file).filter(|transfer| transfer.answers())?;
+    pub(super) fn unordered_attempt(&self, cx: &Context, file: FileNo) -> Option<u32> {
+        self.transfers.get(&file).filter(|transfer| transfer.has_unordered_frames())?;
         Some(cx.entries.get(&file)?.attempts)
     }
 
@@ -79,11 +79,11 @@ impl FileTransfers {
     }
 
     /// Begins a new attempt at a file.
-    pub(super) fn want(
+    pub(super) fn begin_attempt(
         &mut self,
         cx: &mut Context,
         file: FileNo,
-        how: How,
+        how: TransferKind,
         begins: AttemptStart,
     ) -> Result<(), PeerError> {
         let listed = cx.entries.get_mut(&file);
@@ -95,7 +95,7 @@ impl FileTransfers {
         let (path, attempt, len) = (listed.path.clone(), listed.attempts, listed.len);
         let base = self.bases.remove(&file);
         let is_anew = matches!(begins, AttemptStart::Anew) && base.is_none();
-        if self.take_offer(cx, file, how == How::Recipe && is_anew) {
+        if self.take_offer(cx, file, how == TransferKind::Recipe && is_anew) {
             return Ok(());
         }
         if attempt > MAX_ATTEMPTS {
@@ -103,32 +103,32 @@ impl FileTransfers {
         }
         if attempt > 1 {
             // Waiting frames of the last attempt would be taken for frames of this attempt.
-            cx.frames.retain(|frame| frame.may_overtake() != Some(file));
+            cx.frames.retain(|frame| frame.unordered_file() != Some(file));
         }
         self.drop_attempt(cx, file);
         let resumed = begins.resumed();
-        if !resumed.is_none_or(|resumed| resumed.fits(cx, len)) {
-            let trouble = cut_otherwise(&path);
+        if !resumed.is_none_or(|resumed| resumed.may_have_cut(cx, len)) {
+            let trouble = other_chunks_trouble(&path);
             cx.send(ToReceiver::Failed { file, attempt, trouble });
             return Ok(());
         }
         self.check_active(cx, file)?;
         let key = resumed.map(|resumed| resumed.key);
-        let handle = self.start(cx, file, how, begins);
+        let handle = self.register_attempt(cx, file, how, begins);
         let bears = self.transfers[&file].attempt.bears;
-        let base = base.filter(|_| how != How::Tail);
+        let base = base.filter(|_| how != TransferKind::Tail);
         self.transfers.get_mut(&file).expect("it was started").base = base;
         let work = SenderWork::Open { handle, path, how, key, bears, base };
-        cx.jobs.ask(work, SenderPending::Open(handle));
+        cx.jobs.request(work, SenderPending::Open(handle));
         Ok(())
     }
 
     /// Registers an attempt at a listed file, and gives it a handle.
-    pub(super) fn start(
+    pub(super) fn register_attempt(
         &mut self,
         cx: &Context,
         file: FileNo,
-        how: How,
+        how: TransferKind,
         begins: AttemptStart,
     ) -> Handle {
         let handle = Handle(self.next_handle);
@@ -136,7 +136,7 @@ impl FileTransfers {
         self.handles.insert(handle, file);
         let ListedFile { path, attempts, .. } = &cx.entries[&file];
         let attempt = SendAttempt::new(file, path.clone(), handle, how, *attempts);
-        let attempt = attempt.bearing_writers(cx.abilities.bears_writers);
+        let attempt = attempt.tolerating_writers(cx.abilities.bears_writers);
         self.transfers.insert(file, OutgoingTransfer::new(attempt, begins, cx));
         handle
     }
@@ -155,7 +155,7 @@ impl FileTransfers {
     }
 
     /// Turns an offer into the first attempt at its file.
-    pub(super) fn accept(&mut self, file: FileNo) {
+    pub(super) fn accept_offer(&mut self, file: FileNo) {
         if let Some(transfer) = self.transfers.get_mut(&file) {
             transfer.attempt.is_offer = false;
         }
@@ -166,12 +166,12 @@ impl FileTransfers {
         let Some(old) = self.transfers.remove(&file) else { return };
         let handle = old.attempt.handle;
         self.handles.remove(&handle);
-        cx.groups_out -= old.groups_unanswered();
-        if old.holds_nothing() {
+        cx.groups_out -= old.unanswered_groups();
+        if old.has_no_open_file() {
             return;
         }
         let forgotten =
-            cx.jobs.ask_last(handle, SenderWork::Close { handle }, SenderPending::Close);
+            cx.jobs.request_last(handle, SenderWork::Close { handle }, SenderPending::Close);
         for pending in forgotten {
             if let SenderPending::Mend { gaps, .. } = pending {
                 cx.gaps_out -= gaps.len() as u64;
@@ -181,7 +181,7 @@ impl FileTransfers {
 
     /// Returns the transfer that a frame concerns. Returns `None` if the transfer failed here and the receiver cannot
     /// know yet.
-    fn asked(
+    fn requested_transfer(
         &mut self,
         cx: &Context,
         file: FileNo,
@@ -201,51 +201,53 @@ impl FileTransfers {
         file: FileNo,
         take: impl FnOnce(&mut OutgoingTransfer, &mut Context) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
-        self.asked(cx, file)?.map_or(Ok(()), |transfer| take(transfer, cx))
+        self.requested_transfer(cx, file)?.map_or(Ok(()), |transfer| take(transfer, cx))
     }
 
-    pub(super) fn mend(
+    pub(super) fn receive_gap_requests(
         &mut self,
         cx: &mut Context,
         file: FileNo,
         lines: Vec<GapLine>,
     ) -> Result<(), PeerError> {
-        let Some(transfer) = self.asked(cx, file)? else { return Ok(()) };
+        let Some(transfer) = self.requested_transfer(cx, file)? else { return Ok(()) };
         cx.gaps_out += lines.len() as u64;
         if lines.is_empty() || cx.gaps_out > MAX_GAPS_OUT {
             return Err(PeerError::Limit("gaps to be mended"));
         }
-        transfer.mend(cx, lines)
+        transfer.receive_gap_requests(cx, lines)
     }
 
-    pub(super) fn old_sums(
+    pub(super) fn receive_old_sums(
         &mut self,
         cx: &mut Context,
         file: FileNo,
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        let Some(transfer) = self.asked(cx, file)? else { return Ok(()) };
+        let Some(transfer) = self.requested_transfer(cx, file)? else { return Ok(()) };
         transfer.take_old_sums(cx, lines, extent)?;
-        if self.transfers.values().map(OutgoingTransfer::old_sums).sum::<usize>() > MAX_SUMS_HELD {
+        if self.transfers.values().map(OutgoingTransfer::old_sum_count).sum::<usize>()
+            > MAX_SUMS_HELD
+        {
             return Err(PeerError::Limit("sums of all files"));
         }
         Ok(())
     }
 
     /// Continues sending and scanning wherever the window of unanswered groups allows.
-    pub(super) fn go_on(&mut self, cx: &mut Context) {
+    pub(super) fn continue_transfers(&mut self, cx: &mut Context) {
         for _ in 0..self.scanners.len() {
             let Some(file) = self.scanners.pop_front() else { return };
             let Some(transfer) = self.transfers.get_mut(&file) else { continue };
-            if transfer.go_on(cx) {
+            if transfer.continue_sending(cx) {
                 self.scanners.push_back(file);
             }
         }
     }
 
     /// Passes the result of work to the transfer of a handle, unless the transfer has ended.
-    pub(super) fn answer<T>(
+    pub(super) fn pass_result<T>(
         &mut self,
         cx: &mut Context,
         handle: Handle,
@@ -259,28 +261,28 @@ impl FileTransfers {
         }
     }
 
-    pub(super) fn opened(
+    pub(super) fn take_opened(
         &mut self,
         cx: &mut Context,
         handle: Handle,
         opened: Result<Opened, Trouble>,
     ) {
-        self.answer(cx, handle, opened, OutgoingTransfer::opened);
+        self.pass_result(cx, handle, opened, OutgoingTransfer::take_opened);
         self.scanners.extend(self.handles.get(&handle));
     }
 
-    pub(super) fn scanned(
+    pub(super) fn take_scanned(
         &mut self,
         cx: &mut Context,
         handle: Handle,
         part: CutPart,
         run: Result<SegmentChunks<Chunk>, Trouble>,
     ) {
-        self.answer(cx, handle, run, |transfer, cx, run| transfer.scanned(cx, part, run));
+        self.pass_result(cx, handle, run, |transfer, cx, run| transfer.take_scanned(cx, part, run));
         self.scanners.extend(self.handles.get(&handle));
     }
 
-    pub(super) fn mended(
+    pub(super) fn take_gap_deltas(
         &mut self,
         cx: &mut Context,
         handle: Handle,
@@ -289,8 +291,8 @@ impl FileTransfers {
     ) {
         cx.gaps_out -= gaps.len() as u64;
         cx.counts.add(mended.as_ref().map_or(0, |deltas| deltas.compared), 0);
-        self.answer(cx, handle, mended, |transfer, cx, deltas| {
-            transfer.mended(cx, gaps, deltas);
+        self.pass_result(cx, handle, mended, |transfer, cx, deltas| {
+            transfer.send_gap_deltas(cx, gaps, deltas);
             Ok(())
         });
     }
@@ -298,21 +300,23 @@ impl FileTransfers {
     /// Ends an attempt that failed at this end; the receiver decides whether to retry.
     fn fail(&mut self, cx: &mut Context, file: FileNo, trouble: Trouble) {
         self.drop_attempt(cx, file);
-        let Some(trouble) = self.spoil_offer(file, trouble) else { return };
+        let Some(trouble) = self.cancel_offer(file, trouble) else { return };
         let attempt = cx.entries.get(&file).map_or(0, |listed| listed.attempts);
         cx.send(ToReceiver::Failed { file, attempt, trouble });
     }
 }
 
 /// True if the options allow transfers of kind `how`.
-fn may_go(options: &Options, how: How) -> bool {
-    let strategy = options.way();
+fn may_go(options: &Options, how: TransferKind) -> bool {
+    let strategy = options.effective_strategy();
     match how {
-        How::Whole => true,
-        How::Tail => options.writing.append == Append::Blindly,
-        How::Recipe => strategy.conversation == Conversation::Recipe,
-        How::Changes => false,
-        How::Strategy | How::Stronger => StrategySums::of(strategy, how).is_some(),
+        TransferKind::Whole => true,
+        TransferKind::Tail => options.writing.append == Append::Blindly,
+        TransferKind::Recipe => strategy.conversation == Conversation::Recipe,
+        TransferKind::Changes => false,
+        TransferKind::Strategy | TransferKind::Stronger => {
+            StrategySums::of(strategy, how).is_some()
+        }
     }
 }
 
@@ -343,7 +347,7 @@ impl FileTransfers {
     }
 
     /// Settles a file that the receiver requested.
-    pub(super) fn done(
+    pub(super) fn settled_notice(
         &mut self,
         cx: &mut Context,
         file: FileNo,
@@ -354,7 +358,7 @@ impl FileTransfers {
         if listed.inquiry == DigestInquiry::Open {
             return Err(EARLY);
         }
-        if !done.may_end(listed.attempts) {
+        if !done.is_possible_after(listed.attempts) {
             return Err(PeerError::Unexpected("the end of a file without a matching attempt"));
         }
         self.bases.remove(&file);

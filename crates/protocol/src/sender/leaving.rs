@@ -89,7 +89,7 @@ impl SourceRemoval {
             let (path, meta) = self.sources.remove(file).ok_or_else(|| no_source.clone())?;
             self.out += 1;
             let pending = SenderPending::RemoveSource(path.clone());
-            cx.jobs.ask(SenderWork::RemoveSource { path, meta }, pending);
+            cx.jobs.request(SenderWork::RemoveSource { path, meta }, pending);
         }
         if upto.0 > listed {
             return Err(no_source);

@@ -57,7 +57,7 @@ impl ListedFile {
     /// Returns the notice of how the file was settled, if one is due.
     pub(super) fn done(self, done: Done, reports_unchanged: bool) -> Option<Notice> {
         let Self { path, len, modified, mode, owner, .. } = self;
-        let (item, target, literal) = (EntryType::File, None, done.literal());
+        let (item, target, literal) = (EntryType::File, None, done.literal_bytes());
         let (action, differs, from) = match done {
             Done::Same { touched: false, differs } if reports_unchanged => {
                 (Action::Unchanged, differs, None)

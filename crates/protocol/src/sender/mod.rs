@@ -34,7 +34,7 @@ use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::hello::ShortForms;
 use crate::limits::Limits;
-use crate::message::{How, ToReceiver, ToSender};
+use crate::message::{ToReceiver, ToSender, TransferKind};
 use crate::options::Options;
 use crate::report::{Change, Counts, Notice, Question, Totals};
 use crate::work::{UnknownAnswer, WorkId};
@@ -48,8 +48,8 @@ use pending::SenderPending;
 use transfer::{AttemptStart, ReadChunks, ResumedTransfer};
 
 pub use ask::{
-    Bears, Body, Deltas, FileAnswer, FileSeal, FileWork, Gap, Listed, Opened, Sealing, Searched,
-    SenderAnswer, SenderWork, Sums,
+    Body, Deltas, FileAnswer, FileSeal, FileWork, Gap, Listed, Opened, Sealing, Searched,
+    SenderAnswer, SenderWork, Sums, ToleratedChanges,
 };
 
 /// The sender's state machine. Feed in frames and answers; poll frames, work and notices until none is left.
@@ -94,7 +94,7 @@ impl Sender {
     /// Offers no file longer than `most` bytes. Where a base is likely, a longer file would probably be sent as
     /// differences, without being read.
     #[must_use]
-    pub fn offering_up_to(mut self, most: u64) -> Self {
+    pub fn with_max_offer_len(mut self, most: u64) -> Self {
         self.files.offer = OfferState::Possible { most };
         self
     }
@@ -117,18 +117,18 @@ impl Sender {
     /// overtake.
     pub fn poll_for_streams(&mut self) -> Option<(ToReceiver, Option<u32>)> {
         let frame = self.poll_frame()?;
-        let file = frame.may_overtake();
-        let attempt = file.and_then(|file| self.files.overtakes(&self.cx, file));
+        let file = frame.unordered_file();
+        let attempt = file.and_then(|file| self.files.unordered_attempt(&self.cx, file));
         Some((frame, attempt))
     }
 
     /// Returns the next notice, if any.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.cx.notices.pop_front().or_else(|| self.closing())
+        self.cx.notices.pop_front().or_else(|| self.poll_closing_notice())
     }
 
     /// Returns [`Notice::Closing`] once, when every listed file is done.
-    fn closing(&mut self) -> Option<Notice> {
+    fn poll_closing_notice(&mut self) -> Option<Notice> {
         let is_closing = !self.finished && self.has_sent_all();
         (is_closing && !std::mem::replace(&mut self.reported_closing, true))
             .then_some(Notice::Closing)
@@ -141,9 +141,9 @@ impl Sender {
 
     /// Returns the next piece of work, if any.
     pub fn poll_work(&mut self) -> Option<(WorkId, SenderWork)> {
-        self.list.go_on(&mut self.cx, &mut self.leaving);
-        self.files.go_on(&mut self.cx);
-        digesting::go_on(&mut self.digesting, &mut self.cx);
+        self.list.continue_listing(&mut self.cx, &mut self.leaving);
+        self.files.continue_transfers(&mut self.cx);
+        digesting::request_digests(&mut self.digesting, &mut self.cx);
         self.cx.next_work()
     }
 
@@ -173,36 +173,36 @@ impl Sender {
 
     /// Offers the only listed file, if there is exactly one: call this when the receiver has not answered for some
     /// time.
-    pub fn unanswered(&mut self) {
+    pub fn note_slow_answer(&mut self) {
         if self.list.is_complete() {
             self.files.offer(&mut self.cx);
         }
     }
 
     /// Takes the limits from the terms of the session; `offers` is true if an offer made before is valid.
-    pub fn greeted(&mut self, offers: bool, limits: Limits) {
-        self.cx.greeted(limits);
-        self.files.greeted(&mut self.cx, offers);
+    pub fn set_terms(&mut self, offers: bool, limits: Limits) {
+        self.cx.set_limits(limits);
+        self.files.check_offer(&mut self.cx, offers);
     }
 
     /// Tells the receiver which sums the storage keeps, where a strategy uses stored sums: the receiver supports
     /// this.
-    pub const fn agree_on_sums(&mut self) {
+    pub const fn negotiate_stored_sums(&mut self) {
         self.cx.abilities.agrees_on_sums = true;
     }
 
     /// Sends files that programs have open for writing: the receiver supports `Restless` for such files.
-    pub const fn bear_writers(&mut self) {
+    pub const fn tolerate_writers(&mut self) {
         self.cx.abilities.bears_writers = true;
     }
 
     /// Uses these short forms of frames: the receiver understands them.
-    pub const fn shorten(&mut self, forms: ShortForms) {
+    pub const fn use_short_forms(&mut self, forms: ShortForms) {
         self.cx.abilities.short_forms = forms;
     }
 
     /// Reports each removed source to the receiver: the user is there, and the receiver supports the report.
-    pub const fn report_removed(&mut self) {
+    pub const fn report_removed_sources(&mut self) {
         self.leaving.reports = true;
     }
 
@@ -216,53 +216,57 @@ impl Sender {
         }
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match frame {
-            ToSender::Want { how: How::Tail, .. } => {
+            ToSender::Want { how: TransferKind::Tail, .. } => {
                 Err(PeerError::Unexpected("a tail of no beginning"))
             }
-            ToSender::Want { how: How::Changes, .. } => {
+            ToSender::Want { how: TransferKind::Changes, .. } => {
                 Err(PeerError::Unexpected("changes since no base"))
             }
-            ToSender::Tallied { alike, unlike } => list.tallied(cx, leaving, alike, unlike),
-            ToSender::Digest(files) => digesting::inquire(digesting, cx, &files),
-            ToSender::Want { file, how } => files.want(cx, file, how, AttemptStart::Anew),
+            ToSender::Tallied { alike, unlike } => {
+                list.receive_tally_answers(cx, leaving, alike, unlike)
+            }
+            ToSender::Digest(files) => digesting::receive_digest_request(digesting, cx, &files),
+            ToSender::Want { file, how } => files.begin_attempt(cx, file, how, AttemptStart::Anew),
             ToSender::Base { file, base } => files.take_base(cx, file, base),
-            ToSender::Resume { file, key, spec } => files.want(
+            ToSender::Resume { file, key, spec } => files.begin_attempt(
                 cx,
                 file,
-                How::Recipe,
+                TransferKind::Recipe,
                 AttemptStart::Resumed(ResumedTransfer { key, spec }),
             ),
             ToSender::Append { file, from } => {
-                files.want(cx, file, How::Tail, AttemptStart::Behind(from))
+                files.begin_attempt(cx, file, TransferKind::Tail, AttemptStart::Behind(from))
             }
-            ToSender::Settled { upto } => files.settle_unrequested(cx, list.settle(upto)?),
+            ToSender::Settled { upto } => files.settle_unrequested(cx, list.settle_below(upto)?),
             ToSender::Lack { file, groups } => {
-                files.pass_frame(cx, file, |transfer, cx| transfer.lack(cx, &groups))
+                files.pass_frame(cx, file, |transfer, cx| transfer.receive_lack(cx, &groups))
             }
             ToSender::Need { file, chunks } => {
-                files.pass_frame(cx, file, |transfer, cx| transfer.need(cx, &chunks))
+                files.pass_frame(cx, file, |transfer, cx| transfer.receive_need(cx, &chunks))
             }
-            ToSender::Mend { file, gaps } => files.mend(cx, file, gaps),
+            ToSender::Mend { file, gaps } => files.receive_gap_requests(cx, file, gaps),
             ToSender::Signs { file, by } => {
-                files.pass_frame(cx, file, |transfer, _| transfer.signed(by))
+                files.pass_frame(cx, file, |transfer, _| transfer.receive_signature_sums(by))
             }
-            ToSender::Sums { file, sums, extent } => files.old_sums(cx, file, sums, extent),
+            ToSender::Sums { file, sums, extent } => files.receive_old_sums(cx, file, sums, extent),
             ToSender::Match { file, needs, tokens } => {
-                files.pass_frame(cx, file, |transfer, cx| transfer.matched(cx, &needs, tokens))
+                files.pass_frame(cx, file, |transfer, cx| {
+                    transfer.receive_matches(cx, &needs, tokens)
+                })
             }
-            ToSender::Credit { bytes, more, .. } => cx.credit.give(bytes, more),
-            ToSender::Done { file, done } => files.done(cx, file, done),
+            ToSender::Credit { bytes, more, .. } => cx.credit.add_credit(bytes, more),
+            ToSender::Done { file, done } => files.settled_notice(cx, file, done),
             ToSender::MadeRoot(made) => {
-                list.made_root();
+                list.note_new_root();
                 cx.notify(Notice::MadeRoot(made))
             }
-            ToSender::Changed(change) => self.changed(change),
+            ToSender::Changed(change) => self.receive_change(change),
             ToSender::Trouble(trouble) => cx.notify(Notice::Trouble(trouble)),
             ToSender::Arrived { files, upto, last } => {
-                leaving.arrived(cx, ArrivedFiles { files, upto, last }, list.sent())
+                leaving.arrived(cx, ArrivedFiles { files, upto, last }, list.sent_count())
             }
-            ToSender::Ask(question) => self.ask(question),
-            ToSender::Finished(totals) => self.finish(totals),
+            ToSender::Ask(question) => self.receive_question(question),
+            ToSender::Finished(totals) => self.receive_totals(totals),
         }
     }
 
@@ -272,60 +276,64 @@ impl Sender {
     /// [`UnknownAnswer`] where no such work is under way.
     pub fn answer(&mut self, id: WorkId, answer: SenderAnswer) -> Result<(), UnknownAnswer> {
         let Self { cx, list, files, digesting, leaving, .. } = self;
-        match (cx.jobs.answered(id)?, answer) {
+        match (cx.jobs.take_answer(id)?, answer) {
             (SenderPending::List(dir), SenderAnswer::Listed(listed)) => {
-                list.listed(cx, leaving, dir, listed);
+                list.take_listed(cx, leaving, dir, listed);
             }
             (SenderPending::ListOn, SenderAnswer::Listed(listed)) => {
-                list.listed_on(cx, leaving, listed)
+                list.take_listed_part(cx, leaving, listed)
             }
             (SenderPending::Open(handle), SenderAnswer::Opened(opened)) => {
-                files.opened(cx, handle, opened)
+                files.take_opened(cx, handle, opened)
             }
             (SenderPending::Scan(handle, part), SenderAnswer::File(FileAnswer::Scanned(run))) => {
-                files.scanned(cx, handle, part, run);
+                files.take_scanned(cx, handle, part, run);
             }
             (SenderPending::Seal(handle), SenderAnswer::File(FileAnswer::Sealed(sealed))) => {
-                files
-                    .answer(cx, handle, sealed, |transfer, cx, sealed| transfer.sealed(cx, sealed));
+                files.pass_result(cx, handle, sealed, |transfer, cx, sealed| {
+                    transfer.take_seal(cx, sealed)
+                });
             }
             (SenderPending::Sum(handle, step), SenderAnswer::File(FileAnswer::Summed(summed)))
-                if summed.as_ref().map_or(true, |(summed, _)| step.fits(summed)) =>
+                if summed.as_ref().map_or(true, |(summed, _)| step.accepts_result(summed)) =>
             {
-                files.answer(cx, handle, summed, |transfer, cx, (summed, digest)| {
-                    transfer.summed(cx, step, summed, digest)
+                files.pass_result(cx, handle, summed, |transfer, cx, (summed, digest)| {
+                    transfer.take_sums(cx, step, summed, digest)
                 });
             }
             (SenderPending::Hash(handle), SenderAnswer::File(FileAnswer::Hashed(sums))) => {
-                files.answer(cx, handle, sums, |transfer, cx, sums| transfer.hashed(cx, &sums));
+                files.pass_result(cx, handle, sums, |transfer, cx, sums| {
+                    transfer.take_token_sums(cx, &sums)
+                });
             }
             (SenderPending::Search(handle), SenderAnswer::File(FileAnswer::Searched(searched))) => {
-                files.answer(cx, handle, searched, |transfer, cx, searched| {
-                    transfer.searched(cx, searched)
+                files.pass_result(cx, handle, searched, |transfer, cx, searched| {
+                    transfer.take_search_result(cx, searched)
                 });
             }
             (SenderPending::Find(handle, no), SenderAnswer::File(FileAnswer::Found(found))) => {
-                files
-                    .answer(cx, handle, found, |transfer, cx, found| transfer.found(cx, no, found));
+                files.pass_result(cx, handle, found, |transfer, cx, found| {
+                    transfer.take_region_matches(cx, no, found)
+                });
             }
             (
                 SenderPending::Read { handle, chunks, bytes },
                 SenderAnswer::File(FileAnswer::Read(read)),
             ) => {
-                files.answer(cx, handle, read, |transfer, cx, (payload, sums)| {
-                    transfer.read(cx, ReadChunks { chunks, bytes, payload, sums })
+                files.pass_result(cx, handle, read, |transfer, cx, (payload, sums)| {
+                    transfer.send_literals(cx, ReadChunks { chunks, bytes, payload, sums })
                 });
             }
             (
                 SenderPending::Mend { handle, gaps },
                 SenderAnswer::File(FileAnswer::Mended(mended)),
             ) => {
-                files.mended(cx, handle, gaps, mended);
+                files.take_gap_deltas(cx, handle, gaps, mended);
             }
             (SenderPending::Digest(files), SenderAnswer::Digested(digests))
                 if digests.len() == files.len() =>
             {
-                digesting::digested(digesting, cx, files, digests);
+                digesting::send_digests(digesting, cx, files, digests);
             }
             (SenderPending::RemoveSource(path), SenderAnswer::Removed(removed)) => {
                 leaving.removed(cx, path, removed);
@@ -339,7 +347,7 @@ impl Sender {
         Ok(())
     }
 
-    fn changed(&mut self, change: Change) -> Result<(), PeerError> {
+    fn receive_change(&mut self, change: Change) -> Result<(), PeerError> {
         if change.action.is_none() && !self.cx.options.tells_unchanged {
             return Err(PeerError::Unexpected("a name that stays as it is"));
         }
@@ -347,15 +355,17 @@ impl Sender {
     }
 
     /// Asks the user whether many names may be deleted at the other end.
-    fn ask(&mut self, question: Question) -> Result<(), PeerError> {
-        if !self.cx.options.asks() || std::mem::replace(&mut self.was_asked, true) {
+    fn receive_question(&mut self, question: Question) -> Result<(), PeerError> {
+        if !self.cx.options.may_ask_before_deleting()
+            || std::mem::replace(&mut self.was_asked, true)
+        {
             return Err(PeerError::Unexpected("a question"));
         }
-        self.cx.jobs.ask(SenderWork::Ask(question), SenderPending::Ask);
+        self.cx.jobs.request(SenderWork::Ask(question), SenderPending::Ask);
         Ok(())
     }
 
-    fn finish(&mut self, totals: Totals) -> Result<(), PeerError> {
+    fn receive_totals(&mut self, totals: Totals) -> Result<(), PeerError> {
         if !self.has_sent_all() {
             return Err(PeerError::Unexpected("the end of an unfinished session"));
         }

@@ -7,11 +7,11 @@
 use deltic_core::strategy::Conversation;
 
 use crate::limits::WHOLE_BELOW_BYTES;
-use crate::message::{FileNo, How, ToReceiver};
+use crate::message::{FileNo, ToReceiver, TransferKind};
 use crate::options::{Append, Options};
 use crate::report::Trouble;
 
-use super::ask::{Bears, SenderWork};
+use super::ask::{SenderWork, ToleratedChanges};
 use super::context::Context;
 use super::files::FileTransfers;
 use super::listed_file::{DigestInquiry, ListedFile};
@@ -27,17 +27,18 @@ impl FileTransfers {
         if listed.len > most || !may_offer(&cx.options, listed) {
             return;
         }
-        let (path, how, key, bears) = (listed.path.clone(), How::Recipe, None, Bears::default());
-        let handle = self.start(cx, file, how, AttemptStart::Anew);
+        let (path, how, key, bears) =
+            (listed.path.clone(), TransferKind::Recipe, None, ToleratedChanges::default());
+        let handle = self.register_attempt(cx, file, how, AttemptStart::Anew);
         self.offer = OfferState::Sent(file);
         let work = SenderWork::Open { handle, path, how, key, bears, base: None };
-        cx.jobs.ask(work, SenderPending::Open(handle));
+        cx.jobs.request(work, SenderPending::Open(handle));
     }
 
     /// Drops an offer that the terms of the session make invalid.
-    pub(super) fn greeted(&mut self, cx: &mut Context, offers: bool) {
+    pub(super) fn check_offer(&mut self, cx: &mut Context, offers: bool) {
         let fits = match &self.offer {
-            OfferState::Sent(file) => self.has_fitting(*file, &cx.limits),
+            OfferState::Sent(file) => self.fits_frames(*file, &cx.limits),
             OfferState::Possible { .. } | OfferState::Spoilt(..) | OfferState::Over => true,
         };
         if offers && fits {
@@ -53,7 +54,7 @@ impl FileTransfers {
     pub(super) fn take_offer(&mut self, cx: &mut Context, file: FileNo, as_offered: bool) -> bool {
         match std::mem::replace(&mut self.offer, OfferState::Over) {
             OfferState::Sent(sent) if sent == file && as_offered => {
-                self.accept(file);
+                self.accept_offer(file);
                 true
             }
             OfferState::Spoilt(spoilt, trouble) if spoilt == file && as_offered => {
@@ -74,7 +75,7 @@ impl FileTransfers {
 
     /// Takes the trouble of a failed attempt. If the attempt was the offer, keeps the trouble until the receiver
     /// requests the file. Otherwise returns the trouble, to be sent now.
-    pub(super) fn spoil_offer(&mut self, file: FileNo, trouble: Trouble) -> Option<Trouble> {
+    pub(super) fn cancel_offer(&mut self, file: FileNo, trouble: Trouble) -> Option<Trouble> {
         if !self.offer.has_sent(file) {
             return Some(trouble);
         }

@@ -27,13 +27,13 @@ impl Checksum {
     pub const NOTHING: Self = Self(Crc32c::EMPTY);
 
     /// Adds the next frames to the checksum.
-    pub fn add(&mut self, frames: &[u8]) {
+    pub fn add_frames(&mut self, frames: &[u8]) {
         self.0 = self.0.append(frames);
     }
 
     /// Returns the check frame for all frames added so far.
     #[must_use]
-    pub fn check(self) -> [u8; HEADER_BYTES + SUM_BYTES] {
+    pub fn check_frame(self) -> [u8; HEADER_BYTES + SUM_BYTES] {
         let [a, b, c, d] = self.0.get().to_le_bytes();
         [CHECK, SUM_BYTES as u8, 0, 0, a, b, c, d]
     }
@@ -68,7 +68,7 @@ pub struct Inspector {
 impl Inspector {
     /// An inspector of a stream that carries checks.
     #[must_use]
-    pub fn checked() -> Self {
+    pub fn new_checked() -> Self {
         Self { sum: Some(Checksum::NOTHING), ..Self::default() }
     }
 
@@ -100,7 +100,7 @@ impl Inspector {
             return Err(PeerError::Limit("frames without a check"));
         }
         self.unchecked += frame.len();
-        sum.add(frame);
+        sum.add_frames(frame);
         // The hello may be processed unchecked, so that an end without checks gets a clear refusal.
         Ok(is_first && kind == Hello::KIND)
     }
@@ -121,12 +121,12 @@ mod tests {
         let (hello, one, other) = ([Hello::KIND, 0, 0, 0], [9, 1, 0, 0, 5], [10, 0, 0, 0]);
         let mut sum = Checksum::NOTHING;
         let mut check = |frames: &[&[u8]]| {
-            frames.iter().for_each(|frame| sum.add(frame));
-            sum.check()
+            frames.iter().for_each(|frame| sum.add_frames(frame));
+            sum.check_frame()
         };
         let first = check(&[&hello[..], &one, &other]);
         let second = check(&[&one[..]]);
-        let mut inspector = Inspector::checked();
+        let mut inspector = Inspector::new_checked();
         assert_eq!(inspector.inspect(&hello), Ok(true), "a hello is taken at once");
         assert_eq!(inspector.inspect(&one), Ok(false));
         assert_eq!(inspector.inspect(&other), Ok(false));
@@ -136,7 +136,7 @@ mod tests {
             Ok(true),
             "what is refused later is not checked first"
         );
-        let mut inspector = Inspector::checked();
+        let mut inspector = Inspector::new_checked();
         for frame in [&hello[..], &one, &other, &first, &one] {
             inspector.inspect(frame).unwrap();
         }
@@ -153,33 +153,33 @@ mod tests {
     fn every_flipped_bit_is_found() {
         let mut sum = Checksum::NOTHING;
         let frame = [9, 4, 0, 0, 1, 2, 3, 4];
-        sum.add(&frame);
-        let check = sum.check();
+        sum.add_frames(&frame);
+        let check = sum.check_frame();
         for bit in 0..frame.len() * 8 {
             let mut damaged = frame;
             damaged[bit / 8] ^= 1 << (bit % 8);
             let mut sum = Checksum::NOTHING;
-            sum.add(&damaged);
+            sum.add_frames(&damaged);
             assert_eq!(sum.verify(&check[HEADER_BYTES..]), Err(PeerError::Damaged));
         }
     }
 
     #[test]
     fn what_nobody_checks_and_who_only_says_that_it_lives_is_bounded() {
-        let mut inspector = Inspector::checked();
+        let mut inspector = Inspector::new_checked();
         let long = vec![9; MAX_UNCHECKED_BYTES];
         assert_eq!(inspector.inspect(&long), Ok(false));
         let too_long = PeerError::Limit("frames without a check");
         assert_eq!(inspector.inspect(&[9, 0, 0, 0]), Err(too_long));
-        for mut inspector in [Inspector::default(), Inspector::checked()] {
+        for mut inspector in [Inspector::default(), Inspector::new_checked()] {
             let alive = Alive.encode();
             let mut sum = Checksum::NOTHING;
             let mut ended = 0;
             while inspector.inspect(&alive).is_ok() && ended <= MAX_ALIVES {
                 ended += 1;
-                sum.add(&alive);
+                sum.add_frames(&alive);
                 if inspector.is_checked() {
-                    inspector.inspect(&sum.check()).unwrap();
+                    inspector.inspect(&sum.check_frame()).unwrap();
                 }
             }
             assert_eq!(ended, MAX_ALIVES);

@@ -28,7 +28,7 @@ impl From<BadPath> for BadPayload {
 }
 
 impl BadPayload {
-    pub(crate) fn within(self, frame: &'static str) -> PeerError {
+    pub(crate) fn in_frame(self, frame: &'static str) -> PeerError {
         match self {
             Self::Codec(source) => PeerError::Malformed { frame, source },
             Self::Path(source) => PeerError::BadName { frame, source },
@@ -39,23 +39,23 @@ impl BadPayload {
 
 /// A type with an encoding on the wire.
 pub(crate) trait WireEncoding: Sized {
-    fn put(&self, to: &mut Vec<u8>);
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload>;
+    fn write_to(&self, to: &mut Vec<u8>);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload>;
 }
 
 /// A count, then the items. No memory is reserved from the count: memory grows with the received bytes.
 impl<T: WireEncoding> WireEncoding for Vec<T> {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(self.len() as u64);
-        self.iter().for_each(|item| item.put(to));
+        self.iter().for_each(|item| item.write_to(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        items(from, T::take)
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        read_items(from, T::read_from)
     }
 }
 
 /// Reads a count and that number of items.
-pub(crate) fn items<T>(
+pub(crate) fn read_items<T>(
     from: &mut Reader<'_>,
     mut take: impl FnMut(&mut Reader<'_>) -> Result<T, BadPayload>,
 ) -> Result<Vec<T>, BadPayload> {
@@ -67,24 +67,24 @@ pub(crate) fn items<T>(
 }
 
 /// Reads a whole payload; bytes left over are an error.
-pub(crate) fn whole<T>(
+pub(crate) fn read_whole<T>(
     frame: &'static str,
     payload: &[u8],
     take: impl FnOnce(&mut Reader<'_>) -> Result<T, BadPayload>,
 ) -> Result<T, PeerError> {
     let mut from = Reader::new(payload);
     let taken = take(&mut from).and_then(|value| Ok(from.finish().map(|()| value)?));
-    taken.map_err(|bad| bad.within(frame))
+    taken.map_err(|bad| bad.in_frame(frame))
 }
 
 /// Writes up to eight flags in one byte, the first flag in the lowest bit.
-pub(crate) fn put_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
+pub(crate) fn write_flags<const N: usize>(to: &mut Vec<u8>, flags: [bool; N]) {
     const { assert!(N <= 8) };
     to.put_u8(flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag)));
 }
 
-/// Reads the byte of [`put_flags`]; other bits are an error.
-pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], BadPayload> {
+/// Reads the byte of [`write_flags`]; other bits are an error.
+pub(crate) fn read_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool; N], BadPayload> {
     const { assert!(N <= 8) };
     let byte = from.u8()?;
     if u32::from(byte) >> N != 0 {
@@ -94,18 +94,18 @@ pub(crate) fn take_flags<const N: usize>(from: &mut Reader<'_>) -> Result<[bool;
 }
 
 /// Reads a member of a small closed set: the wire number is the index in `all`.
-pub(crate) fn take_of<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, BadPayload> {
+pub(crate) fn read_member<T: Copy>(from: &mut Reader<'_>, all: &[T]) -> Result<T, BadPayload> {
     all.get(usize::from(from.u8()?)).copied().ok_or(BadPayload::Codec(CodecError::OutOfRange))
 }
 
 macro_rules! closed_set {
     ($name:ty: $($variant:ident = $number:literal),+) => {
         impl WireEncoding for $name {
-            fn put(&self, to: &mut Vec<u8>) {
+            fn write_to(&self, to: &mut Vec<u8>) {
                 to.put_u8(match self { $(Self::$variant => $number),+ });
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-                $crate::wire::codec::take_of(from, &[$(Self::$variant),+])
+            fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+                $crate::wire::codec::read_member(from, &[$(Self::$variant),+])
             }
         }
     };
@@ -113,62 +113,62 @@ macro_rules! closed_set {
 pub(crate) use closed_set;
 
 impl WireEncoding for bool {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_u8(u8::from(*self));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        take_of(from, &[false, true])
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        read_member(from, &[false, true])
     }
 }
 
 impl WireEncoding for u64 {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(*self);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.varint()?)
     }
 }
 
 impl WireEncoding for u32 {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(u64::from(*self));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.varint_u32()?)
     }
 }
 
 impl<T: WireEncoding> WireEncoding for Option<T> {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.is_some().put(to);
-        self.iter().for_each(|some| some.put(to));
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.is_some().write_to(to);
+        self.iter().for_each(|some| some.write_to(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(if bool::read_from(from)? { Some(T::read_from(from)?) } else { None })
     }
 }
 
 /// Text for people, or the name of a program: truncated to the limit when written, made valid UTF-8 when read.
 impl WireEncoding for String {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let mut end = self.len().min(MAX_TEXT_BYTES);
         while !self.is_char_boundary(end) {
             end -= 1;
         }
         to.put_prefixed(&self.as_bytes()[..end]);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_utf8_lossy(from.prefixed(MAX_TEXT_BYTES)?).into_owned())
     }
 }
 
 /// Bytes that the other end interprets: a path argument, a pattern, a symlink target.
 impl WireEncoding for Box<[u8]> {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(from.prefixed(MAX_TEXT_BYTES)?.into())
     }
 }

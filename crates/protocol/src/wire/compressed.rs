@@ -3,8 +3,8 @@
 
 use deltic_core::codec::{Put, Reader};
 
-use super::codec::{BadPayload, WireEncoding, put_flags, take_flags};
-use super::frame::framed;
+use super::codec::{BadPayload, WireEncoding, read_flags, write_flags};
+use super::frame::frame_bytes;
 use crate::error::PeerError;
 
 /// Base-2 logarithm of the history of compressed frames in bytes. A receiver keeps no more than this history.
@@ -31,11 +31,11 @@ impl<'a> CompressedFrame<'a> {
     #[must_use]
     pub fn encode(&self, most: usize) -> Option<Vec<u8>> {
         let mut payload = Vec::with_capacity(self.part.len() + 8);
-        put_flags(&mut payload, [self.is_first]);
+        write_flags(&mut payload, [self.is_first]);
         payload.put_u8(self.kind);
-        self.len.put(&mut payload);
+        self.len.write_to(&mut payload);
         payload.put_bytes(self.part);
-        (payload.len() <= most).then(|| framed(Self::KIND, |to| to.put_bytes(&payload)))
+        (payload.len() <= most).then(|| frame_bytes(Self::KIND, |to| to.put_bytes(&payload)))
     }
 
     /// Decodes a compressed frame; other frames give `None`.
@@ -48,11 +48,11 @@ impl<'a> CompressedFrame<'a> {
         }
         let mut from = Reader::new(payload);
         let mut head = || {
-            let [is_first] = take_flags(&mut from)?;
+            let [is_first] = read_flags(&mut from)?;
             Ok((is_first, from.u8()?, from.varint_u32()?))
         };
         let (is_first, kind, len) =
-            head().map_err(|bad: BadPayload| bad.within("CompressedFrame"))?;
+            head().map_err(|bad: BadPayload| bad.in_frame("CompressedFrame"))?;
         Ok(Some(Self { is_first, kind, len, part: from.rest() }))
     }
 }

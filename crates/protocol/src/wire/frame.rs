@@ -35,7 +35,7 @@ impl Header {
 ///
 /// # Panics
 /// If the payload exceeds [`MAX_FRAME_BYTES`]; callers that build frames keep within the limits.
-pub(crate) fn framed(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+pub(crate) fn frame_bytes(kind: u8, fill: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     append_frame(&mut bytes, kind, fill);
     bytes

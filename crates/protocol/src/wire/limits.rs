@@ -171,7 +171,7 @@ impl Limits {
 
     /// Returns the most items in a list of a frame, given the bytes that an item may take.
     #[must_use]
-    pub fn batch(&self) -> usize {
+    pub fn max_items(&self) -> usize {
         MAX_BATCH.min(self.frame_bytes / ITEM_BYTES)
     }
 
@@ -183,7 +183,7 @@ impl Limits {
 
     /// True if the chunks of this chunker fit frames.
     #[must_use]
-    pub fn admit(&self, spec: &ChunkerSpec) -> bool {
+    pub fn admits_chunker(&self, spec: &ChunkerSpec) -> bool {
         spec.max_len() <= self.chunk_bytes()
     }
 
@@ -194,7 +194,7 @@ impl Limits {
     }
 
     /// True if a frame holds this number of literal bytes and of ranges.
-    pub(crate) fn fit(&self, bytes: u64, ranges: usize) -> bool {
+    pub(crate) fn fits_frame(&self, bytes: u64, ranges: usize) -> bool {
         bytes + (ranges * RANGE_BYTES + FIELD_BYTES) as u64 <= self.frame_bytes as u64
     }
 
@@ -206,14 +206,14 @@ impl Limits {
 
     /// Returns the chunker of files that are sent in blocks.
     #[must_use]
-    pub fn blocks(&self) -> ChunkerSpec {
+    pub fn whole_file_chunker(&self) -> ChunkerSpec {
         let len = FixedLen::new(self.block_bytes());
         ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
     }
 
     /// Returns the chunker of files that are sent as differences from a base.
     #[must_use]
-    pub fn changed_blocks() -> ChunkerSpec {
+    pub fn changed_file_chunker() -> ChunkerSpec {
         let len = FixedLen::new(CHANGED_BLOCK_BYTES);
         ChunkerSpec::Fixed(len.expect("a block is as long as a chunk may be"))
     }
@@ -250,12 +250,12 @@ const FIELD_BYTES: usize = 1 << 10;
 const LISTING_BYTES: usize = 128 << 10;
 
 /// Returns the bytes that a hard-linked file with the first name `path` counts towards [`MAX_LINKED_BYTES`].
-pub(crate) fn linked_bytes(path: &RelPath, meta: &Meta) -> usize {
+pub(crate) fn hard_link_bytes(path: &RelPath, meta: &Meta) -> usize {
     let target = match &meta.kind {
         Kind::Symlink(target) => target.len(),
         _ => 0,
     };
-    path.as_bytes().len() + target + meta.more_bytes()
+    path.as_bytes().len() + target + meta.extra_metadata_bytes()
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@ closed_set!(Side: Sender = 0, Receiver = 1);
 closed_set!(TroubleKind: Vanished = 0, Failed = 1, Skipped = 2, DeleteLimit = 3, Warned = 4, UnsafeLink = 5);
 
 impl WireEncoding for Differs {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self { content, size, time, mode, user, group, accessed, acl, xattrs, kind } = *self;
         let bits = [content, size, time, mode, user, group, accessed, acl, xattrs, kind];
         let number = bits.iter().rev().fold(0, |bits, bit| bits << 1 | u64::from(*bit));
         to.put_varint(number);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bits = from.varint()?;
         let bit = |n: u8| bits >> n & 1 == 1;
         if bits >> 10 != 0 {
@@ -47,7 +47,7 @@ impl WireEncoding for Differs {
 
 /// A closed set of actions; `PassedOver` is followed by its reason.
 impl WireEncoding for Action {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_u8(match self {
             Self::Created => 0,
             Self::Updated => 1,
@@ -58,10 +58,10 @@ impl WireEncoding for Action {
             Self::PassedOver(_) => 6,
         });
         if let Self::PassedOver(why) = self {
-            why.put(to);
+            why.write_to(to);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(match from.u8()? {
             0 => Self::Created,
             1 => Self::Updated,
@@ -69,50 +69,52 @@ impl WireEncoding for Action {
             3 => Self::Deleted,
             4 => Self::Unchanged,
             5 => Self::Copied,
-            6 => Self::PassedOver(WireEncoding::take(from)?),
+            6 => Self::PassedOver(WireEncoding::read_from(from)?),
             _ => return Err(CodecError::OutOfRange.into()),
         })
     }
 }
 
 impl WireEncoding for Change {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.path.put(to);
-        self.item.put(to);
-        self.action.put(to);
-        self.differs.put(to);
-        self.facts.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.path.write_to(to);
+        self.item.write_to(to);
+        self.action.write_to(to);
+        self.differs.write_to(to);
+        self.facts.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
-            path: WireEncoding::take(from)?,
-            item: WireEncoding::take(from)?,
-            action: WireEncoding::take(from)?,
-            differs: WireEncoding::take(from)?,
-            facts: WireEncoding::take(from)?,
+            path: WireEncoding::read_from(from)?,
+            item: WireEncoding::read_from(from)?,
+            action: WireEncoding::read_from(from)?,
+            differs: WireEncoding::read_from(from)?,
+            facts: WireEncoding::read_from(from)?,
         })
     }
 }
 
 impl WireEncoding for Facts {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.len.put(to);
-        self.modified.put(to);
-        self.mode.put(to);
-        self.target.put(to);
-        self.linked.put(to);
-        self.literal.put(to);
-        self.owner.user.put(to);
-        self.owner.group.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.len.write_to(to);
+        self.modified.write_to(to);
+        self.mode.write_to(to);
+        self.target.write_to(to);
+        self.linked.write_to(to);
+        self.literal.write_to(to);
+        self.owner.user.write_to(to);
+        self.owner.group.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let (len, modified, mode) = (from.varint()?, WireEncoding::take(from)?, from.varint_u32()?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (len, modified, mode) =
+            (from.varint()?, WireEncoding::read_from(from)?, from.varint_u32()?);
         if mode > 0o7777 {
             return Err(CodecError::OutOfRange.into());
         }
-        let (target, linked) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+        let (target, linked) = (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
         let literal = from.varint()?;
-        let owner = Owner { user: WireEncoding::take(from)?, group: WireEncoding::take(from)? };
+        let owner =
+            Owner { user: WireEncoding::read_from(from)?, group: WireEncoding::read_from(from)? };
         Ok(Self { len, modified, mode, owner, target, linked, literal, from: None, digest: None })
     }
 }
@@ -121,28 +123,36 @@ impl WireEncoding for Facts {
 const LOCATED: u8 = 0x80;
 
 impl WireEncoding for Trouble {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let located = self.spot.as_ref().and_then(|spot| Some((spot, spot.side?)));
         let start = to.len();
-        self.kind.put(to);
+        self.kind.write_to(to);
         to[start] |= if located.is_some() { LOCATED } else { 0 };
-        self.message.put(to);
+        self.message.write_to(to);
         if let Some((spot, side)) = located {
-            side.put(to);
-            spot.path.put(to);
+            side.write_to(to);
+            spot.path.write_to(to);
             // A longer path is left out: it only names the same entry again.
-            spot.full_path.as_ref().filter(|full| full.len() <= MAX_TEXT_BYTES).cloned().put(to);
-            spot.errno.put(to);
+            spot.full_path
+                .as_ref()
+                .filter(|full| full.len() <= MAX_TEXT_BYTES)
+                .cloned()
+                .write_to(to);
+            spot.errno.write_to(to);
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let tag = from.u8()?;
-        let (kind, message) =
-            (TroubleKind::take(&mut Reader::new(&[tag & !LOCATED]))?, String::take(from)?);
+        let (kind, message) = (
+            TroubleKind::read_from(&mut Reader::new(&[tag & !LOCATED]))?,
+            String::read_from(from)?,
+        );
         let mut trouble = Self::new(kind, deltic_tree::path::printable(message.as_bytes()));
         if tag & LOCATED != 0 {
-            let (side, path) = (Some(WireEncoding::take(from)?), WireEncoding::take(from)?);
-            let (full_path, errno) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+            let (side, path) =
+                (Some(WireEncoding::read_from(from)?), WireEncoding::read_from(from)?);
+            let (full_path, errno) =
+                (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
             let spot = Spot { side, path, full_path, errno, ..Spot::default() };
             trouble.spot = Some(Box::new(spot));
         }
@@ -151,24 +161,24 @@ impl WireEncoding for Trouble {
 }
 
 impl WireEncoding for MadeRoot {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.dirs.put(to);
-        self.holds_file.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.dirs.write_to(to);
+        self.holds_file.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        Ok(Self { dirs: from.varint()?, holds_file: WireEncoding::take(from)? })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { dirs: from.varint()?, holds_file: WireEncoding::read_from(from)? })
     }
 }
 
 impl WireEncoding for Question {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.names.put(to);
-        self.of.put(to);
-        self.first.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.names.write_to(to);
+        self.of.write_to(to);
+        self.first.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (names, of) = (from.varint()?, from.varint()?);
-        let first: Vec<RelPath> = WireEncoding::take(from)?;
+        let first: Vec<RelPath> = WireEncoding::read_from(from)?;
         if first.len() > MAX_ASKED {
             return Err(BadPayload::Limit("names in a question"));
         }
@@ -177,15 +187,15 @@ impl WireEncoding for Question {
 }
 
 impl WireEncoding for Totals {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let Self { files, dirs, links, bytes, created, transferred, transferred_bytes, .. } = *self;
         let Self { literal, matched, deleted, failed, devices, specials, resumed, .. } = *self;
         let counts = [files, dirs, links, bytes, created, transferred, transferred_bytes];
         let rest = [literal, matched, deleted, failed, devices, specials];
         let resumed = (resumed > 0).then_some(resumed);
-        counts.into_iter().chain(rest).chain(resumed).for_each(|n| n.put(to));
+        counts.into_iter().chain(rest).chain(resumed).for_each(|n| n.write_to(to));
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
             files: from.varint()?,
             dirs: from.varint()?,

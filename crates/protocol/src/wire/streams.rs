@@ -8,7 +8,7 @@
 use deltic_core::codec::{Put, Reader};
 
 use super::codec::{BadPayload, WireEncoding};
-use super::frame::{HEADER_BYTES, framed};
+use super::frame::{HEADER_BYTES, frame_bytes};
 use super::limits::MAX_FRAME_BYTES;
 use super::message::ToReceiver;
 use crate::error::PeerError;
@@ -27,8 +27,8 @@ pub const MAX_SOCKET_BYTES: usize = 107;
 
 /// Returns the frame of type [`OVER`].
 #[must_use]
-pub fn over() -> Vec<u8> {
-    framed(OVER, |_| ())
+pub fn over_frame() -> Vec<u8> {
+    frame_bytes(OVER, |_| ())
 }
 
 /// Secret that lets a stream join its session. Drawn at random, and never shown.
@@ -80,13 +80,13 @@ impl Join {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = JOIN_MAGIC.to_vec();
-        self.put(&mut bytes);
+        self.write_to(&mut bytes);
         bytes
     }
 
     /// Returns the bytes that `deltic agent --join` writes to the socket.
     #[must_use]
-    pub fn knock(&self) -> Vec<u8> {
+    pub fn join_bytes(&self) -> Vec<u8> {
         [&JOIN_MAGIC[..], &self.token.0].concat()
     }
 
@@ -98,12 +98,12 @@ impl Join {
 }
 
 impl WireEncoding for Join {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_bytes(&self.token.0);
         to.put_u8(self.socket.len() as u8);
         to.put_bytes(&self.socket);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let token = Token(from.array()?);
         let len = usize::from(from.u8()?);
         let socket = from.bytes(len)?.into();
@@ -130,7 +130,7 @@ impl Aside {
     pub fn encode(&self) -> Option<Vec<u8>> {
         let inner = self.frame.encode();
         let mut attempt = Vec::new();
-        self.attempt.put(&mut attempt);
+        self.attempt.write_to(&mut attempt);
         let len = attempt.len() + 1 + inner.len() - HEADER_BYTES;
         if len > MAX_FRAME_BYTES {
             return None;
@@ -154,9 +154,9 @@ impl Aside {
         }
         let mut from = Reader::new(payload);
         let head = from.varint_u32().and_then(|attempt| Ok((attempt, from.u8()?)));
-        let (attempt, kind) = head.map_err(|bad| BadPayload::Codec(bad).within("Aside"))?;
+        let (attempt, kind) = head.map_err(|bad| BadPayload::Codec(bad).in_frame("Aside"))?;
         let frame = ToReceiver::decode(kind, from.rest())?;
-        match frame.may_overtake() {
+        match frame.unordered_file() {
             Some(_) => Ok(Some(Self { attempt, frame })),
             None => Err(PeerError::Unexpected("a frame that may not overtake")),
         }
@@ -179,7 +179,7 @@ mod tests {
         let join = Join::new(token, b"/run/s"[..].into()).unwrap();
         let written = [b"deltic+1", &[7; TOKEN_BYTES][..], b"\x06/run/s"].concat();
         assert_eq!(join.encode(), written);
-        assert_eq!(join.knock(), written[..8 + TOKEN_BYTES]);
+        assert_eq!(join.join_bytes(), written[..8 + TOKEN_BYTES]);
         assert_eq!(format!("{join:?}").matches("Token(…)").count(), 1, "a token is never shown");
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use deltic_core::gap::apply;
 use deltic_core::recipe::{Chunk, Digest, FileDigest, digest_of, scan};
 use deltic_core::strategy::Conversation;
-use deltic_core::zeros::put_back;
+use deltic_core::zeros::insert_zero_runs;
 use deltic_core::{
     AtEnd, BlockLen, BlockSumSpec, ChunkerSpec, DataMap, Fingerprint, GapDelta, GapSums, Key,
     Reader, Span, WriteCover,
@@ -333,12 +333,14 @@ impl Destination {
             LookupWork::CountMoved { paths, mut new } => {
                 let goes = |path: &RelPath| paths.iter().any(|going| path.starts_with(going));
                 let going = self.tree.0.iter().filter(|(path, _)| goes(path));
-                let files = going.filter(|(_, node)| new.take(&node.meta)).count() as u64;
+                let files = going.filter(|(_, node)| new.take_match(&node.meta)).count() as u64;
                 LookupAnswer::CountedMoved { files, new }
             }
-            LookupWork::Chart { names, .. } => LookupAnswer::Charted(self.chart(names)),
+            LookupWork::ExtendMoveIndex { names, .. } => {
+                LookupAnswer::MoveIndexExtended(self.chart(names))
+            }
             // The cases have no alternates.
-            LookupWork::LookBeside { .. } => unreachable!("{work:?}"),
+            LookupWork::LookUpAlternates { .. } => unreachable!("{work:?}"),
         }
     }
 
@@ -347,7 +349,9 @@ impl Destination {
         self.fails(self.faults.make)?;
         match work {
             // The cases have no alternates.
-            EntryWork::LinkBeside { .. } | EntryWork::CopyBeside { .. } => unreachable!("{work:?}"),
+            EntryWork::LinkFromAlternate { .. } | EntryWork::CopyFromAlternate { .. } => {
+                unreachable!("{work:?}")
+            }
             EntryWork::Link { path, leader, kind, seen } => {
                 return self.link(&path, (&leader, &kind), seen.as_ref());
             }
@@ -370,7 +374,7 @@ impl Destination {
                 let mode = if self.options.modes { meta.mode } else { meta.mode & !0o022 };
                 let time = if self.options.times { meta.modified } else { NOW };
                 let mut meta = Meta { modified: time, mode, ..meta };
-                meta.set_linked(None);
+                meta.set_hard_link(None);
                 self.put(&path, Node { meta, bytes: Arc::default() });
             }
             EntryWork::SetMeta { path, meta } => self.set_meta(&path, &meta),
@@ -384,7 +388,7 @@ impl Destination {
         }
         let (entries, mut alike) = (self.tree.children(dir), EqualDir::default());
         entries.iter().for_each(|entry| alike.add(&entry.name, &entry.meta));
-        let compared = self.options.tallied().expect("tallies are told");
+        let compared = self.options.tallied_attributes().expect("tallies are told");
         let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
         let is_covered = entries.iter().all(|entry| compared.cover(&entry.meta));
         let is_alike = is_covered && tally_of(&entries, compared, content) == *tally;
@@ -401,7 +405,7 @@ impl Destination {
         self.fails(self.faults.look).map_err(|error| error.trouble)?;
         if path.is_root() {
             let modified = NOW;
-            return Ok(Some(Meta::plain(Kind::Dir, 0, modified, 0o755)));
+            return Ok(Some(Meta::without_owner(Kind::Dir, 0, modified, 0o755)));
         }
         Ok(self.tree.0.get(path).map(|node| node.meta.clone()))
     }
@@ -415,12 +419,12 @@ impl Destination {
     ) -> Done {
         let first = self.tree.0.get(leader).filter(|first| first.meta.kind == *kind).cloned();
         let mut first = first.ok_or_else(|| work_error("the leader changed", true))?;
-        let identity = first.meta.linked();
+        let identity = first.meta.hard_link();
         let old = self.tree.0.get(path);
         if old.is_some_and(|old| old.meta.is_dir()) && self.tree.count(path) > 1 {
             return Err(work_error("directory not empty", false));
         }
-        if identity.is_some() && identity == old.and_then(|old| old.meta.linked()) {
+        if identity.is_some() && identity == old.and_then(|old| old.meta.hard_link()) {
             return Ok(());
         }
         let is_like = |(old, seen): (&Node, &Meta)| old.meta.kind == seen.kind;
@@ -429,7 +433,7 @@ impl Destination {
         if identity.is_none() {
             self.inodes += 1;
             let inode = Inode { device: 2, number: self.inodes };
-            first.meta.set_linked(Some(HardLink::Inode(inode, 2)));
+            first.meta.set_hard_link(Some(HardLink::Inode(inode, 2)));
             self.tree.0.insert(leader.clone(), first.clone());
         }
         self.put(path, first);
@@ -442,9 +446,9 @@ impl Destination {
             return;
         }
         let node = self.tree.0.get(path).unwrap_or_else(|| panic!("{path} is not there"));
-        let linked = node.meta.linked();
+        let linked = node.meta.hard_link();
         let shares = |(other, node): (&RelPath, &Node)| {
-            let same = linked.is_some() && node.meta.linked() == linked;
+            let same = linked.is_some() && node.meta.hard_link() == linked;
             (other == path || same).then(|| other.clone())
         };
         for name in self.tree.0.iter().filter_map(shares).collect::<Vec<_>>() {
@@ -463,7 +467,7 @@ impl Destination {
         node.meta.user = meta.user.or(node.meta.user);
         node.meta.group = meta.group.or(node.meta.group);
         node.meta.more.clone_from(&meta.more);
-        node.meta.set_linked(linked);
+        node.meta.set_hard_link(linked);
     }
 
     /// Puts an entry in place, as a rename does.
@@ -527,14 +531,15 @@ impl Destination {
                     return OldVersionAnswer::Hashed(Err(error));
                 }
                 let old = Arc::clone(&self.slot(handle).joined);
-                let sum =
-                    |span: &Span| strong.of(None, &old[span.start as usize..span.end() as usize]);
+                let sum = |span: &Span| {
+                    strong.sum_of(None, &old[span.start as usize..span.end() as usize])
+                };
                 let deceived = self.dice.percent(self.faults.deceive);
                 let mut sums: Vec<_> = spans.iter().map(sum).collect();
                 if deceived {
                     // As if other bytes had the same weak sum.
                     let at = self.dice.below(sums.len());
-                    sums[at] = strong.of(None, b"other bytes");
+                    sums[at] = strong.sum_of(None, b"other bytes");
                 }
                 OldVersionAnswer::Hashed(Ok(sums))
             }
@@ -560,7 +565,7 @@ impl Destination {
                 let sums = |gap: &GapSurvey| {
                     let old = gathered(&joined, &gap.old);
                     let len = BlockLen::for_gap(old.len() as u64, gap.edits);
-                    GapSums::of(&old, len, GAP_SEED)
+                    GapSums::sums_of(&old, len, GAP_SEED)
                 };
                 OldVersionAnswer::Surveyed(Ok(gaps.iter().map(sums).collect()))
             }
@@ -590,7 +595,7 @@ impl Destination {
                 }
                 let told: u64 = chunks.iter().map(|kept| u64::from(kept.chunk.len)).sum();
                 let copied: u64 = runs.iter().map(|run| u64::from(run.old.len)).sum();
-                let by_changes = stage.new.spec == Limits::changed_blocks();
+                let by_changes = stage.new.spec == Limits::changed_file_chunker();
                 if by_recipe && !by_changes {
                     assert_eq!(told, copied, "a copy is of whole chunks");
                 }
@@ -661,7 +666,7 @@ impl Destination {
                     // Of an empty file nothing was written.
                     let bytes = staged.map_or(&[][..], |stage| &stage.bytes);
                     let mut passes = 0;
-                    let holds = proof.holds(|| {
+                    let holds = proof.is_equal_to(|| {
                         passes += 1;
                         Ok::<_, WorkError>(digest_of_bytes(bytes))
                     })?;
@@ -698,7 +703,7 @@ impl Destination {
                 let luck = self.fails(self.faults.commit);
                 luck.and_then(|()| {
                     let old = Arc::clone(&self.slot(handle).old[0]);
-                    if !proof.holds(|| Ok::<_, WorkError>(digest_of_bytes(&old)))? {
+                    if !proof.is_equal_to(|| Ok::<_, WorkError>(digest_of_bytes(&old)))? {
                         return Err(work_error("unproven", true));
                     }
                     self.slots.remove(&handle);
@@ -987,7 +992,7 @@ fn unpacked(payload: Payload) -> Vec<u8> {
         Payload::Sparse(Sparse { runs, rest, zstd }) => {
             let rest = if zstd { inflated(rest) } else { rest };
             let len = rest.len() + runs.iter().map(|run| run.len as usize).sum::<usize>();
-            put_back(&runs, &rest, len).expect("the machine checked its length")
+            insert_zero_runs(&runs, &rest, len).expect("the machine checked its length")
         }
     }
 }

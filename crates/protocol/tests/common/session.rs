@@ -109,7 +109,7 @@ impl Session {
         source.knows = case.seed.is_multiple_of(5);
         source.tells_holes = case.options.writing.sparse;
         source.keeps = kept_by_luck(case.seed);
-        source.compared = case.options.tallied().unwrap_or_default();
+        source.compared = case.options.tallied_attributes().unwrap_or_default();
         let streams = dice.below(4);
         let options = Options { streams: 1 + streams as u32, ..case.options.clone() };
         let mut destination =
@@ -190,7 +190,7 @@ impl Session {
         assert!(self.steps < 2_000_000, "the session goes on and on");
         self.source.change();
         if self.far_away && self.dice.percent(20) {
-            self.sender.unanswered();
+            self.sender.note_slow_answer();
         }
         self.pump();
         let can = [
@@ -219,10 +219,10 @@ impl Session {
                 // What the receiver says comes behind the greeting.
                 if !std::mem::replace(&mut self.greeted, true) {
                     if self.agree_on_sums {
-                        self.sender.agree_on_sums();
+                        self.sender.negotiate_stored_sums();
                     }
-                    self.sender.shorten(self.short_forms);
-                    self.sender.greeted(self.takes_offers, self.limits);
+                    self.sender.use_short_forms(self.short_forms);
+                    self.sender.set_terms(self.takes_offers, self.limits);
                 }
                 if let ToSender::Credit { bytes, .. } = frame {
                     self.uncredited -= bytes;

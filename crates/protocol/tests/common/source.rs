@@ -8,14 +8,14 @@ use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes, digest_of_data};
 use deltic_core::search::SearchedRegion;
-use deltic_core::zeros::take_out;
+use deltic_core::zeros::remove_zero_runs;
 use deltic_core::{
     AtEnd, BlockSumSpec, Chunker, Crc32c, DataMap, DeltaOp, Digest, GapDelta, Isa, Key, Searcher,
     Span, StrongSum,
 };
 use deltic_protocol::known::{Changed, Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
-use deltic_protocol::message::{How, Payload, Sparse};
+use deltic_protocol::message::{Payload, Sparse, TransferKind};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealing, Searched, SenderAnswer,
@@ -98,7 +98,7 @@ pub fn sum(
     segment: usize,
 ) -> Option<(Summed, Range<usize>)> {
     let sum = |chunk: &[u8]| {
-        let strong = summing.strong.map_or(StrongSum::NONE, |strong| strong.of(None, chunk));
+        let strong = summing.strong.map_or(StrongSum::NONE, |strong| strong.sum_of(None, chunk));
         Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong }
     };
     let part = |range: &Range<u64>| bytes.get(range.start as usize..range.end as usize);
@@ -135,7 +135,7 @@ pub fn sum(
             (Summed::SubChunks(stages().sub_chunks(range, bytes, *judge, sums)), 0..0)
         }
         Portion::SubChunks(range, judge) => {
-            let sums = (Crc32c::of, |chunk: &[u8]| Some(summing.strong?.of(None, chunk)));
+            let sums = (Crc32c::of, |chunk: &[u8]| Some(summing.strong?.sum_of(None, chunk)));
             let bytes = part(&TwoStage::read(range))?;
             (Summed::SubChunks(stages().sub_chunks(range, bytes, *judge, sums)), 0..0)
         }
@@ -225,8 +225,8 @@ impl Source {
                 self.opens += 1;
                 let opened = self.open(handle, &path);
                 SenderAnswer::Opened(opened.and_then(|meta| {
-                    let at_once =
-                        how == How::Whole && meta.len <= u64::from(self.limits.block_bytes());
+                    let at_once = how == TransferKind::Whole
+                        && meta.len <= u64::from(self.limits.block_bytes());
                     let body = (at_once && self.dice.percent(80)).then(|| self.body(&path));
                     let body = body.transpose()?;
                     if body.is_some() {
@@ -235,7 +235,8 @@ impl Source {
                     }
                     let changed = base.and_then(|base| self.changed(&handle, &base));
                     let mut known = Known { changed, ..self.known(&handle) };
-                    let may_tell = how == How::Recipe || how == How::Whole && !at_once;
+                    let may_tell =
+                        how == TransferKind::Recipe || how == TransferKind::Whole && !at_once;
                     if self.tells_holes && may_tell && known.changed.is_none() {
                         known.map = self.map(handle);
                         known.recipe = known.recipe.filter(|_| known.map.is_none());
@@ -269,7 +270,7 @@ impl Source {
                         let piece = bytes.get(span.start as usize..span.end() as usize);
                         let piece =
                             piece.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
-                        Ok(strong.of(None, piece))
+                        Ok(strong.sum_of(None, piece))
                     };
                     spans.iter().map(sum).collect()
                 })))
@@ -290,7 +291,7 @@ impl Source {
             SenderWork::File(FileWork::Find { handle, region, blocks }) => {
                 let read = self.bytes(handle, self.faults.scan);
                 SenderAnswer::File(FileAnswer::Found(read.map(|bytes| {
-                    let read = blocks.read(&region, bytes.len() as u64);
+                    let read = blocks.bytes_to_read(&region, bytes.len() as u64);
                     let from = bytes.len().min(read.start as usize);
                     let to = bytes.len().min(read.end as usize).max(from);
                     blocks.find(region, &bytes[from..to], None)
@@ -379,7 +380,9 @@ impl Source {
     ) -> Searched {
         let from = bytes.len().min(start as usize);
         let to = match &region {
-            Some(region) => searcher.blocks().read(region.range(), bytes.len() as u64).end as usize,
+            Some(region) => {
+                searcher.blocks().bytes_to_read(region.range(), bytes.len() as u64).end as usize
+            }
             None => from + segment(&mut self.dice),
         };
         let to = bytes.len().min(to).max(from);
@@ -454,7 +457,7 @@ impl Source {
         self.open.insert(handle, (path.clone(), node.clone()));
         let mut meta = node.meta;
         // An open file is nobody's name.
-        meta.set_linked(None);
+        meta.set_hard_link(None);
         Ok(meta)
     }
 
@@ -530,7 +533,7 @@ impl Source {
         for Gap { span, sums } in gaps {
             let new = bytes.get(span.start as usize..span.end() as usize);
             let new = new.ok_or_else(|| trouble(TroubleKind::Vanished, "read: shrunk"))?;
-            let (delta, count) = GapDelta::counted(new, sums, GAP_SEED);
+            let (delta, count) = GapDelta::with_comparison_count(new, sums, GAP_SEED);
             delta.encode(&mut deltas);
             compared += count;
         }
@@ -545,7 +548,7 @@ impl Source {
             bytes[at] ^= 1;
         }
         let (sparse, zstd) = (self.dice.percent(50), self.dice.percent(20));
-        let (runs, mut bytes) = if sparse { take_out(bytes) } else { (Vec::new(), bytes) };
+        let (runs, mut bytes) = if sparse { remove_zero_runs(bytes) } else { (Vec::new(), bytes) };
         let one = usize::from(zstd).min(bytes.len());
         bytes.rotate_left(one);
         match zstd {

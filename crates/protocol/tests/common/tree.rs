@@ -19,12 +19,12 @@ pub struct Node {
 
 impl Node {
     pub fn file(bytes: Vec<u8>, modified: Timestamp, mode: u32) -> Self {
-        let meta = Meta::plain(Kind::File, bytes.len() as u64, modified, mode);
+        let meta = Meta::without_owner(Kind::File, bytes.len() as u64, modified, mode);
         Self { meta, bytes: Arc::new(bytes) }
     }
 
     pub fn other(kind: Kind, modified: Timestamp, mode: u32) -> Self {
-        Self { meta: Meta::plain(kind, 0, modified, mode), bytes: Arc::default() }
+        Self { meta: Meta::without_owner(kind, 0, modified, mode), bytes: Arc::default() }
     }
 }
 

@@ -13,8 +13,8 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, How, NameLine, Payload,
-    SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
+    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine, Payload,
+    SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -26,7 +26,7 @@ use deltic_protocol::report::{
     Trouble, TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
-use deltic_protocol::sums::{Over, PatchStep, Sum, SumLine, Token};
+use deltic_protocol::sums::{PatchStep, Sum, SumLine, Token, TokenScope};
 use deltic_protocol::{DigestLine, FileNo, Hello, ToReceiver, ToSender};
 use deltic_tree::meta::{
     AclEntry, Device, DeviceClass, HardLink, IdKind, IdRules, ModeRules, Owner, UnreadReason,
@@ -61,7 +61,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     located = located.with_errno(Some(13));
     located.locate(Side::Sender, |_| Some((*b"/srv/a/b").into()));
     let when = Timestamp { secs: 1_700_000_000, nanos: 5 };
-    let meta = Meta::plain(Kind::File, 5000, when, 0o644);
+    let meta = Meta::without_owner(Kind::File, 5000, when, 0o644);
     let hello_meta = Meta { len: 6, modified: Timestamp { nanos: 0, ..when }, ..meta.clone() };
     let short = |byte| GroupPrefix::from_bytes([byte; 8]);
     let group = GroupLine { len: 5000, chunks: 3, short: short(0xab) };
@@ -84,7 +84,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             implied: true,
             owner: None,
         }
-        .boxed(),
+        .into_box(),
         ..dir.clone()
     };
     let device = Device { class: DeviceClass::Block, major: 7, minor: 300 };
@@ -109,7 +109,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         matched: 1,
         from: Some(path.clone()),
     };
-    let facts = Facts { target: Some(b"to".as_slice().into()), ..Facts::of(&meta_of(2)) };
+    let facts =
+        Facts { target: Some(b"to".as_slice().into()), ..Facts::state_at_sender(&meta_of(2)) };
     let change = Change { path, item: EntryType::Symlink, action: Action::Created, differs, facts };
     let sum = u128::from_le_bytes(*b"0123456789abcdef");
     let tally = DirDigest { entries: 300, sum, users: Some(1), groups: None };
@@ -118,11 +119,14 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         item: EntryType::File,
         action: Action::Created,
         differs: Differs::default(),
-        facts: Facts { linked: RelPath::parse(b"dir/a").ok(), ..Facts::of(&meta_of(2)) },
+        facts: Facts {
+            linked: RelPath::parse(b"dir/a").ok(),
+            ..Facts::state_at_sender(&meta_of(2))
+        },
     };
     let linked = |linked: HardLink| {
         let mut meta = meta_of(2);
-        meta.set_linked(Some(linked));
+        meta.set_hard_link(Some(linked));
         meta
     };
     let totals = Totals {
@@ -142,7 +146,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
     };
     let token = streams::Token::from_bytes([0x70; 32]);
     let join = Join::new(token, b"/run/s"[..].into()).unwrap();
-    let strategy = deltic_core::Strategy::named("webr2sync+").unwrap();
+    let strategy = deltic_core::Strategy::by_name("webr2sync+").unwrap();
     let by_strategy = Request::Receive {
         destination: b"/data"[..].into(),
         single: None,
@@ -232,7 +236,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         payload: Payload::Plain(b"abc".to_vec()),
     };
     let one = |range: Range<u32>| vec![range];
-    let sums = GapSums::of(&[0x5a; 200], BlockLen::for_gap(200, 2), 1);
+    let sums = GapSums::sums_of(&[0x5a; 200], BlockLen::for_gap(200, 2), 1);
     vec![
         ("Hello", hello.encode()),
         (
@@ -251,8 +255,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Reply.join", Reply { single: None, join: Some(join) }.encode()),
         ("Check", {
             let mut sum = Checksum::NOTHING;
-            sum.add(&Alive.encode());
-            sum.check().to_vec()
+            sum.add_frames(&Alive.encode());
+            sum.check_frame().to_vec()
         }),
         (
             "Abort",
@@ -359,7 +363,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Start {
                 file,
                 meta: meta.clone(),
-                how: How::Recipe,
+                how: TransferKind::Recipe,
                 spec: ChunkerSpec::for_len(5000),
             }
             .encode(),
@@ -369,7 +373,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Start {
                 file,
                 meta: meta.clone(),
-                how: How::Whole,
+                how: TransferKind::Whole,
                 spec: ChunkerSpec::Fixed(FixedLen::new(256 << 10).unwrap()),
             }
             .encode(),
@@ -434,8 +438,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Start {
                 file,
                 meta: meta_of(5000),
-                how: How::Strategy,
-                spec: deltic_core::Strategy::named("parasync").unwrap().chunker(5000, None),
+                how: TransferKind::Strategy,
+                spec: deltic_core::Strategy::by_name("parasync").unwrap().chunker(5000, None),
             }
             .encode(),
         ),
@@ -463,20 +467,20 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
                 file,
                 needs: one(0..2),
                 tokens: vec![
-                    Token { chunks: 2..9, over: Over::Run, strong: strong_of(8) },
-                    Token { chunks: 9..11, over: Over::Each, strong: strong_of(16) },
+                    Token { chunks: 2..9, over: TokenScope::Run, strong: strong_of(8) },
+                    Token { chunks: 9..11, over: TokenScope::Each, strong: strong_of(16) },
                 ],
             }
             .encode(),
         ),
-        ("Want.strategy", ToSender::Want { file, how: How::Strategy }.encode()),
-        ("Want.stronger", ToSender::Want { file, how: How::Stronger }.encode()),
+        ("Want.strategy", ToSender::Want { file, how: TransferKind::Strategy }.encode()),
+        ("Want.stronger", ToSender::Want { file, how: TransferKind::Stronger }.encode()),
         ("Restless", ToReceiver::Restless { file }.encode()),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
         ("Trouble.to_receiver", ToReceiver::Trouble(trouble()).encode()),
         ("Trouble.located", ToReceiver::Trouble(located).encode()),
-        ("Want", ToSender::Want { file, how: How::Recipe }.encode()),
+        ("Want", ToSender::Want { file, how: TransferKind::Recipe }.encode()),
         (
             "Keeps",
             ToReceiver::Keeps { file, kept: BlockSumSpec::new(SumKind::Crc32c, 4096) }.encode(),
@@ -495,12 +499,12 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         }),
         ("Holes.only", ToReceiver::Holes { file, runs: Vec::new() }.encode()),
         ("Start.changes", {
-            let (meta, how) = (meta.clone(), How::Changes);
+            let (meta, how) = (meta.clone(), TransferKind::Changes);
             ToReceiver::Start {
                 file,
                 meta,
                 how,
-                spec: deltic_protocol::limits::Limits::changed_blocks(),
+                spec: deltic_protocol::limits::Limits::changed_file_chunker(),
             }
             .encode()
         }),
@@ -571,7 +575,7 @@ fn question() -> Question {
 }
 
 fn meta_of(len: u64) -> Meta {
-    Meta::plain(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
+    Meta::without_owner(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
 }
 
 fn strong_of(len: usize) -> StrongSum {
@@ -723,7 +727,7 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             |(file, gaps)| {
                 let line = |(start, len, old): (u32, u32, Vec<u8>)| GapLine {
                     chunks: start..start + len,
-                    sums: GapSums::of(&old, BlockLen::for_gap(old.len() as u64, 2), 1),
+                    sums: GapSums::sums_of(&old, BlockLen::for_gap(old.len() as u64, 2), 1),
                 };
                 ToSender::Mend { file, gaps: gaps.into_iter().map(line).collect() }
             }
@@ -1048,11 +1052,8 @@ fn sum_lines() -> impl Strategy<Value = Vec<SumLine>> {
 
 fn token() -> impl Strategy<Value = Token> {
     let range = (small(), 1..4u32).prop_map(|(start, len)| start..start.saturating_add(len));
-    (range, of(&[Over::Run, Over::Each]), strong()).prop_map(|(chunks, over, strong)| Token {
-        chunks,
-        over,
-        strong,
-    })
+    (range, of(&[TokenScope::Run, TokenScope::Each]), strong())
+        .prop_map(|(chunks, over, strong)| Token { chunks, over, strong })
 }
 
 fn patch_step() -> impl Strategy<Value = PatchStep> {
@@ -1060,8 +1061,15 @@ fn patch_step() -> impl Strategy<Value = PatchStep> {
     prop_oneof![range.prop_map(PatchStep::Copy), small().prop_map(PatchStep::Literal)]
 }
 
-fn how() -> impl Strategy<Value = How> {
-    of(&[How::Recipe, How::Whole, How::Strategy, How::Stronger, How::Tail, How::Changes])
+fn how() -> impl Strategy<Value = TransferKind> {
+    of(&[
+        TransferKind::Recipe,
+        TransferKind::Whole,
+        TransferKind::Strategy,
+        TransferKind::Stronger,
+        TransferKind::Tail,
+        TransferKind::Changes,
+    ])
 }
 
 fn short() -> impl Strategy<Value = GroupPrefix> {
@@ -1136,8 +1144,8 @@ pub fn meta() -> impl Strategy<Value = Meta> {
     (kind, len, time(), 0..=0o7777u32, owner, option::of(more())).prop_map(
         |(kind, len, modified, mode, (user, group), more)| {
             let len = if kind == Kind::File { len } else { 0 };
-            let more = more.and_then(ExtraMeta::boxed);
-            Meta { user, group, more, ..Meta::plain(kind, len, modified, mode) }
+            let more = more.and_then(ExtraMeta::into_box);
+            Meta { user, group, more, ..Meta::without_owner(kind, len, modified, mode) }
         },
     )
 }
@@ -1215,7 +1223,7 @@ fn acl() -> impl Strategy<Value = Acl> {
         |(owner, group, mask, other, named)| {
             let mask = if named.is_empty() { mask } else { mask.or(Some(7)) };
             let mut acl = Acl { owner, group, mask, other, named };
-            acl.settle();
+            acl.sort_and_deduplicate();
             acl
         },
     )
@@ -1236,8 +1244,8 @@ fn rel_path() -> impl Strategy<Value = RelPath> {
 
 fn entry() -> impl Strategy<Value = Entry> {
     let back = (1..=u64::MAX).prop_map(|back| {
-        let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-        meta.set_linked(Some(HardLink::Back(back)));
+        let mut meta = Meta::without_owner(Kind::File, 0, Timestamp::default(), 0);
+        meta.set_hard_link(Some(HardLink::Back(back)));
         meta
     });
     (name(), prop_oneof![9 => meta(), 1 => back]).prop_map(|(name, meta)| Entry { name, meta })
@@ -1261,7 +1269,7 @@ pub fn entries() -> impl Strategy<Value = Vec<Entry>> {
             all.sort_by(|a, b| a.name.cmp(&b.name));
         }
         for entry in &mut all {
-            let is_alone = !matches!(entry.meta.linked(), Some(HardLink::Back(_)));
+            let is_alone = !matches!(entry.meta.hard_link(), Some(HardLink::Back(_)));
             if second && is_alone {
                 entry.meta.modified.secs = i64::MIN;
             }

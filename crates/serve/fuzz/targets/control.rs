@@ -24,14 +24,14 @@ fuzz_target!(|bytes: &[u8]| {
 
 /// Checks that a control message which an end accepts is the same message after encoding and decoding.
 fn hear(message: &[u8]) {
-    if let Ok(heard) = ServerEnd::default().hear(message) {
+    if let Ok(heard) = ServerEnd::default().parse_message(message) {
         // A message near the limit may exceed the limit after encoding.
-        if let Ok(again) = ServerEnd::default().hear(&heard.message()[1..]) {
+        if let Ok(again) = ServerEnd::default().parse_message(&heard.message()[1..]) {
             assert_eq!(again, heard);
         }
     }
-    if let Ok(heard) = ClientEnd::default().hear(message)
-        && let Ok(again) = ClientEnd::default().hear(&heard.message()[1..])
+    if let Ok(heard) = ClientEnd::default().parse_message(message)
+        && let Ok(again) = ClientEnd::default().parse_message(&heard.message()[1..])
     {
         assert_eq!(again, heard);
     }

@@ -248,7 +248,7 @@ async fn exchange(link: &Link, update: &[u8]) -> Result<(Answer, u64), SyncError
     }
     .await;
     answer.map_err(|error| match error.downcast::<SyncError>() {
-        Ok(said) => said.on(&link.to.host()),
+        Ok(said) => said.with_host(&link.to.host()),
         Err(error) => failed("update a file at", &link.to.server())(error),
     })
 }

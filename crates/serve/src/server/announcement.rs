@@ -65,6 +65,6 @@ impl Announcement {
 #[must_use]
 pub fn is_running(state: &Path) -> bool {
     let lock =
-        NamedFile::of_operator(&state.join(SERVER_LOCK)).and_then(|file| file.read_regular());
+        NamedFile::of_operator(&state.join(SERVER_LOCK)).and_then(|file| file.open_regular());
     lock.is_ok_and(|lock| std::fs::File::from(lock).try_lock_shared().is_err())
 }

@@ -38,7 +38,7 @@ struct Chain {
 impl Audit {
     /// Opens a log, and continues its chain.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        let mut file = File::from(NamedFile::of_operator(path)?.log()?);
+        let mut file = File::from(NamedFile::of_operator(path)?.open_log()?);
         // Lines of two servers would break each other's chain.
         if !wait_for(&file, LOCK_PATIENCE)? {
             return Err(io::Error::other("another server writes to this log"));
@@ -63,7 +63,7 @@ impl Audit {
             Ok(stat) if !FileType::from_raw_mode(stat.st_mode).is_file() => {
                 Err(io::Error::other("not a file"))
             }
-            Ok(_) => file.log().map(drop),
+            Ok(_) => file.open_log().map(drop),
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
                 let rights = Access::WRITE_OK | Access::EXEC_OK;
                 Ok(accessat(&file, ".", rights, AtFlags::empty())?)

@@ -88,7 +88,7 @@ impl Events {
     /// Returns a sink that adds the changes of a store to these events.
     pub(crate) fn changes(self: &Arc<Self>) -> Changes {
         let events = Arc::clone(self);
-        Changes::to(move |path, became| events.add(path, became))
+        Changes::reporting_to(move |path, became| events.add(path, became))
     }
 
     fn add(&self, path: &RelPath, became: Became) {

@@ -84,7 +84,7 @@ fn complaint(jump: Jump) -> String {
         secs => format!("{} minutes", secs / 60),
     };
     let hours = if hours == 1 { "an hour".into() } else { format!("{hours} hours") };
-    let way = if jump.is_back() { "behind" } else { "ahead of" };
+    let way = if jump.is_set_back() { "behind" } else { "ahead of" };
     format!(
         "the clock is {by} {way} the last time that is known: no old version expires for {hours}; \
          set the clock right if it is wrong"

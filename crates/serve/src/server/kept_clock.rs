@@ -48,12 +48,12 @@ impl KeptClock {
 
     /// Returns the last jump of the clock, if a volume keeps versions by age. Each jump is returned once.
     pub(super) fn news(&self) -> Option<Jump> {
-        self.clock.news().filter(|_| self.has_ages)
+        self.clock.take_jump().filter(|_| self.has_ages)
     }
 
     /// Stores the present time for the next start, if the clock does not suspect a jump of the time.
     pub(super) fn keep(&self) -> io::Result<()> {
-        let Some(now) = self.clock.believed(Clocks::now()) else { return Ok(()) };
+        let Some(now) = self.clock.trusted_time(Clocks::now()) else { return Ok(()) };
         keep_at(&self.file, now)
     }
 }

@@ -70,7 +70,7 @@ fn lock_state(state: &Path) -> Result<File, ConfigError> {
 }
 
 fn open_dir(path: &Path) -> io::Result<File> {
-    let dir = NamedDir::of_operator(path).held()?;
+    let dir = NamedDir::of_operator(path).open_held()?;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(File::from(openat(&dir, ".", flags, Mode::empty())?))
 }

@@ -60,7 +60,7 @@ use deltic_carrier::SOCKET_PATH;
 use deltic_net::embed::{Bases, Embedding, RecipeCache};
 use deltic_net::executor::Budget;
 use deltic_net::restrict::{Wall, keep_to_volumes};
-use deltic_net::walls::{hide_memory, refuse_calls};
+use deltic_net::walls::{hide_memory, refuse_system_calls};
 use deltic_store_local::{StoreContext, VolumeDir};
 use deltic_tree::Name;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -237,7 +237,7 @@ fn bytes(limit: u64) -> usize {
 fn budget(limits: &Limits) -> Budget {
     Budget {
         work_bytes: bytes(limits.session_bytes),
-        credit_patience: Some(limits.stall()),
+        credit_timeout: Some(limits.stall()),
         prompt_bytes: Some(PROMPT_BYTES),
         ..Budget::default()
     }
@@ -265,7 +265,7 @@ fn keep_to(
     let own = std::slice::from_ref(&config.state);
     let kept = keep_to_volumes(volumes, own, &reads(config, settings));
     // Errors are ignored: without seccomp, the other confinement still holds.
-    refuse_calls().ok();
+    refuse_system_calls().ok();
     kept.map_err(ConfigError::io("confine the process to the volumes"))
 }
 

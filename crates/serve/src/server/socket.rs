@@ -204,7 +204,7 @@ impl Connected {
 
     /// Handles a control message. Returns the answer, if the message has one.
     fn act(&self, message: &[u8]) -> io::Result<Option<Bytes>> {
-        let heard = lock(&self.said).hear(message).map_err(invalid)?;
+        let heard = lock(&self.said).parse_message(message).map_err(invalid)?;
         match heard {
             FromClient::Auth { token } => {
                 let known = self.server.let_in(&self.by, token.parse::<Token>().ok());

@@ -91,7 +91,7 @@ fn own_key(path: &Path) -> io::Result<String> {
     match private::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let key = KeyPair::generate().map_err(io::Error::other)?.serialize_pem();
-            let mut file = File::from(NamedFile::of_operator(path)?.create()?);
+            let mut file = File::from(NamedFile::of_operator(path)?.create_file()?);
             file.write_all(key.as_bytes())?;
             file.sync_all()?;
             Ok(key)

@@ -189,7 +189,7 @@ fn replace(
     // Another program may be writing to the old version.
     old.check_settled()?;
     let begun = now();
-    let meta = Meta::plain(Kind::File, head.len, head.modified, head.mode);
+    let meta = Meta::without_owner(Kind::File, head.len, head.modified, head.mode);
     let keep = Keep { times: head.times, modes: head.modes, ..Keep::default() };
     let attributes = NewAttributes { meta, keep, dir_modified: head.dir_modified };
     let committed = replacement.commit(attributes)?;

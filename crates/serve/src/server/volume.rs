@@ -89,7 +89,7 @@ impl Volume {
     /// to read learns nothing about the files of others.
     pub(crate) fn facts(&self, token: &TokenHash) -> Facts {
         let facts = LocalFacts::default().with_recipes(self.facts.recipes.clone());
-        let bases = self.facts.bases.as_ref().map(|bases| bases.of(*token.as_bytes()));
+        let bases = self.facts.bases.as_ref().map(|bases| bases.for_party(*token.as_bytes()));
         Facts::new(match bases {
             Some(bases) => facts.with_bases(bases),
             None => facts,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_carrier::changes::{ChangeKind, PathChange, WatchTeller};
+use deltic_carrier::changes::{ChangeKind, PathChange, WatchMessages};
 use deltic_store_local::Became;
 use deltic_tree::RelPath;
 use tokio::sync::oneshot::error::TryRecvError;
@@ -43,7 +43,7 @@ impl Watching {
     /// [`Problem`] if the token has expired, or may no longer read the directory.
     pub(super) async fn run(mut self, mut given_up: oneshot::Receiver<()>) -> Result<(), Problem> {
         let mut draining = self.server.draining.subscribe();
-        let mut teller = WatchTeller::new(self.channel);
+        let mut teller = WatchMessages::new(self.channel);
         let (mut seen, mut more) = self.subscribe();
         self.mux.tell(teller.first_message().message()).await;
         loop {
@@ -57,8 +57,8 @@ impl Watching {
                 Ok(events) if events.is_empty() => {}
                 Ok(events) => {
                     seen += events.len() as u64;
-                    for message in
-                        teller.tell(events.iter().filter_map(|event| self.visible_change(event)))
+                    for message in teller
+                        .messages_for(events.iter().filter_map(|event| self.visible_change(event)))
                     {
                         self.mux.tell(message.message()).await;
                     }

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process;
 
 use super::heritage::Heritage;
-use super::more::{ACL, Reach, access_acl, inherit, set_acls, set_xattrs};
+use super::more::{ACL, Reach, access_acl, set_acls, set_inherited_acl, set_xattrs};
 use crate::attributes::noted;
 use crate::handles::dir::{Dir, PathBounds, Use, proc_path, set_mode_of_held, set_mode_of_open};
 use crate::handles::stat::file_type;
@@ -62,7 +62,7 @@ pub(crate) struct EntryOwner {
 }
 
 impl EntryOwner {
-    fn of(stat: &Stat) -> Self {
+    fn from_stat(stat: &Stat) -> Self {
         Self { user: stat.st_uid, group: stat.st_gid }
     }
 }
@@ -90,12 +90,12 @@ pub(crate) struct NewMode {
 
 impl NewMode {
     /// Inputs for an entry without an old version.
-    pub(crate) const fn below(heritage: Heritage, umask: u32) -> Self {
+    pub(crate) const fn for_new_entry(heritage: Heritage, umask: u32) -> Self {
         Self { old: None, umask, heritage }
     }
 
     /// Inputs for an entry that replaces an old version of mode `old`, in a directory whose entries inherit nothing.
-    pub(crate) fn replacing(old: Option<u32>, umask: u32) -> Self {
+    pub(crate) fn for_replacement(old: Option<u32>, umask: u32) -> Self {
         Self { old, umask, heritage: Heritage::default() }
     }
 }
@@ -121,7 +121,7 @@ impl<'a> Attrs<'a> {
     }
 
     /// Adds the setgid bit that a new directory of mode `now` inherited from its parent.
-    pub(crate) fn inheriting(mut self, now: u32) -> Self {
+    pub(crate) fn with_inherited_setgid(mut self, now: u32) -> Self {
         if !self.keep.modes {
             self.mode = self.mode.map(|mode| mode | now & SETGID);
         }
@@ -130,11 +130,11 @@ impl<'a> Attrs<'a> {
 
     /// True if there is no metadata to set.
     pub(crate) fn is_empty(&self) -> bool {
-        self.mode.is_none() && self.times.is_none() && !self.looks_first() && !self.notes
+        self.mode.is_none() && self.times.is_none() && !self.must_read_first() && !self.notes
     }
 
     /// True if the present metadata of the entry must be read first.
-    fn looks_first(&self) -> bool {
+    fn must_read_first(&self) -> bool {
         let Keep { executability, acls, xattrs, .. } = self.keep;
         let owned = self.meta.user.is_some() || self.meta.group.is_some();
         let inherits = self.heritage != Heritage::default();
@@ -145,7 +145,7 @@ impl<'a> Attrs<'a> {
     /// only times are to be set besides. Otherwise only the owner may read and write, so nobody else reads the file
     /// before its metadata is set.
     pub(crate) fn birth_mode(&self, owner: EntryOwner) -> Mode {
-        match self.mode.filter(|mode| self.suits(owner) && mode & !0o777 == 0) {
+        match self.mode.filter(|mode| self.needs_only_mode_and_times(owner) && mode & !0o777 == 0) {
             Some(mode) => Mode::from_raw_mode(mode),
             None => Mode::RUSR | Mode::WUSR,
         }
@@ -154,7 +154,7 @@ impl<'a> Attrs<'a> {
     /// Sets the metadata on a new file; `born` is the file's state right after its creation.
     pub(crate) fn set_on_new(&self, on: On<'_>, born: &Stat) -> Unset {
         let has_mode = self.mode == Some(born.st_mode & ALL_BITS);
-        if !has_mode || !self.suits(EntryOwner::of(born)) {
+        if !has_mode || !self.needs_only_mode_and_times(EntryOwner::from_stat(born)) {
             return self.set(on);
         }
         let mut unset = Unset::default();
@@ -171,17 +171,20 @@ impl<'a> Attrs<'a> {
                 && i128::from(tv_nsec) == i128::from(is.st_mtime_nsec);
             modified && times.last_access.tv_nsec == AT_ANY_TIME.tv_nsec
         });
-        has_mode && has_times && !self.notes && self.suits(EntryOwner::of(is))
+        has_mode
+            && has_times
+            && !self.notes
+            && self.needs_only_mode_and_times(EntryOwner::from_stat(is))
     }
 
     /// True if a new file of this user and group would lack at most its mode and times.
-    pub(crate) fn suits(&self, owner: EntryOwner) -> bool {
+    pub(crate) fn needs_only_mode_and_times(&self, owner: EntryOwner) -> bool {
         let Keep { acls, xattrs, .. } = self.keep;
-        self.is_of(owner) && !acls && !xattrs && self.heritage == Heritage::default()
+        self.is_owned_by(owner) && !acls && !xattrs && self.heritage == Heritage::default()
     }
 
     /// True if the entry keeps this user and group.
-    fn is_of(&self, EntryOwner { user, group }: EntryOwner) -> bool {
+    fn is_owned_by(&self, EntryOwner { user, group }: EntryOwner) -> bool {
         self.meta.user.is_none_or(|wanted| wanted == user)
             && self.meta.group.is_none_or(|wanted| wanted == group)
     }
@@ -189,13 +192,13 @@ impl<'a> Attrs<'a> {
     /// Sets the metadata that must be right before entries are created in an existing directory: owner, group and
     /// setgid. Until the final mode is set, others may do only what both the old and the new mode allow. Failures are
     /// reported later, when all metadata is set.
-    pub(crate) fn set_first(&self, on: On<'_>) -> Result<(), Errno> {
+    pub(crate) fn set_before_entries(&self, on: On<'_>) -> Result<(), Errno> {
         let is = on.stat()?;
         let mode = is.st_mode & ALL_BITS;
-        let moves = !self.notes && !self.is_of(EntryOwner::of(&is));
+        let moves = !self.notes && !self.is_owned_by(EntryOwner::from_stat(&is));
         let new = self.mode.unwrap_or(mode);
         let closed = match self.mode {
-            Some(_) if self.meets_acl(on) => (mode & !OTHERS_BITS) & (new | !LENDING_BITS),
+            Some(_) if self.has_acl(on) => (mode & !OTHERS_BITS) & (new | !LENDING_BITS),
             Some(new) => intermediate_mode(mode, new, moves),
             None => mode,
         };
@@ -214,8 +217,8 @@ impl<'a> Attrs<'a> {
 
     /// True if the entry has or gets an access ACL, so that the mode bits alone do not determine who may access the
     /// entry.
-    fn meets_acl(&self, on: On<'_>) -> bool {
-        let has_one = || access_acl(&on.reach()).is_some();
+    fn has_acl(&self, on: On<'_>) -> bool {
+        let has_one = || access_acl(&on.reach_of()).is_some();
         self.keep.acls && !self.notes && (self.meta.access_acl().is_some() || has_one())
     }
 
@@ -223,8 +226,8 @@ impl<'a> Attrs<'a> {
     pub(crate) fn set(&self, on: On<'_>) -> Unset {
         let mut unset = Unset::default();
         let mode = match () {
-            () if self.notes => self.set_noted(on, &mut unset),
-            () if self.looks_first() => self.set_special(on, &mut unset),
+            () if self.notes => self.set_note(on, &mut unset),
+            () if self.must_read_first() => self.set_special(on, &mut unset),
             () => self.mode,
         };
         if let Some(mode) = mode.filter(|_| !self.meta.is_symlink()) {
@@ -259,11 +262,11 @@ impl<'a> Attrs<'a> {
             wanted &= !LENDING_BITS;
         }
         self.inherit_group(on, unset);
-        let at = on.reach();
-        self.set_more(on, now, wanted, unset);
+        let at = on.reach_of();
+        self.set_xattrs_and_acls(on, now, wanted, unset);
         wanted = mode_without_unset_acl(wanted, self.meta.access_acl(), unset);
         if let Some(acl) = self.heritage.acl.as_ref().filter(|_| !self.keep.acls) {
-            unset.note(ACL, inherit(&at, acl, wanted));
+            unset.note(ACL, set_inherited_acl(&at, acl, wanted));
             wanted = mode_without_unset_acl(wanted, Some(acl), unset);
         }
         // The mode is set even if the run does not set modes: a change of owner or ACL may have cleared special bits.
@@ -279,7 +282,7 @@ impl<'a> Attrs<'a> {
             Ok(stat) => {
                 let now = stat.st_mode & ALL_BITS;
                 let wanted = if self.notes { self.mode.unwrap_or(now) } else { now };
-                self.set_more(on, now, wanted, &mut unset);
+                self.set_xattrs_and_acls(on, now, wanted, &mut unset);
             }
             Err(errno) => unset.note("attributes", Err(errno)),
         }
@@ -291,18 +294,18 @@ impl<'a> Attrs<'a> {
     }
 
     /// Removes these bits from the mode.
-    pub(crate) fn without(mut self, bits: u32) -> Self {
+    pub(crate) fn without_bits(mut self, bits: u32) -> Self {
         self.mode = self.mode.map(|mode| mode & !bits);
         self
     }
 
     /// Sets extended attributes, and ACLs with the permissions of `wanted`, on an entry of mode `now`.
-    fn set_more(&self, on: On<'_>, now: u32, wanted: u32, unset: &mut Unset) {
+    fn set_xattrs_and_acls(&self, on: On<'_>, now: u32, wanted: u32, unset: &mut Unset) {
         let Keep { acls, xattrs, .. } = self.keep;
         if self.meta.has_unread_attributes() || !(acls || xattrs) {
             return;
         }
-        let at = on.reach();
+        let at = on.reach_of();
         if xattrs {
             unset.append(self.set_xattrs(on, &at, now));
         }
@@ -330,9 +333,9 @@ impl<'a> Attrs<'a> {
 
     /// Stores metadata that only the superuser may set in a note, an extended attribute, and sets the rest while the
     /// owner may write to the entry.
-    fn set_noted(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
+    fn set_note(&self, on: On<'_>, unset: &mut Unset) -> Option<u32> {
         self.inherit_group(on, unset);
-        let at = on.reach();
+        let at = on.reach_of();
         let stat = match on.stat() {
             Ok(stat) => stat,
             Err(errno) => {
@@ -353,14 +356,14 @@ impl<'a> Attrs<'a> {
         let owner_bits = if self.meta.is_dir() { OWNER_BITS } else { OWNER_READS_AND_WRITES };
         let mode = wanted.mode & ACCESS_BITS | owner_bits;
         if let Some(acl) = &self.heritage.acl {
-            unset.note(ACL, inherit(&at, acl, mode));
+            unset.note(ACL, set_inherited_acl(&at, acl, mode));
         }
         unset.note(MODE, on.set_mode(mode, self.bounds));
         let is_plain = matches!(wanted.kind, FakeKind::File | FakeKind::Dir);
         let is_so = is_plain
             && (mode, stat.st_uid, stat.st_gid) == (wanted.mode, wanted.user, wanted.group);
-        unset.note(noted::NOTE, noted::set(&at, Some(&wanted).filter(|_| !is_so)));
-        self.set_more(on, mode, wanted.mode, unset);
+        unset.note(noted::NOTE, noted::set_note(&at, Some(&wanted).filter(|_| !is_so)));
+        self.set_xattrs_and_acls(on, mode, wanted.mode, unset);
         None
     }
 
@@ -424,7 +427,7 @@ impl On<'_> {
         }
     }
 
-    fn reach(self) -> Reach {
+    fn reach_of(self) -> Reach {
         match self {
             Self::Link(dir, name) => Reach::Name(dir.path_to(name)),
             Self::Open(fd) | Self::Handle(fd) => Reach::Followed(proc_path(fd)),
@@ -487,7 +490,7 @@ pub(crate) fn open_to_owner(root: &Dir, path: &RelPath) -> Option<u32> {
         (closed && set_mode(dir, mode | OWNER_BITS, dir.bounds()).is_ok()).then_some(mode)
     };
     // In a closed directory no name can be looked up, not even `.`, so the root is changed by its own handle.
-    if path.is_root() { open(root) } else { open(&root.dir(path, Use::Pass).ok()?) }
+    if path.is_root() { open(root) } else { open(&root.open_dir(path, Use::Pass).ok()?) }
 }
 
 /// Changes the mode of the entry behind `handle`, which may be an `O_PATH` handle.

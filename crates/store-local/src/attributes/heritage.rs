@@ -7,7 +7,7 @@ use deltic_tree::meta::{Acl, SETGID};
 use rustix::fs::{self, Mode};
 use rustix::io::Errno;
 
-use super::more::{Reach, default_acl, forget_default_acl};
+use super::more::{Reach, default_acl, remove_default_acl};
 use super::recent::Recent;
 use crate::handles::dir::{Dir, set_mode_of_open};
 use crate::handles::place::Place;
@@ -25,8 +25,8 @@ pub(crate) struct Heritage {
 pub(crate) struct Heritages(Recent<Heritage>);
 
 impl Heritages {
-    pub(crate) fn of(&self, place: &Place) -> Result<Heritage, Errno> {
-        if let Some(heritage) = self.0.of(&place.dir_path) {
+    pub(crate) fn heritage_of_dir(&self, place: &Place) -> Result<Heritage, Errno> {
+        if let Some(heritage) = self.0.fact_about(&place.dir_path) {
             return Ok(heritage);
         }
         let stat = fs::fstat(&place.dir)?;
@@ -36,7 +36,7 @@ impl Heritages {
             group: hands_down.then_some(stat.st_gid),
             acl: default_acl(&Reach::Followed(place.dir.own_path())),
         };
-        self.0.note(&place.dir_path, heritage.clone());
+        self.0.store_fact(&place.dir_path, heritage.clone());
         Ok(heritage)
     }
 
@@ -48,7 +48,7 @@ impl Heritages {
 
 impl Heritage {
     /// True if a new directory would deny its owner read, write or search permission.
-    pub(crate) fn closes_to_owner(&self) -> bool {
+    pub(crate) fn denies_owner(&self) -> bool {
         self.acl.as_ref().is_some_and(|acl| acl.owner != 7)
     }
 
@@ -62,8 +62,8 @@ impl Heritage {
 }
 
 /// Removes the inheritance of the new directory `dir`, which is open for reading.
-pub(crate) fn disinherit(dir: &Dir) -> Result<(), Errno> {
-    forget_default_acl(&Reach::Followed(dir.own_path()));
+pub(crate) fn remove_inheritance(dir: &Dir) -> Result<(), Errno> {
+    remove_default_acl(&Reach::Followed(dir.own_path()));
     match set_mode_of_open(dir, Mode::RWXU, dir.bounds()) {
         // File systems with made-up owners refuse the call.
         Err(Errno::PERM) => Ok(()),

@@ -6,18 +6,18 @@ use rustix::fs::{self, FileType, OFlags, Stat};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 
-use super::more::{Reach, look};
+use super::more::{Reach, add_attributes};
 use crate::attributes::noted;
 use crate::handles::dir::Dir;
 use crate::handles::place::Place;
-use crate::handles::stat::{Stamp, file_type, inode_of, names, timestamp};
+use crate::handles::stat::{Stamp, file_type, inode_of, name_count, timestamp};
 use crate::kernel::read_write::read_at;
 
 impl Place {
     /// Returns the metadata of the entry. Under `--fake-super`, a real symlink gets an empty target, so that a file
     /// with a note will replace the symlink.
-    pub(crate) fn look(&self, see: MetaMask) -> Result<Meta, Errno> {
-        let mut meta = look_at(&self.dir, &self.name, see)?;
+    pub(crate) fn read_meta(&self, see: MetaMask) -> Result<Meta, Errno> {
+        let mut meta = read_meta_of(&self.dir, &self.name, see)?;
         if let (Kind::Symlink(target), true) = (&mut meta.kind, see.fake_super)
             && file_type(&self.dir.stat(&self.name)?).is_symlink()
         {
@@ -28,12 +28,12 @@ impl Place {
 }
 
 /// Returns the metadata of `name` of `dir`, without following a symlink.
-pub(crate) fn look_at(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
-    look_at_version(dir, name, see).map(|(meta, _)| meta)
+pub(crate) fn read_meta_of(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
+    read_meta_and_version(dir, name, see).map(|(meta, _)| meta)
 }
 
 /// Returns the metadata and the version stamp of `name` of `dir`, without following a symlink.
-pub(crate) fn look_at_version(
+pub(crate) fn read_meta_and_version(
     dir: &Dir,
     name: &Name,
     see: MetaMask,
@@ -44,28 +44,29 @@ pub(crate) fn look_at_version(
         None => Kind::Symlink(dir.read_link(name)?),
     };
     let target = || read_target(&dir.open(name, OFlags::RDONLY)?);
-    let meta = look_deeper(|| Reach::Name(dir.path_to(name)), &stat, kind, see, target)?;
+    let meta =
+        read_meta_with_attributes(|| Reach::Name(dir.path_to(name)), &stat, kind, see, target)?;
     Ok((meta, Stamp::of(&stat)))
 }
 
 /// Returns the metadata of `name` of `dir`, following a symlink.
-pub(crate) fn look_behind(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
+pub(crate) fn read_meta_following(dir: &Dir, name: &Name, see: MetaMask) -> Result<Meta, Errno> {
     let stat = dir.stat_behind(name)?;
     let kind = kind_of(&stat).ok_or(Errno::LOOP)?;
     let target = || read_target(&dir.open_behind(name, OFlags::RDONLY)?);
-    look_deeper(|| Reach::Followed(dir.path_to(name)), &stat, kind, see, target)
+    read_meta_with_attributes(|| Reach::Followed(dir.path_to(name)), &stat, kind, see, target)
 }
 
 /// Returns the metadata of the directory `root`.
-pub(crate) fn look_at_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
+pub(crate) fn read_meta_of_root(root: &Dir, see: MetaMask) -> Result<Meta, Errno> {
     let stat = fs::fstat(root)?;
     let nothing = || Ok(Box::default());
-    look_deeper(|| Reach::Followed(root.own_path()), &stat, Kind::Dir, see, nothing)
+    read_meta_with_attributes(|| Reach::Followed(root.own_path()), &stat, Kind::Dir, see, nothing)
 }
 
 /// Returns the metadata of an entry, with the parts that `stat` lacks. `target` reads the content of a file that stands
 /// for a symlink.
-fn look_deeper(
+fn read_meta_with_attributes(
     at: impl FnOnce() -> Reach,
     stat: &Stat,
     kind: Kind,
@@ -75,9 +76,9 @@ fn look_deeper(
     let mut meta = meta_of(stat, kind, see);
     if see.acls || see.xattrs != XattrScope::Nothing || see.fake_super {
         let at = at();
-        look(&at, &mut meta, see);
+        add_attributes(&at, &mut meta, see);
         if see.fake_super {
-            noted::look(&at, stat, &mut meta, see, target)?;
+            noted::apply_note(&at, stat, &mut meta, see, target)?;
         }
     }
     Ok(meta)
@@ -100,13 +101,13 @@ fn kind_of(stat: &Stat) -> Option<Kind> {
         FileType::Symlink => return None,
         FileType::Fifo => Kind::Fifo,
         FileType::Socket => Kind::Socket,
-        FileType::CharacterDevice => device(DeviceClass::Char, stat),
+        FileType::CharacterDevice => device_kind(DeviceClass::Char, stat),
         // `Unknown` does not occur: the system has only these seven types.
-        FileType::BlockDevice | FileType::Unknown => device(DeviceClass::Block, stat),
+        FileType::BlockDevice | FileType::Unknown => device_kind(DeviceClass::Block, stat),
     })
 }
 
-fn device(class: DeviceClass, stat: &Stat) -> Kind {
+fn device_kind(class: DeviceClass, stat: &Stat) -> Kind {
     let (major, minor) = (fs::major(stat.st_rdev), fs::minor(stat.st_rdev));
     Kind::Device(Device { class, major, minor })
 }
@@ -117,14 +118,14 @@ pub(crate) fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
     let accessed = timestamp(stat.st_atime, stat.st_atime_nsec);
     let more = ExtraMeta {
         accessed: (see.accessed && !is_dir).then_some(accessed),
-        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| linked(stat)),
+        linked: (see.linked && !is_dir && stat.st_nlink > 1).then(|| hard_link_of(stat)),
         ..ExtraMeta::default()
     };
     Meta {
         user: see.users.then_some(stat.st_uid),
         group: see.groups.then_some(stat.st_gid),
-        more: more.boxed(),
-        ..Meta::plain(
+        more: more.into_box(),
+        ..Meta::without_owner(
             kind,
             len,
             timestamp(stat.st_mtime, stat.st_mtime_nsec),
@@ -133,8 +134,8 @@ pub(crate) fn meta_of(stat: &Stat, kind: Kind, see: MetaMask) -> Meta {
     }
 }
 
-fn linked(stat: &Stat) -> HardLink {
-    let names = names(stat.st_nlink).try_into().unwrap_or(u32::MAX);
+fn hard_link_of(stat: &Stat) -> HardLink {
+    let names = name_count(stat.st_nlink).try_into().unwrap_or(u32::MAX);
     HardLink::Inode(inode_of(stat), names)
 }
 

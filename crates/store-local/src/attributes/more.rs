@@ -61,37 +61,37 @@ impl Reach {
 pub(crate) type Admits<'a> = &'a dyn Fn(&[u8]) -> bool;
 
 /// Adds the attributes and ACLs of the entry at `at` that `see` asks for.
-pub(crate) fn look(at: &Reach, meta: &mut Meta, see: MetaMask) {
-    look_but(at, meta, see, &|_| true);
+pub(crate) fn add_attributes(at: &Reach, meta: &mut Meta, see: MetaMask) {
+    add_admitted(at, meta, see, &|_| true);
 }
 
 /// Reads the attributes again if there were too many, or some were unreadable. `admits` may exclude the attributes that
 /// caused this.
-pub(crate) fn look_again(
+pub(crate) fn read_again(
     at: impl FnOnce() -> Reach,
     meta: &mut Meta,
     see: MetaMask,
     admits: Admits<'_>,
 ) {
     if meta.has_unread_attributes() && see.xattrs != XattrScope::Nothing {
-        look_but(&at(), meta, see, admits);
+        add_admitted(&at(), meta, see, admits);
     }
 }
 
-fn look_but(at: &Reach, meta: &mut Meta, see: MetaMask, admits: Admits<'_>) {
+fn add_admitted(at: &Reach, meta: &mut Meta, see: MetaMask, admits: Admits<'_>) {
     let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
     more.unread = None;
-    if let Err(why) = read(at, meta, see, admits, &mut more) {
+    if let Err(why) = read_attributes(at, meta, see, admits, &mut more) {
         more.xattrs.clear();
         if !see.fake_super {
             (more.access_acl, more.default_acl) = (None, None);
         }
         more.unread = Some(why);
     }
-    meta.more = more.boxed();
+    meta.more = more.into_box();
 }
 
-fn read(
+fn read_attributes(
     at: &Reach,
     meta: &Meta,
     see: MetaMask,
@@ -99,17 +99,17 @@ fn read(
     more: &mut ExtraMeta,
 ) -> Result<(), UnreadReason> {
     if see.acls && !see.fake_super && !meta.is_symlink() {
-        more.access_acl = acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
-        more.default_acl = if meta.is_dir() { acl(at, DEFAULT)? } else { None };
+        more.access_acl = read_acl(at, ACCESS)?.filter(|acl| acl.mask.is_some());
+        more.default_acl = if meta.is_dir() { read_acl(at, DEFAULT)? } else { None };
     }
     let mut total = 0;
     // Names that stand for other names come first in reverse order. So the duplicates removed below are the plain
     // names.
-    for name in names(at, see.xattrs).map_err(unread)?.into_iter().rev() {
+    for name in xattr_names(at, see.xattrs).map_err(unread_reason)?.into_iter().rev() {
         if !admits(see.xattrs.sent_name(&name)) {
             continue;
         }
-        let Some(value) = value(at, &name).map_err(unread)? else { continue };
+        let Some(value) = xattr_value(at, &name).map_err(unread_reason)? else { continue };
         let name = see.xattrs.sent_name(&name);
         total += name.len() + value.len();
         if total > MAX_XATTRS_BYTES || more.xattrs.len() == MAX_XATTRS {
@@ -122,7 +122,7 @@ fn read(
     Ok(())
 }
 
-fn unread(errno: Errno) -> UnreadReason {
+fn unread_reason(errno: Errno) -> UnreadReason {
     match errno {
         Errno::ACCESS | Errno::PERM => UnreadReason::Denied,
         Errno::RANGE | Errno::TOOBIG => UnreadReason::TooMuch,
@@ -130,13 +130,13 @@ fn unread(errno: Errno) -> UnreadReason {
     }
 }
 
-fn acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, UnreadReason> {
-    let bytes = value(at, name).map_err(unread)?;
+fn read_acl(at: &Reach, name: &[u8]) -> Result<Option<Acl>, UnreadReason> {
+    let bytes = xattr_value(at, name).map_err(unread_reason)?;
     bytes.map(|bytes| Acl::parse(&bytes).ok_or(UnreadReason::Other)).transpose()
 }
 
 /// Returns the attribute names that `scope` admits, sorted.
-fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
+fn xattr_names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
     if scope == XattrScope::Nothing {
         return Ok(Vec::new());
     }
@@ -159,7 +159,7 @@ fn names(at: &Reach, scope: XattrScope) -> Result<Vec<Vec<u8>>, Errno> {
 }
 
 /// Returns the value of the attribute `name`, if the entry has that attribute.
-fn value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
+fn xattr_value(at: &Reach, name: &[u8]) -> Result<Option<Vec<u8>>, Errno> {
     let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
     match at.get(name, &mut value) {
         Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(None),
@@ -180,7 +180,7 @@ pub(crate) fn set_xattrs(at: &Reach, meta: &Meta, scope: XattrScope, rules: &Fil
     let wanted: BTreeMap<_, _> = kept.filter(|(name, _)| scope.admits(name)).collect();
     let mut unset = Unset::default();
     let called = |name: &[u8]| format!("xattr {}", printable(name));
-    let is = names(at, scope).unwrap_or_else(|errno| {
+    let is = xattr_names(at, scope).unwrap_or_else(|errno| {
         unset.note("xattrs", Err(errno));
         Vec::new()
     });
@@ -193,7 +193,7 @@ pub(crate) fn set_xattrs(at: &Reach, meta: &Meta, scope: XattrScope, rules: &Fil
         }
     }
     for (name, wanted) in wanted {
-        let is_so = value(at, &name).is_ok_and(|is| is.as_deref() == Some(wanted));
+        let is_so = xattr_value(at, &name).is_ok_and(|is| is.as_deref() == Some(wanted));
         if !is_so && let set @ Err(_) = at.set(&name, wanted) {
             unset.note(called(&name), set);
         }
@@ -211,7 +211,7 @@ pub(crate) fn set_acls(at: &Reach, meta: &Meta, mode: u32, unset: &mut Unset) {
 }
 
 /// Sets an inherited ACL on an entry that was not created in the directory with that ACL.
-pub(crate) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
+pub(crate) fn set_inherited_acl(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
     match acl.mask {
         Some(_) => at.set(ACCESS, &acl.with_mode(mode).to_bytes()),
         None => Ok(()),
@@ -220,16 +220,16 @@ pub(crate) fn inherit(at: &Reach, acl: &Acl, mode: u32) -> Result<(), Errno> {
 
 /// Returns the access ACL of the entry, if the mode bits do not express the same.
 pub(crate) fn access_acl(at: &Reach) -> Option<Acl> {
-    acl(at, ACCESS).ok().flatten().filter(|acl| acl.mask.is_some())
+    read_acl(at, ACCESS).ok().flatten().filter(|acl| acl.mask.is_some())
 }
 
 /// Returns the default ACL of a directory.
 pub(crate) fn default_acl(at: &Reach) -> Option<Acl> {
-    acl(at, DEFAULT).ok().flatten()
+    read_acl(at, DEFAULT).ok().flatten()
 }
 
 /// Removes the default ACL of a directory. An error is ignored.
-pub(crate) fn forget_default_acl(at: &Reach) {
+pub(crate) fn remove_default_acl(at: &Reach) {
     let _ = at.remove(DEFAULT);
 }
 

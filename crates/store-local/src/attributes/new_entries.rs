@@ -44,7 +44,7 @@ impl NewEntries {
         match known {
             // This directory is new, and entries inherit nothing from it yet.
             Some(UnfinishedDir::Plain) => Ok(Heritage::default()),
-            _ => self.heritages.of(place),
+            _ => self.heritages.heritage_of_dir(place),
         }
     }
 }

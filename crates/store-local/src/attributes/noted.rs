@@ -23,7 +23,7 @@ pub(crate) fn note_of(at: &Reach, stat: &Stat) -> Option<FakeStat> {
 
 /// Replaces `meta` by the noted metadata of the entry at `at`. `target` reads the content of a file that stands for a
 /// symlink.
-pub(crate) fn look(
+pub(crate) fn apply_note(
     at: &Reach,
     stat: &Stat,
     meta: &mut Meta,
@@ -37,7 +37,7 @@ pub(crate) fn look(
         let kind = match noted.kind {
             _ if !meta.is_file() => None,
             FakeKind::File | FakeKind::Dir => None,
-            FakeKind::Symlink => Some(Kind::Symlink(target()?)).filter(points),
+            FakeKind::Symlink => Some(Kind::Symlink(target()?)).filter(is_device),
             FakeKind::Fifo => Some(Kind::Fifo),
             FakeKind::Socket => Some(Kind::Socket),
             FakeKind::Device(device) => Some(Kind::Device(device)),
@@ -49,26 +49,27 @@ pub(crate) fn look(
     if see.acls && !meta.is_symlink() {
         let mut more = meta.more.take().map(|more| *more).unwrap_or_default();
         let mode = meta.mode;
-        more.access_acl = acl(at, fake_super::ACCESS_ACL, mode).filter(|acl| acl.mask.is_some());
-        let default = meta.is_dir().then(|| acl(at, fake_super::DEFAULT_ACL, mode));
+        more.access_acl =
+            noted_acl(at, fake_super::ACCESS_ACL, mode).filter(|acl| acl.mask.is_some());
+        let default = meta.is_dir().then(|| noted_acl(at, fake_super::DEFAULT_ACL, mode));
         more = ExtraMeta { default_acl: default.flatten(), ..more };
-        meta.more = more.boxed();
+        meta.more = more.into_box();
     }
     Ok(())
 }
 
-fn points(kind: &Kind) -> bool {
+fn is_device(kind: &Kind) -> bool {
     matches!(kind, Kind::Symlink(target) if !target.is_empty() && !target.contains(&0))
 }
 
-fn acl(at: &Reach, name: &[u8], mode: u32) -> Option<Acl> {
+fn noted_acl(at: &Reach, name: &[u8], mode: u32) -> Option<Acl> {
     let mut value = vec![0; MAX_XATTR_VALUE_BYTES];
     let len = at.get(name, &mut value).ok()?;
     fake_super::parse_acl(&value[..len], mode)
 }
 
 /// Sets the noted metadata of the entry at `at`, or removes the note.
-pub(crate) fn set(at: &Reach, noted: Option<&FakeStat>) -> Result<(), Errno> {
+pub(crate) fn set_note(at: &Reach, noted: Option<&FakeStat>) -> Result<(), Errno> {
     match noted {
         Some(noted) => at.set(fake_super::STAT, &noted.to_bytes()),
         None => at.remove(fake_super::STAT),

@@ -19,12 +19,12 @@ impl<T> Default for Recent<T> {
 }
 
 impl<T: Clone> Recent<T> {
-    pub(crate) fn of(&self, dir: &RelPath) -> Option<T> {
+    pub(crate) fn fact_about(&self, dir: &RelPath) -> Option<T> {
         lock(&self.0).iter().find(|(known, _)| known == dir).map(|(_, of)| of.clone())
     }
 
     /// Stores the fact about `dir`, in place of the oldest fact if there are many.
-    pub(crate) fn note(&self, dir: &RelPath, of: T) {
+    pub(crate) fn store_fact(&self, dir: &RelPath, of: T) {
         let mut all = lock(&self.0);
         all.retain(|(known, _)| known != dir);
         all.truncate(DIRS - 1);
@@ -47,12 +47,12 @@ mod tests {
     fn what_was_noted_is_known_until_others_came_or_it_is_forgotten() {
         let dir = |no: usize| RelPath::parse(no.to_string().as_bytes()).unwrap();
         let recent = Recent::default();
-        (0..=DIRS).for_each(|no| recent.note(&dir(no), no));
-        assert_eq!(recent.of(&dir(0)), None);
-        assert!((1..=DIRS).all(|no| recent.of(&dir(no)) == Some(no)));
-        recent.note(&dir(1), 100);
-        assert_eq!((recent.of(&dir(1)), recent.of(&dir(2))), (Some(100), Some(2)));
+        (0..=DIRS).for_each(|no| recent.store_fact(&dir(no), no));
+        assert_eq!(recent.fact_about(&dir(0)), None);
+        assert!((1..=DIRS).all(|no| recent.fact_about(&dir(no)) == Some(no)));
+        recent.store_fact(&dir(1), 100);
+        assert_eq!((recent.fact_about(&dir(1)), recent.fact_about(&dir(2))), (Some(100), Some(2)));
         recent.clear();
-        assert_eq!(recent.of(&dir(1)), None);
+        assert_eq!(recent.fact_about(&dir(1)), None);
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use rustix::fs;
 use rustix::io::Errno;
 
-use super::holes::each_data;
+use super::holes::for_each_data;
 use crate::kernel::lock;
 use crate::kernel::read_write::{read_at, write_at};
 
@@ -49,7 +49,7 @@ impl Copier {
 
     /// Copies the bytes `old` of `from` to `new_start` of `to`, from front to back: if the copy ends early, all bytes
     /// of a growing file up to its end are right. Returns false if `from` ends before `old` does.
-    pub(crate) fn copy(
+    pub(crate) fn copy_range(
         &self,
         from: End<'_>,
         old: Range<u64>,
@@ -59,10 +59,10 @@ impl Copier {
         let devices = DevicePair { from: from.device, to: to.device };
         let aligned = aligned_part(&old, new_start);
         if !self.may_share(devices, &old, new_start) {
-            return copy_by_hand(from.file, old, to.file, new_start);
+            return copy_by_read_write(from.file, old, to.file, new_start);
         }
         let new_at = |old_at: u64| new_start + (old_at - old.start);
-        if !copy_by_hand(from.file, old.start..aligned.start, to.file, new_start)? {
+        if !copy_by_read_write(from.file, old.start..aligned.start, to.file, new_start)? {
             return Ok(false);
         }
         let done = match copy_by_kernel(from.file, aligned.clone(), to.file, new_at(aligned.start))
@@ -75,7 +75,7 @@ impl Copier {
             Err((_, errno)) => return Err(errno),
         };
         let rest = aligned.start + done;
-        copy_by_hand(from.file, rest..old.end, to.file, new_at(rest))
+        copy_by_read_write(from.file, rest..old.end, to.file, new_at(rest))
     }
 }
 
@@ -89,12 +89,12 @@ impl Copier {
         to: End<'_>,
     ) -> Result<bool, Errno> {
         let mut whole = true;
-        let told = each_data(from.file, 0..len, |run| {
-            whole &= self.copy(from, run.clone(), to, run.start)?;
+        let told = for_each_data(from.file, 0..len, |run| {
+            whole &= self.copy_range(from, run.clone(), to, run.start)?;
             Ok(())
         })?;
         if !told {
-            return self.copy(from, 0..len, to, 0);
+            return self.copy_range(from, 0..len, to, 0);
         }
         fs::ftruncate(to.file, len)?;
         Ok(whole)
@@ -131,19 +131,19 @@ fn copy_by_kernel(
     Ok(old_at - old.start)
 }
 
-fn copy_by_hand(
+fn copy_by_read_write(
     from: BorrowedFd<'_>,
     old: Range<u64>,
     to: BorrowedFd<'_>,
     new_start: u64,
 ) -> Result<bool, Errno> {
     let start = old.start;
-    read_through(from, old, |at, bytes| write_at(to, new_start + (at - start), bytes))
+    read_in_parts(from, old, |at, bytes| write_at(to, new_start + (at - start), bytes))
 }
 
 /// Passes the bytes `old` of `from` to `each`, buffer by buffer, with their offset. Returns false if `from` ends
 /// before `old` does.
-pub(crate) fn read_through(
+pub(crate) fn read_in_parts(
     from: BorrowedFd<'_>,
     old: Range<u64>,
     mut each: impl FnMut(u64, &[u8]) -> Result<(), Errno>,

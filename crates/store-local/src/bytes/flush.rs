@@ -46,13 +46,13 @@ impl FlushGroups {
         };
         let device = if system.is_btrfs() { common_device(files) } else { None };
         let (Some(device), [first, ..]) = (device, files) else { return each() };
-        let own = self.group(device).flush(each, || fs::syncfs(first));
+        let own = self.flush_group_of(device).flush(each, || fs::syncfs(first));
         // Another caller of `syncfs` may have received the error of this file, so each file is asked for its own error.
         own.unwrap_or_else(|| files.iter().map(|file| write_back::wait(*file)).collect())
     }
 
     /// Returns the flushes of the file system `device`.
-    fn group(&self, device: u64) -> Arc<FlushGroup> {
+    fn flush_group_of(&self, device: u64) -> Arc<FlushGroup> {
         Arc::clone(lock(&self.0).entry(device).or_default())
     }
 }
@@ -191,9 +191,9 @@ mod tests {
     #[test]
     fn flushes_of_two_values_do_not_wait_for_each_other() {
         let [one, other] = [FlushGroups::default(), FlushGroups::default()];
-        assert!(Arc::ptr_eq(&one.group(1), &one.group(1)));
-        assert!(!Arc::ptr_eq(&one.group(1), &other.group(1)));
-        assert!(!Arc::ptr_eq(&one.group(1), &one.group(2)));
+        assert!(Arc::ptr_eq(&one.flush_group_of(1), &one.flush_group_of(1)));
+        assert!(!Arc::ptr_eq(&one.flush_group_of(1), &other.flush_group_of(1)));
+        assert!(!Arc::ptr_eq(&one.flush_group_of(1), &one.flush_group_of(2)));
     }
 
     #[test]

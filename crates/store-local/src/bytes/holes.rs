@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{self, FallocateFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 
-use super::copy::{BLOCK_BYTES, read_through};
+use super::copy::{BLOCK_BYTES, read_in_parts};
 use crate::kernel::read_write::{read_at, write_at};
 
 /// Returns the number of bytes that a file takes on the disk.
@@ -21,7 +21,7 @@ pub(crate) const fn has_holes(stat: &Stat) -> bool {
 }
 
 /// Reads until `buf` is full or the file ends. Holes are not read, since the kernel would allocate pages of zeros.
-pub(crate) fn read_around(
+pub(crate) fn read_skipping_holes(
     file: BorrowedFd<'_>,
     start: u64,
     buf: &mut [u8],
@@ -57,7 +57,7 @@ pub(crate) fn read_around(
 /// support holes.
 pub(crate) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Range<u64>>>, Errno> {
     let mut runs = Vec::new();
-    let whole = each_data(file, 0..len, |run| {
+    let whole = for_each_data(file, 0..len, |run| {
         runs.push(run);
         Ok(())
     })?;
@@ -66,7 +66,7 @@ pub(crate) fn data_runs(file: BorrowedFd<'_>, len: u64) -> Result<Option<Vec<Ran
 
 /// Calls `each` with the ranges of data within a range of a file. Returns false if the file system does not support
 /// holes.
-pub(crate) fn each_data(
+pub(crate) fn for_each_data(
     file: BorrowedFd<'_>,
     within: Range<u64>,
     mut each: impl FnMut(Range<u64>) -> Result<(), Errno>,
@@ -97,23 +97,23 @@ pub(crate) fn copy_sparse(
 ) -> Result<bool, Errno> {
     let put = |at, bytes: &[u8]| write_sparse(to, at, bytes, under);
     let mut whole = true;
-    let told = each_data(from, 0..len, |run| {
-        whole &= read_through(from, run, put)?;
+    let told = for_each_data(from, 0..len, |run| {
+        whole &= read_in_parts(from, run, put)?;
         Ok(())
     })?;
-    if told { Ok(whole) } else { read_through(from, 0..len, put) }
+    if told { Ok(whole) } else { read_in_parts(from, 0..len, put) }
 }
 
 /// Zeros a range of a file, with holes for whole blocks. Existing holes cost nothing.
-pub(crate) fn clear(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
-    let clear = |data| clear_data(file, data);
-    if each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
+pub(crate) fn zero_range(file: BorrowedFd<'_>, span: Range<u64>) -> Result<(), Errno> {
+    let clear = |data| zero_data(file, data);
+    if for_each_data(file, span.clone(), clear)? { Ok(()) } else { clear(span) }
 }
 
 /// Zeros a range of data: punches a hole for whole blocks if the file system can, and writes zeros for the rest.
-fn clear_data(file: BorrowedFd<'_>, data: Range<u64>) -> Result<(), Errno> {
+fn zero_data(file: BorrowedFd<'_>, data: Range<u64>) -> Result<(), Errno> {
     let blocks = whole_blocks(data.clone());
-    if blocks.is_empty() || !punch(file, blocks.clone()) {
+    if blocks.is_empty() || !punch_hole(file, blocks.clone()) {
         // Punching a hole failed. If writing zeros fails too, that error is returned.
         return write_zeros(file, data);
     }
@@ -134,7 +134,7 @@ fn write_zeros(file: BorrowedFd<'_>, run: Range<u64>) -> Result<(), Errno> {
 }
 
 /// Punches a hole for these blocks; returns false if the file system cannot.
-fn punch(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
+fn punch_hole(file: BorrowedFd<'_>, blocks: Range<u64>) -> bool {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fs::fallocate(file, flags, blocks.start, blocks.end - blocks.start).is_ok()
 }
@@ -157,12 +157,12 @@ pub(crate) fn write_sparse(
 ) -> Result<(), Errno> {
     let mut done = 0;
     while done < bytes.len() {
-        let (run, is_zero) = run(start + done as u64, &bytes[done..]);
+        let (run, is_zero) = split_zero_run(start + done as u64, &bytes[done..]);
         let at = start + done as u64;
         match (is_zero, under) {
             (false, _) => write_at(file, at, run)?,
             (true, Under::Hole) => {}
-            (true, Under::Blocks) => clear_data(file, at..at + run.len() as u64)?,
+            (true, Under::Blocks) => zero_data(file, at..at + run.len() as u64)?,
         }
         done += run.len();
     }
@@ -172,16 +172,16 @@ pub(crate) fn write_sparse(
 /// Punches holes for allocated blocks of zeros in a file of `len` bytes.
 pub(crate) fn punch_zero_blocks(file: BorrowedFd<'_>, len: u64) -> Result<(), Errno> {
     // A file system without support for holes is left unchanged.
-    each_data(file, 0..len, |data| {
-        read_through(file, data, |start, bytes| {
+    for_each_data(file, 0..len, |data| {
+        read_in_parts(file, data, |start, bytes| {
             let mut done = 0;
             while done < bytes.len() {
                 let start = start + done as u64;
-                let (run, is_zero) = run(start, &bytes[done..]);
+                let (run, is_zero) = split_zero_run(start, &bytes[done..]);
                 let zeros = start..start + run.len() as u64;
                 // A hole needs at least one whole block.
                 if is_zero && !whole_blocks(zeros.clone()).is_empty() {
-                    clear_data(file, zeros)?;
+                    zero_data(file, zeros)?;
                 }
                 done += run.len();
             }
@@ -194,7 +194,7 @@ pub(crate) fn punch_zero_blocks(file: BorrowedFd<'_>, len: u64) -> Result<(), Er
 
 /// Splits off the longest start of `bytes` in which either all blocks of the file are zeros, or none. `bytes` begin at
 /// offset `at` of the file. Also returns true for zeros.
-fn run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
+fn split_zero_run(at: u64, bytes: &[u8]) -> (&[u8], bool) {
     let to_next = BLOCK_BYTES - at % BLOCK_BYTES;
     let mut end = bytes.len().min(to_next as usize);
     let zero = is_zero(&bytes[..end]);
@@ -275,7 +275,7 @@ mod tests {
             {
                 for want in [1, block, 2 * block + 3, LEN, LEN + 9] {
                     let mut buf = vec![9; want];
-                    let got = read_around(file.as_fd(), start as u64, &mut buf).unwrap();
+                    let got = read_skipping_holes(file.as_fd(), start as u64, &mut buf).unwrap();
                     let there =
                         &expected[start.min(len)..(start + want).min(len).max(start.min(len))];
                     assert!(buf[..got] == *there, "{len} {start} {want} {got}");

@@ -47,7 +47,7 @@ impl Bases {
     /// Returns the bases of one party, in the same directory. The bases are sealed with the party's key, and no other
     /// key finds them.
     #[must_use]
-    pub fn of(&self, party: [u8; 32]) -> Self {
+    pub fn for_party(&self, party: [u8; 32]) -> Self {
         Self { kept: Arc::clone(&self.kept), whose: Some(party) }
     }
 
@@ -66,7 +66,7 @@ impl Bases {
         Some((Name::new(Digest::from_bytes(key).to_string().as_bytes()).ok()?, key))
     }
 
-    fn notes(&self, kind: BaseNote) -> &Notes<32> {
+    fn notes_of(&self, kind: BaseNote) -> &Notes<32> {
         match kind {
             BaseNote::Extents => &self.kept.extents,
             BaseNote::Sums => &self.kept.sums,
@@ -79,27 +79,27 @@ impl Bases {
     }
 
     /// Stores that a version equals `base`.
-    pub(super) fn hold(&self, version: &SettledVersion, base: &Digest) {
+    pub(super) fn note_base(&self, version: &SettledVersion, base: &Digest) {
         let token = self.sealed_token(version.version());
-        self.kept.held.note(&version.with_token(token), base);
+        self.kept.held.note_digest(&version.with_token(token), base);
     }
 
     /// Returns the bytes kept under this kind and name.
     pub(super) fn note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
         let (name, key) = self.sealed_name(name)?;
-        self.notes(kind).find(&name, &key)
+        self.notes_of(kind).find(&name, &key)
     }
 
     /// Keeps bytes under a kind and a name.
     pub(super) fn keep(&self, kind: BaseNote, name: &Digest, bytes: Vec<u8>) {
         if let Some((name, key)) = self.sealed_name(name) {
-            self.notes(kind).note(&name, &key, std::iter::once(bytes));
+            self.notes_of(kind).write_note(&name, &key, std::iter::once(bytes));
         }
     }
 
     /// Removes the note of this kind and name.
     pub(super) fn forget(&self, kind: BaseNote, name: &Digest) {
-        self.sealed_name(name).inspect(|(name, _)| self.notes(kind).forget(name));
+        self.sealed_name(name).inspect(|(name, _)| self.notes_of(kind).forget(name));
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let bases = Bases::open(dir.path()).unwrap();
         let (base, is) = (Digest::from_bytes([7; 32]), version(7));
-        bases.hold(&settled(is), &base);
+        bases.note_base(&settled(is), &base);
         bases.keep(BaseNote::Extents, &base, b"extents".to_vec());
         bases.keep(BaseNote::Sums, &base, b"sums".to_vec());
         let again = Bases::open(dir.path()).unwrap();
@@ -149,23 +149,23 @@ mod tests {
     fn what_a_party_keeps_nobody_else_finds() {
         let dir = tempfile::tempdir().unwrap();
         let all = Bases::open(dir.path()).unwrap();
-        let (mine, theirs) = (all.of([1; 32]), all.of([2; 32]));
+        let (mine, theirs) = (all.for_party([1; 32]), all.for_party([2; 32]));
         let (base, is) = (Digest::from_bytes([7; 32]), version(7));
         let kinds = [BaseNote::Extents, BaseNote::Sums];
-        mine.hold(&settled(is), &base);
+        mine.note_base(&settled(is), &base);
         kinds.iter().for_each(|kind| mine.keep(*kind, &base, b"note".to_vec()));
         for other in [&theirs, &all] {
             assert_eq!(other.base(&is), None);
             assert_eq!(kinds.map(|kind| other.note(kind, &base)), [None, None]);
             kinds.iter().for_each(|kind| other.forget(*kind, &base));
         }
-        let again = Bases::open(dir.path()).unwrap().of([1; 32]);
+        let again = Bases::open(dir.path()).unwrap().for_party([1; 32]);
         assert_eq!(again.base(&is), Some(base));
         let note = Some(b"note".to_vec());
         assert_eq!(kinds.map(|kind| again.note(kind, &base)), [note.clone(), note]);
         // Both parties have a base for the same file.
         let other = Digest::from_bytes([8; 32]);
-        theirs.hold(&settled(is), &other);
+        theirs.note_base(&settled(is), &other);
         assert_eq!((mine.base(&is), theirs.base(&is)), (Some(base), Some(other)));
     }
 }

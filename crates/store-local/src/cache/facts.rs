@@ -49,7 +49,7 @@ impl LocalFacts {
     }
 
     /// Returns the table that `open` opens in the directory. The table is opened at the first call.
-    fn opened<'a, T>(
+    fn open_once<'a, T>(
         &self,
         once: &'a OnceLock<Option<T>>,
         open: impl Fn(&Path) -> Option<T>,
@@ -58,11 +58,11 @@ impl LocalFacts {
     }
 
     fn opened_digests(&self) -> Option<&RunCache> {
-        self.opened(&self.digests, RunCache::open)
+        self.open_once(&self.digests, RunCache::open)
     }
 
     fn opened_bases(&self) -> Option<&Bases> {
-        self.opened(&self.bases, Bases::open)
+        self.open_once(&self.bases, Bases::open)
     }
 
     /// Recipes on disk, for a file of `len` bytes.
@@ -70,7 +70,7 @@ impl LocalFacts {
         if len <= LONGEST_UNKEPT_BYTES {
             return None;
         }
-        self.opened(&self.recipes, Recipes::open)
+        self.open_once(&self.recipes, Recipes::open)
     }
 
     /// Recipes in memory, for a file of `len` bytes.
@@ -119,12 +119,13 @@ impl FactStore for LocalFacts {
         let len = version.version().len;
         let on_disk = self.recipes_on_disk(len);
         let Some(recent) = self.recipes_in_memory(len) else {
-            on_disk.inspect(|recipes| recipes.note(version, parts));
+            on_disk.inspect(|recipes| recipes.note_recipe(version, parts));
             return;
         };
         let recipe = Arc::new(parts.collect::<Vec<_>>().concat());
-        recent.note(version.version(), Arc::clone(&recipe));
-        on_disk.inspect(|recipes| recipes.note(version, &mut std::iter::once(recipe.to_vec())));
+        recent.note_recipe(version.version(), Arc::clone(&recipe));
+        on_disk
+            .inspect(|recipes| recipes.note_recipe(version, &mut std::iter::once(recipe.to_vec())));
     }
 
     fn forget_recipe(&self, version: &Version) {
@@ -141,7 +142,7 @@ impl FactStore for LocalFacts {
     }
 
     fn note_base(&self, version: &SettledVersion, base: &Digest) {
-        self.opened_bases().inspect(|bases| bases.hold(version, base));
+        self.opened_bases().inspect(|bases| bases.note_base(version, base));
     }
 
     fn base_note(&self, kind: BaseNote, name: &Digest) -> Option<Vec<u8>> {
@@ -179,7 +180,7 @@ mod tests {
         let next = std::cell::Cell::new(0);
         conformance::run_facts(|| {
             next.set(next.get() + 1);
-            let facts = LocalFacts::default().with_bases(bases.of([next.get(); 32]));
+            let facts = LocalFacts::default().with_bases(bases.for_party([next.get(); 32]));
             facts.with_recipes(RecipeCache::new(1 << 20))
         });
     }

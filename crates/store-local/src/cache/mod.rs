@@ -82,7 +82,7 @@ impl Cache {
 
     /// Opens the table `name` in `dir`, of at most `most` bytes.
     fn open_table(dir: &Path, name: &[u8], most: u64) -> Option<Self> {
-        let dir = Dir::make_own(dir).ok()?;
+        let dir = Dir::make_own_dir(dir).ok()?;
         let name = Name::new(name).ok()?;
         // A table that can only be opened for reading still serves lookups.
         let opened = dir.open_own(&name, OFlags::RDWR | OFlags::CREATE);
@@ -100,7 +100,7 @@ impl Cache {
     }
 
     /// Reads the length of the table again: another process may have enlarged the table and so moved slots.
-    pub fn refresh(&self) {
+    pub fn refresh_length(&self) {
         self.buckets();
     }
 
@@ -131,23 +131,23 @@ impl Cache {
         near: &mut [u8; NEAR_SLOTS * SLOT_BYTES],
     ) -> Option<SlotPlace> {
         let buckets = Some(self.seen.load(Ordering::Relaxed)).filter(|buckets| *buckets > 0)?;
-        let start = place_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
+        let start = bucket_of(inode, buckets).0 + (first_slot(inode) * SLOT_BYTES) as u64;
         (read_at(&self.table, start, near).ok()? == near.len()).then_some(SlotPlace(start))
     }
 
     fn find_anywhere(&self, inode: Inode, key: SlotKey<'_>) -> Option<Digest> {
         let mut bucket = [0; BUCKET_BYTES];
-        self.read(place_of(inode, self.buckets()?), &mut bucket)?;
+        self.read_bucket(bucket_of(inode, self.buckets()?), &mut bucket)?;
         find_in(&bucket, key)
     }
 
     /// Notes the digest of a version.
-    pub fn note(&self, version: &SettledVersion, digest: &Digest) {
-        self.put(&slot_of(version, digest));
+    pub fn note_digest(&self, version: &SettledVersion, digest: &Digest) {
+        self.write_slot_for(&slot_of(version, digest));
     }
 
     /// Writes a slot to a place where [`find`](Self::find) will look.
-    fn put(&self, slot: &Slot) {
+    fn write_slot_for(&self, slot: &Slot) {
         let inode = inode_of(slot);
         let mut near = [0; NEAR_SLOTS * SLOT_BYTES];
         if let Some(place) = self.read_near(inode, &mut near)
@@ -155,20 +155,20 @@ impl Cache {
         {
             let same =
                 near.chunks_exact(SLOT_BYTES).position(|old| old.starts_with(&slot[..INODE_BYTES]));
-            return self.write(place, same.unwrap_or(at), slot);
+            return self.write_slot(place, same.unwrap_or(at), slot);
         }
         let mut bucket = [0; BUCKET_BYTES];
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets() else { return };
-            let place = place_of(inode, buckets);
-            if self.read(place, &mut bucket).is_none() {
+            let place = bucket_of(inode, buckets);
+            if self.read_bucket(place, &mut bucket).is_none() {
                 return;
             }
             if let Some(at) = free_slot(&bucket, slot) {
-                return self.write(place, at, slot);
+                return self.write_slot(place, at, slot);
             }
-            match self.oldest(&bucket) {
-                Some(at) => return self.write(place, at, slot),
+            match self.slot_to_overwrite(&bucket) {
+                Some(at) => return self.write_slot(place, at, slot),
                 None => self.grow(),
             }
         }
@@ -178,13 +178,13 @@ impl Cache {
     fn write_all(&self, mut slots: Vec<Slot>) {
         for _ in 0..MAX_TRIES {
             let Some(buckets) = self.buckets().filter(|_| !slots.is_empty()) else { return };
-            let place = |slot: &Slot| place_of(inode_of(slot), buckets);
+            let place = |slot: &Slot| bucket_of(inode_of(slot), buckets);
             slots.sort_unstable_by_key(|slot| place(slot).0);
             let groups = slots.chunk_by(|one, next| place(one) == place(next));
             let left: Vec<_> =
                 groups.flat_map(|group| self.put_group(place(&group[0]), group)).collect();
             if buckets * 2 * BUCKET_BYTES as u64 > self.most {
-                return left.iter().for_each(|slot| self.put(slot));
+                return left.iter().for_each(|slot| self.write_slot_for(slot));
             }
             if !left.is_empty() {
                 self.grow();
@@ -196,18 +196,18 @@ impl Cache {
     /// Writes slots of one bucket. Returns the slots that the bucket has no room for.
     fn put_group(&self, place: SlotPlace, group: &[Slot]) -> Vec<Slot> {
         if let [slot] = group {
-            self.put(slot);
+            self.write_slot_for(slot);
             return Vec::new();
         }
         let (mut bucket, mut left) = ([0; BUCKET_BYTES], Vec::new());
-        if self.read(place, &mut bucket).is_some() {
+        if self.read_bucket(place, &mut bucket).is_some() {
             for slot in group {
                 match free_slot(&bucket, slot) {
                     Some(at) => bucket[at * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(slot),
                     None => left.push(*slot),
                 }
             }
-            self.write(place, 0, &bucket);
+            self.write_slot(place, 0, &bucket);
         }
         left
     }
@@ -222,18 +222,18 @@ impl Cache {
     }
 
     /// Reads a bucket. `None` if the bucket cannot be read, or is not in the file.
-    fn read(&self, place: SlotPlace, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
+    fn read_bucket(&self, place: SlotPlace, bucket: &mut [u8; BUCKET_BYTES]) -> Option<()> {
         let got = read_at(&self.table, place.0, bucket).ok()?;
         (got == BUCKET_BYTES).then_some(())
     }
 
     /// Writes a slot. If the disk is full, the note is lost.
-    fn write(&self, place: SlotPlace, at: usize, slot: &[u8]) {
+    fn write_slot(&self, place: SlotPlace, at: usize, slot: &[u8]) {
         io::pwrite(&self.table, slot, place.0 + (at * SLOT_BYTES) as u64).ok();
     }
 
     /// Returns the slot to overwrite in a full bucket; `None` while the table can grow.
-    fn oldest(&self, bucket: &[u8; BUCKET_BYTES]) -> Option<usize> {
+    fn slot_to_overwrite(&self, bucket: &[u8; BUCKET_BYTES]) -> Option<usize> {
         let full = self.buckets()? * 2 * BUCKET_BYTES as u64 > self.most;
         let slots = bucket.chunks_exact(SLOT_BYTES).enumerate();
         let oldest = slots.min_by_key(|(_, slot)| noted_at(slot));
@@ -244,27 +244,27 @@ impl Cache {
     fn grow(&self) {
         let Some(buckets) = self.buckets() else { return };
         if fs::ftruncate(&self.table, buckets * 2 * BUCKET_BYTES as u64).is_ok() {
-            (0..buckets).for_each(|bucket| _ = self.split(bucket, buckets));
+            (0..buckets).for_each(|bucket| _ = self.move_slots(bucket, buckets));
         }
     }
 
     /// Moves slots to the new bucket that they belong to, after the number of `buckets` was doubled.
-    fn split(&self, bucket: u64, buckets: u64) -> Option<()> {
+    fn move_slots(&self, bucket: u64, buckets: u64) -> Option<()> {
         let [low, high] = [bucket, bucket + buckets].map(|no| SlotPlace(no * BUCKET_BYTES as u64));
         let (mut all, mut goes) = ([0; BUCKET_BYTES], [0; BUCKET_BYTES]);
-        self.read(low, &mut all)?;
-        self.read(high, &mut goes)?;
+        self.read_bucket(low, &mut all)?;
+        self.read_bucket(high, &mut goes)?;
         let mut stays = [0; BUCKET_BYTES];
         for slot in all.chunks_exact(SLOT_BYTES).filter(|slot| !is_free(slot)) {
-            let is_high = place_of(inode_of(slot), 2 * buckets) == high;
+            let is_high = bucket_of(inode_of(slot), 2 * buckets) == high;
             let to = if is_high { &mut goes } else { &mut stays };
-            if let Some(at) = vacant(to, inode_of(slot)) {
+            if let Some(at) = free_slot_for(to, inode_of(slot)) {
                 to[at * SLOT_BYTES..][..SLOT_BYTES].copy_from_slice(slot);
             }
         }
         // A crash between the two writes leaves some slots in both buckets, which does no harm.
-        self.write(high, 0, &goes);
-        self.write(low, 0, &stays);
+        self.write_slot(high, 0, &goes);
+        self.write_slot(low, 0, &stays);
         Some(())
     }
 }
@@ -275,14 +275,14 @@ fn find_in(slots: &[u8], (key, max_age): SlotKey<'_>) -> Option<Digest> {
     let number = &key[8..INODE_BYTES];
     let slots = slots.chunks_exact(SLOT_BYTES);
     let mut slots = slots.filter(|slot| slot[8..INODE_BYTES] == *number && slot.starts_with(key));
-    let slot = slots.find(|slot| is_sound(slot))?;
+    let slot = slots.find(|slot| has_valid_checksum(slot))?;
     let is_young = max_age.is_none() || now().is_within(max_age, noted_at(slot).into());
     let digest = slot[KEY_BYTES..].first_chunk().copied().map(Digest::from_bytes);
     digest.filter(|_| is_young)
 }
 
 /// Returns the place of a file's bucket, in a table of so many buckets.
-const fn place_of(inode: Inode, buckets: u64) -> SlotPlace {
+const fn bucket_of(inode: Inode, buckets: u64) -> SlotPlace {
     SlotPlace((hash_of(inode) & (buckets - 1)) * BUCKET_BYTES as u64)
 }
 
@@ -302,12 +302,12 @@ fn free_slot(bucket: &[u8; BUCKET_BYTES], slot: &[u8]) -> Option<usize> {
     let inode = &slot[..INODE_BYTES];
     let slots = || bucket.chunks_exact(SLOT_BYTES);
     let same = slots().position(|slot| slot.starts_with(inode));
-    same.or_else(|| vacant(bucket, inode_of(slot)))
-        .or_else(|| slots().position(|slot| !is_sound(slot)))
+    same.or_else(|| free_slot_for(bucket, inode_of(slot)))
+        .or_else(|| slots().position(|slot| !has_valid_checksum(slot)))
 }
 
 /// Returns a free slot for this file.
-fn vacant(bucket: &[u8; BUCKET_BYTES], inode: Inode) -> Option<usize> {
+fn free_slot_for(bucket: &[u8; BUCKET_BYTES], inode: Inode) -> Option<usize> {
     let slots = || bucket.chunks_exact(SLOT_BYTES);
     let first = first_slot(inode);
     let near = slots().skip(first).take(NEAR_SLOTS).position(is_free).map(|at| first + at);
@@ -352,16 +352,16 @@ fn slot_of(version: &SettledVersion, digest: &Digest) -> Slot {
     slot[KEY_BYTES..NOTED_AT].copy_from_slice(digest.as_bytes());
     let secs = u32::try_from(version.begun().elapsed().as_secs()).unwrap_or(u32::MAX);
     slot[NOTED_AT..CHECK_AT].copy_from_slice(&secs.to_le_bytes());
-    let check = check_of(&slot);
+    let check = checksum_of(&slot);
     slot[CHECK_AT..].copy_from_slice(&check);
     slot
 }
 
-fn is_sound(slot: &[u8]) -> bool {
-    slot[CHECK_AT..] == check_of(slot)
+fn has_valid_checksum(slot: &[u8]) -> bool {
+    slot[CHECK_AT..] == checksum_of(slot)
 }
 
-fn check_of(slot: &[u8]) -> [u8; CHECK_BYTES] {
+fn checksum_of(slot: &[u8]) -> [u8; CHECK_BYTES] {
     let sum = blake3::hash(&slot[..CHECK_AT]);
     *sum.as_bytes().first_chunk().expect("a sum is longer than a check")
 }

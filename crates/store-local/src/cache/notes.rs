@@ -38,7 +38,7 @@ impl<const N: usize> Notes<N> {
     /// written.
     pub(super) fn open(dir: &Path, name: &str, most: u64, room_every: u32) -> Option<Self> {
         Some(Self {
-            dir: Dir::make_own(&dir.join(name)).ok()?,
+            dir: Dir::make_own_dir(&dir.join(name)).ok()?,
             most,
             room_every,
             made: AtomicU32::new(0),
@@ -56,8 +56,8 @@ impl<const N: usize> Notes<N> {
         let got = read_at(file.as_fd(), 0, &mut bytes).ok()?;
         let (head, notes) = bytes.split_at(Self::HEAD_BYTES);
         let mut check = Check::of(key);
-        check.take(notes);
-        let is_sound = got == len && head == check.head(key);
+        check.add_to_checksum(notes);
+        let is_sound = got == len && head == check.head_bytes(key);
         // Notes may be long, so the head is removed without another buffer.
         bytes.drain(..Self::HEAD_BYTES);
         is_sound.then_some(bytes)
@@ -70,11 +70,16 @@ impl<const N: usize> Notes<N> {
     }
 
     /// Writes a note that comes in parts. Failures are ignored: the note is then unknown.
-    pub(super) fn note(&self, name: &Name, key: &[u8; N], notes: impl Iterator<Item = Vec<u8>>) {
-        let _ = self.write(name, key, notes);
+    pub(super) fn write_note(
+        &self,
+        name: &Name,
+        key: &[u8; N],
+        notes: impl Iterator<Item = Vec<u8>>,
+    ) {
+        let _ = self.write_parts(name, key, notes);
     }
 
-    fn write(
+    fn write_parts(
         &self,
         name: &Name,
         key: &[u8; N],
@@ -85,7 +90,7 @@ impl<const N: usize> Notes<N> {
         // Left from a killed process that had our process id.
         let _ = self.dir.remove_file(&other);
         let file: OwnedFd = self.dir.create(&other).ok()?;
-        let written = self.fill(&file, key, notes).and_then(|()| {
+        let written = self.write_head_and_parts(&file, key, notes).and_then(|()| {
             let made = self.made.fetch_add(1, Ordering::Relaxed);
             if made.is_multiple_of(self.room_every) {
                 self.make_room()?;
@@ -99,7 +104,7 @@ impl<const N: usize> Notes<N> {
     }
 
     /// Writes the head and all parts to the file. Fails if the file would be too long.
-    fn fill(
+    fn write_head_and_parts(
         &self,
         file: &OwnedFd,
         key: &[u8; N],
@@ -113,17 +118,17 @@ impl<const N: usize> Notes<N> {
             if end > most {
                 return None;
             }
-            check.take(&part);
+            check.add_to_checksum(&part);
             write_at(file.as_fd(), start, &part).ok()?;
         }
-        write_at(file.as_fd(), 0, &check.head(key)).ok()
+        write_at(file.as_fd(), 0, &check.head_bytes(key)).ok()
     }
 
     /// Removes the oldest files until all files fit, with the file that is being written.
     fn make_room(&self) -> Option<()> {
         let mut all = Vec::new();
         let add = |name: &[u8]| all.extend(Name::new(name));
-        self.dir.dir(&RelPath::root(), Use::Read).ok()?.for_each_name(add).ok()?;
+        self.dir.open_dir(&RelPath::root(), Use::Read).ok()?.for_each_name(add).ok()?;
         let known = |name: Name| {
             let stat = self.dir.stat(&name).ok()?;
             Some(((stat.st_mtime, stat.st_mtime_nsec), stat.st_size as u64, name))
@@ -152,12 +157,12 @@ impl Check {
         Self(hasher)
     }
 
-    fn take(&mut self, notes: &[u8]) {
+    fn add_to_checksum(&mut self, notes: &[u8]) {
         self.0.update(notes);
     }
 
     /// The key and the check, which precede the note's bytes.
-    fn head(&self, key: &[u8]) -> Vec<u8> {
+    fn head_bytes(&self, key: &[u8]) -> Vec<u8> {
         [key, &self.0.finalize().as_bytes()[..CHECK_BYTES]].concat()
     }
 }

@@ -37,7 +37,7 @@ impl RecipeCache {
     }
 
     /// Notes the recipe of a version.
-    pub(super) fn note(&self, version: &Version, recipe: Arc<Vec<u8>>) {
+    pub(super) fn note_recipe(&self, version: &Version, recipe: Arc<Vec<u8>>) {
         let mut recent = lock(&self.0);
         recent.bytes += recipe.len();
         if let Some((_, before)) = recent.recipes.push(*version, recipe) {

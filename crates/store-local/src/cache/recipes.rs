@@ -27,10 +27,14 @@ impl Recipes {
     }
 
     /// Notes the recipe of a version, which comes in parts.
-    pub(super) fn note(&self, version: &SettledVersion, parts: &mut dyn Iterator<Item = Vec<u8>>) {
+    pub(super) fn note_recipe(
+        &self,
+        version: &SettledVersion,
+        parts: &mut dyn Iterator<Item = Vec<u8>>,
+    ) {
         let version = version.version();
         if let Some(name) = name_of(version) {
-            self.0.note(&name, &key_of(version), parts);
+            self.0.write_note(&name, &key_of(version), parts);
         }
     }
 
@@ -73,7 +77,7 @@ mod tests {
     /// Notes `notes` in parts of three bytes.
     fn note(recipes: &Recipes, version: &Version, notes: &[u8]) {
         let settled = SettledVersion::after_read(*version, now()).unwrap();
-        recipes.note(&settled, &mut notes.chunks(3).map(<[u8]>::to_vec));
+        recipes.note_recipe(&settled, &mut notes.chunks(3).map(<[u8]>::to_vec));
     }
 
     #[test]

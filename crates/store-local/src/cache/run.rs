@@ -49,7 +49,7 @@ impl RunCache {
 
     /// Checks whether another process has grown the table.
     pub(super) fn refresh(&self) {
-        self.cache.refresh();
+        self.cache.refresh_length();
     }
 
     /// Answers a query for digests.

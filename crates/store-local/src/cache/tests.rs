@@ -51,7 +51,8 @@ pub(super) fn digest(n: u64) -> Digest {
 impl Cache {
     /// Notes the digest of a version that was read from `begun` on, if the version is settled.
     fn note_read(&self, version: &Version, begun: Moment, digest: &Digest) {
-        SettledVersion::after_read(*version, begun).inspect(|version| self.note(version, digest));
+        SettledVersion::after_read(*version, begun)
+            .inspect(|version| self.note_digest(version, digest));
     }
 }
 
@@ -100,7 +101,10 @@ fn a_later_version_takes_the_place_of_a_former_one() {
     }
     let mut bucket = [0; BUCKET_BYTES];
     cache
-        .read(place_of(Inode { device: 1, number: 7 }, cache.buckets().unwrap()), &mut bucket)
+        .read_bucket(
+            bucket_of(Inode { device: 1, number: 7 }, cache.buckets().unwrap()),
+            &mut bucket,
+        )
         .unwrap();
     let used = |slot: &&[u8]| slot.iter().any(|byte| *byte != 0);
     assert_eq!(bucket.chunks_exact(SLOT_BYTES).filter(used).count(), 1);

@@ -12,9 +12,9 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 use crate::attributes::attrs::{AttributeRules, Attrs, NewMode, On, set_mode};
-use crate::attributes::metadata::look_at;
+use crate::attributes::metadata::read_meta_of;
 use crate::bytes::copy::End;
-use crate::commit::inplace::is_torn;
+use crate::commit::inplace::is_marked_half_changed;
 use crate::commit::state::StoreState;
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, Turn};
@@ -37,7 +37,7 @@ impl StoreState {
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let place = turn.place;
-        self.counting(turn, || {
+        self.count_replacement(turn, || {
             self.keep_version(place, was, || self.back_up_named(place, goes, was, then))
         })
     }
@@ -51,15 +51,16 @@ impl StoreState {
     ) -> Result<(), StoreError> {
         let Some(backup) = &self.old.backup else { return then() };
         self.touched.add(&place.dir_path);
-        let taken = self.old.listed.taken(&self.root);
-        let old = OldVersion::find(self, place, goes)?;
-        let moved = old.map_or(Ok(None), |old| old.expecting(was).keep(backup, &taken))?;
+        let taken = self.old.listed.taken_paths(&self.root);
+        let old = OldVersion::find_old(self, place, goes)?;
+        let moved =
+            old.map_or(Ok(None), |old| old.with_expected_inode(was).keep_old(backup, &taken))?;
         match (moved, goes) {
             (None, _) => then(),
             (Some(_), Goes::Removed) => Ok(()),
             (Some(spot), Goes::Replaced) => then().inspect_err(|_| {
                 // The old version stays with the backups if this rename fails too.
-                let _ = spot.dir().rename_new(&spot.name, &place.dir, &place.name);
+                let _ = spot.dir_of_spot().rename_new(&spot.name, &place.dir, &place.name);
             }),
         }
     }
@@ -75,28 +76,28 @@ impl StoreState {
         other: Option<&RelPath>,
     ) -> Result<Unset, StoreError> {
         let Some(backup) = &self.old.backup else { return Ok(Unset::default()) };
-        let taken = self.old.listed.taken(&self.root);
-        let spot = backup.spot(place, &taken)?;
-        if is_torn(stat) && spot.has_file().at(BACK_UP, &place.path)? {
+        let taken = self.old.listed.taken_paths(&self.root);
+        let spot = backup.first_free_spot(place, &taken)?;
+        if is_marked_half_changed(stat) && spot.has_file().at(BACK_UP, &place.path)? {
             return Ok(Unset::default());
         }
         if let Some(other) = other {
-            let other = Place::of(&self.root, BACK_UP, other)?;
-            let kept = backup.spot(&other, &taken)?;
+            let other = Place::parent_of(&self.root, BACK_UP, other)?;
+            let kept = backup.first_free_spot(&other, &taken)?;
             self.touched.add(&place.dir_path);
-            let put = |to: &Dir, name: &Name| kept.dir().link(&kept.name, to, name);
-            backup.put(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
+            let put = |to: &Dir, name: &Name| kept.dir_of_spot().link(&kept.name, to, name);
+            backup.put_backup(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
             return Ok(Unset::default());
         }
-        let staged = self.stages.create(place)?;
+        let staged = self.stages.create_staged(place)?;
         // Done before the file is read, since a read may change the file's times.
-        let meta = self.look_at_old(place).at(BACK_UP, &place.path)?;
-        let unset = match self.fill(&meta, old, stat, &staged.file) {
+        let meta = self.old_meta(place).at(BACK_UP, &place.path)?;
+        let unset = match self.copy_content(&meta, old, stat, &staged.file) {
             Err(Errno::BUSY) => Err(StoreError::Changed { path: place.path.clone() }),
             filled => filled.at(BACK_UP, &place.path),
         }?;
         self.touched.add(&place.dir_path);
-        let dir = self.stages.dir(&staged.home).at(BACK_UP, &place.path)?;
+        let dir = self.stages.open_dir_of(&staged.home).at(BACK_UP, &place.path)?;
         let put = |to: &Dir, name: &Name| match dir.rename(&staged.name, to, name) {
             Err(Errno::XDEV) => {
                 self.stages.discard(&dir, &staged.name);
@@ -104,7 +105,7 @@ impl StoreState {
             }
             renamed => renamed,
         };
-        backup.put(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
+        backup.put_backup(&self.root, place, &spot, put).at(BACK_UP, &place.path)?;
         Ok(unset)
     }
 
@@ -134,7 +135,7 @@ impl StoreState {
     /// file's times.
     fn open_old(&self, place: &Place) -> Result<(OwnedFd, Meta), Errno> {
         let file = place.dir.open(&place.name, OFlags::RDONLY)?;
-        Ok((file, self.look_at_old(place)?))
+        Ok((file, self.old_meta(place)?))
     }
 
     fn copy_entry(
@@ -151,10 +152,10 @@ impl StoreState {
             }
             FileType::Symlink => to
                 .make_symlink(name, &place.dir.read_link(&place.name)?)
-                .and_then(|()| self.give(place, On::Link(to, name))),
-            kind => to
-                .make_special(name, kind, stat.st_rdev)
-                .and_then(|()| self.give(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))),
+                .and_then(|()| self.copy_attributes_to(place, On::Link(to, name))),
+            kind => to.make_special(name, kind, stat.st_rdev).and_then(|()| {
+                self.copy_attributes_to(place, On::Handle(to.open(name, OFlags::PATH)?.as_fd()))
+            }),
         };
         let flush = || if self.touched.is_durable() { to.flush() } else { Ok(()) };
         let copied = copied.and_then(|()| flush());
@@ -167,14 +168,14 @@ impl StoreState {
     fn copy_file_away(&self, old: OwnedFd, meta: Meta, to: &Dir, name: &Name) -> Result<(), Errno> {
         let stat = fs::fstat(&old)?;
         let copy = to.create(name)?;
-        let _ = self.fill(&meta, &old, &stat, &copy)?;
+        let _ = self.copy_content(&meta, &old, &stat, &copy)?;
         let is_whole = fs::fstat(&copy)?.st_size == stat.st_size;
-        let is_still = Stamp::of(&fs::fstat(&old)?).is_but_for_names(Stamp::of(&stat));
+        let is_still = Stamp::of(&fs::fstat(&old)?).is_same_except_names(Stamp::of(&stat));
         if is_whole && is_still { Ok(()) } else { Err(Errno::BUSY) }
     }
 
     /// Gives `copy` the content of the `old` file and the attributes in `meta`, and flushes the copy.
-    fn fill(
+    fn copy_content(
         &self,
         meta: &Meta,
         old: &OwnedFd,
@@ -187,35 +188,36 @@ impl StoreState {
             // The file ended before the length in `stat`.
             return Err(Errno::BUSY);
         }
-        let unset = self.set_as_old(meta, On::Open(copy.as_fd()));
+        let unset = self.set_attributes_of_old(meta, On::Open(copy.as_fd()));
         if self.touched.is_durable() {
             fs::fsync(copy)?;
         }
         Ok(unset)
     }
 
-    fn give(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
-        let _ = self.set_as_old(&self.look_at_old(place)?, on);
+    fn copy_attributes_to(&self, place: &Place, on: On<'_>) -> Result<(), Errno> {
+        let _ = self.set_attributes_of_old(&self.old_meta(place)?, on);
         Ok(())
     }
 
-    fn look_at_old(&self, place: &Place) -> Result<Meta, Errno> {
-        look_at(&place.dir, &place.name, self.see_of_old())
+    fn old_meta(&self, place: &Place) -> Result<Meta, Errno> {
+        read_meta_of(&place.dir, &place.name, self.mask_for_old())
     }
 
-    fn see_of_old(&self) -> MetaMask {
+    fn mask_for_old(&self) -> MetaMask {
         MetaMask { users: true, groups: true, acls: true, ..self.see }
     }
 
     /// Sets all attributes that this process may set. Returns the attributes that could not be set.
-    fn set_as_old(&self, old: &Meta, on: On<'_>) -> Unset {
-        let see = self.see_of_old();
+    fn set_attributes_of_old(&self, old: &Meta, on: On<'_>) -> Unset {
+        let see = self.mask_for_old();
         let gives_all = geteuid().is_root() || see.fake_super;
         if let Some(group) = old.group.filter(|_| !gives_all) {
             // This succeeds if the user is a member of the group.
             let _ = on.set_owner(None, Some(Gid::from_raw(group)));
         }
-        let own = Meta { user: None, group: None, mode: self.mode_of_own(old, on), ..old.clone() };
+        let own =
+            Meta { user: None, group: None, mode: self.mode_of_own_copy(old, on), ..old.clone() };
         let old = if gives_all { old } else { &own };
         // ACLs inherited from a default ACL are kept even without the option for ACLs.
         let acls = self.see.acls || old.access_acl().is_some();
@@ -223,13 +225,13 @@ impl StoreState {
         let keep = Keep { modes: true, times: true, acls, xattrs, ..Keep::default() };
         let filter = &Filter::default();
         let rules = AttributeRules { keep, see, filter, bounds: self.root.bounds() };
-        Attrs::of_new(old, rules, NewMode::replacing(None, self.makes.umask)).set(on)
+        Attrs::of_new(old, rules, NewMode::for_replacement(None, self.makes.umask)).set(on)
     }
 
     /// Returns the mode of a copy that belongs to the user who made it. Under another user or group than that of `old`,
     /// the copy has no setuid and setgid bits. Under another group, the group gets only permissions that all others
     /// have.
-    fn mode_of_own(&self, old: &Meta, on: On<'_>) -> u32 {
+    fn mode_of_own_copy(&self, old: &Meta, on: On<'_>) -> u32 {
         let is = on.stat().ok();
         let has_user = is.is_none_or(|is| old.user == Some(is.st_uid));
         let has_group = is.is_none_or(|is| old.group == Some(is.st_gid));
@@ -250,29 +252,29 @@ struct OldVersion<'a> {
 
 impl<'a> OldVersion<'a> {
     /// Finds the entry at `place`, if any.
-    fn find(
+    fn find_old(
         store: &'a StoreState,
         place: &'a Place,
         goes: Goes,
     ) -> Result<Option<Self>, StoreError> {
-        let stat = place.dir.find(&place.name).at(BACK_UP, &place.path)?;
+        let stat = place.dir.stat_if_exists(&place.name).at(BACK_UP, &place.path)?;
         Ok(stat.map(|stat| Self { store, place, goes, stat, inode: inode_of(&stat) }))
     }
 
     /// Expects the inode `was`, if set, in place of the inode that was found.
-    fn expecting(self, was: Option<Inode>) -> Self {
+    fn with_expected_inode(self, was: Option<Inode>) -> Self {
         Self { inode: was.unwrap_or(self.inode), ..self }
     }
 
     /// Keeps the old version by a hard link, a rename or a copy. A directory is not kept, nor is a backup beside the
     /// new versions that is removed, nor a symlink that the options drop. Returns the backup's place if the old version
     /// was moved there.
-    fn keep(
+    fn keep_old(
         &self,
         backup: &BackupPlace,
         taken: &TakenPaths<'_>,
     ) -> Result<Option<BackupSpot<'a>>, StoreError> {
-        let is_one = || backup.is_beside() && backup.has(&self.place.path);
+        let is_one = || backup.is_beside() && backup.may_hold_old(&self.place.path);
         let is_dropped = || backup.drops_unsafe_links && self.leads_out();
         if file_type(&self.stat).is_dir() || self.goes == Goes::Removed && is_one() || is_dropped()
         {
@@ -282,13 +284,15 @@ impl<'a> OldVersion<'a> {
         let conflict = || StoreError::Conflict { path: self.place.path.clone() };
         // Tries twice, since another old version may take the place first.
         for _ in 0..2 {
-            let spot = backup.spot(self.place, taken)?;
-            if is_torn(&self.stat) && spot.has_file().at(BACK_UP, &self.place.path)? {
+            let spot = backup.first_free_spot(self.place, taken)?;
+            if is_marked_half_changed(&self.stat)
+                && spot.has_file().at(BACK_UP, &self.place.path)?
+            {
                 return Ok(None);
             }
-            let way = backup.make_way(root, self.place, &spot).and_then(|over| {
-                self.store.keep_replaced_backup(spot.dir(), &spot.name)?;
-                self.put(&spot, over)
+            let way = backup.remove_old_dir(root, self.place, &spot).and_then(|over| {
+                self.store.keep_replaced_backup(spot.dir_of_spot(), &spot.name)?;
+                self.put_old(&spot, over)
             });
             match way {
                 Err(Errno::EXIST) => {}
@@ -310,41 +314,43 @@ impl<'a> OldVersion<'a> {
         matches!(target, Some(Ok(target)) if leaves_root(path.as_bytes(), &target))
     }
 
-    fn is(&self, found: Option<Stat>) -> bool {
+    fn is_expected(&self, found: Option<Stat>) -> bool {
         found.is_some_and(|found| inode_of(&found) == self.inode)
     }
 
     fn is_in_place(&self) -> Result<bool, Errno> {
-        Ok(self.is(self.place.dir.find(&self.place.name)?))
+        Ok(self.is_expected(self.place.dir.stat_if_exists(&self.place.name)?))
     }
 
     /// Links, moves or copies the old version to `spot`. With `over`, an older backup may be replaced.
-    fn put(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
-        match (self.link(spot, over), self.goes) {
-            (Err(errno), Goes::Removed) if is_no_to_links(errno) => {
-                self.move_away(spot, over).or_else(|_| self.copy(spot, over))
+    fn put_old(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
+        match (self.link_old(spot, over), self.goes) {
+            (Err(errno), Goes::Removed) if is_link_refused(errno) => {
+                self.move_old(spot, over).or_else(|_| self.copy_old(spot, over))
             }
-            (Err(errno), Goes::Replaced) if is_no_to_links(errno) => match self.copy(spot, over) {
-                // `BUSY` means that the file is being changed: a rename would remove content that was never examined.
-                Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
-                    self.move_away(spot, over).map_err(|_| errno)
+            (Err(errno), Goes::Replaced) if is_link_refused(errno) => {
+                match self.copy_old(spot, over) {
+                    // `BUSY` means that the file is being changed: a rename would remove content that was never examined.
+                    Err(errno) if !matches!(errno, Errno::BUSY | Errno::STALE | Errno::EXIST) => {
+                        self.move_old(spot, over).map_err(|_| errno)
+                    }
+                    copied => copied,
                 }
-                copied => copied,
-            },
+            }
             (linked, _) => linked.map(|()| KeptNames::Too),
         }
     }
 
     /// Links the old version to `spot`. Fails with `STALE` if another file is at the old version's place.
-    fn link(&self, spot: &BackupSpot<'_>, over: bool) -> Result<(), Errno> {
+    fn link_old(&self, spot: &BackupSpot<'_>, over: bool) -> Result<(), Errno> {
         let place = self.place;
-        let Ok(dir) = self.store.stages.dir_for(place) else {
-            let link = || place.dir.link(&place.name, spot.dir(), &spot.name);
+        let Ok(dir) = self.store.stages.open_dir_for(place) else {
+            let link = || place.dir.link(&place.name, spot.dir_of_spot(), &spot.name);
             return if over { Err(Errno::NOSYS) } else { link() };
         };
         let name = new_name(&place.path);
         place.link_to(&dir, &name, self.inode)?;
-        let linked = spot.take(&dir, &name, over);
+        let linked = spot.move_here(&dir, &name, over);
         // The temporary name remains if `spot` was a name of the same file: then a rename does nothing.
         let _ = dir.remove_file(&name);
         linked
@@ -352,20 +358,21 @@ impl<'a> OldVersion<'a> {
 
     /// Copies the old version to `spot`, under a temporary name until the copy is complete. The rename then replaces an
     /// older backup in one step.
-    fn copy(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
-        let (dir, own) = (spot.dir(), new_name(&self.place.path));
+    fn copy_old(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
+        let (dir, own) = (spot.dir_of_spot(), new_name(&self.place.path));
         self.store.copy_away(self.place, dir, &own)?;
-        self.take(spot, dir, &own, over).map(|()| KeptNames::Too).inspect_err(|_| {
+        self.rename_to_spot(spot, dir, &own, over).map(|()| KeptNames::Too).inspect_err(|_| {
             let _ = dir.remove_file(&own);
         })
     }
 
-    fn move_away(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
-        self.take(spot, &self.place.dir, &self.place.name, over).map(|()| KeptNames::Alone)
+    fn move_old(&self, spot: &BackupSpot<'_>, over: bool) -> Result<KeptNames, Errno> {
+        self.rename_to_spot(spot, &self.place.dir, &self.place.name, over)
+            .map(|()| KeptNames::Alone)
     }
 
     /// Renames `name` of `from` to `spot`. Fails with `STALE` if another file is at the old version's place.
-    fn take(
+    fn rename_to_spot(
         &self,
         spot: &BackupSpot<'_>,
         from: &Dir,
@@ -373,14 +380,14 @@ impl<'a> OldVersion<'a> {
         over: bool,
     ) -> Result<(), Errno> {
         match self.is_in_place()? {
-            true => spot.take(from, name, over),
+            true => spot.move_here(from, name, over),
             false => Err(Errno::STALE),
         }
     }
 }
 
 /// True if the error means that no hard link is possible or permitted here.
-const fn is_no_to_links(errno: Errno) -> bool {
+const fn is_link_refused(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::XDEV | Errno::PERM | Errno::ACCESS | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK

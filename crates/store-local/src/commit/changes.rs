@@ -26,19 +26,19 @@ type Hears = Arc<dyn Fn(&RelPath, Became) + Send + Sync>;
 impl Changes {
     /// Reports changes to `hears`. The call is on the thread that makes the change, so `hears` must return soon.
     #[must_use]
-    pub fn to(hears: impl Fn(&RelPath, Became) + Send + Sync + 'static) -> Self {
+    pub fn reporting_to(hears: impl Fn(&RelPath, Became) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(hears)))
     }
 
     /// Returns the callback for a store in the directory `above`. Paths are reported relative to the outer store.
     #[must_use]
-    pub fn below(&self, above: RelPath) -> Self {
+    pub fn for_subdirectory(&self, above: RelPath) -> Self {
         let Self(Some(hears)) = self else { return Self::default() };
         if above.is_root() {
             return self.clone();
         }
         let hears = Arc::clone(hears);
-        Self::to(move |path, became| {
+        Self::reporting_to(move |path, became| {
             let path = [above.as_bytes(), b"/", path.as_bytes()].concat();
             // A path that is too long is no path of the volume.
             if let Ok(path) = RelPath::parse(path.strip_suffix(b"/").unwrap_or(&path)) {
@@ -47,7 +47,7 @@ impl Changes {
         })
     }
 
-    pub(crate) fn tell(&self, path: &RelPath, became: Became) {
+    pub(crate) fn report(&self, path: &RelPath, became: Became) {
         if let Self(Some(hears)) = self {
             hears(path, became);
         }

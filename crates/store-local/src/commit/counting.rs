@@ -16,7 +16,7 @@ impl StoreState {
     /// # Errors
     /// [`StoreError::Full`] if a quota has less room left.
     pub(crate) fn reserve(&self, path: &RelPath, bytes: u64) -> Result<Reserved, StoreError> {
-        self.space.reserve(path, FileSize::full(bytes), 1)
+        self.space.reserve(path, FileSize::without_holes(bytes), 1)
     }
 
     /// Reserves room at `place` for a file that may have holes. On a file system without holes (exFAT), reserves the
@@ -31,16 +31,16 @@ impl StoreState {
         size: FileSize,
     ) -> Result<Reserved, StoreError> {
         let asks = size.data < size.len && self.space.is_limited();
-        let is_full = asks && !self.stages.makes_holes(place)?;
-        let size = if is_full { FileSize::full(size.len) } else { size };
-        self.space.reserve(&place.path, size, self.further_names(place))
+        let is_full = asks && !self.stages.leaves_holes(place)?;
+        let size = if is_full { FileSize::without_holes(size.len) } else { size };
+        self.space.reserve(&place.path, size, self.new_name_count(place))
     }
 
     /// Returns the number of names that a file at `place` adds: 0 if the file replaces an entry that is not kept as an
     /// old version.
-    fn further_names(&self, place: &Place) -> u64 {
-        let is_counted = self.space.counts() && !self.old.keeps_old();
-        u64::from(!is_counted || !matches!(place.dir.find(&place.name), Ok(Some(_))))
+    fn new_name_count(&self, place: &Place) -> u64 {
+        let is_counted = self.space.counts_removals() && !self.old.keeps_old_versions();
+        u64::from(!is_counted || !matches!(place.dir.stat_if_exists(&place.name), Ok(Some(_))))
     }
 
     /// Reserves a name at `place`, if there is no entry.
@@ -48,7 +48,7 @@ impl StoreState {
     /// # Errors
     /// As [`Self::reserve`].
     pub(crate) fn reserve_name(&self, place: &Place) -> Result<Reserved, StoreError> {
-        match self.space.is_limited() && place.dir.find(&place.name) == Ok(None) {
+        match self.space.is_limited() && place.dir.stat_if_exists(&place.name) == Ok(None) {
             true => self.reserve(&place.path, 0),
             false => Ok(Reserved::default()),
         }
@@ -59,26 +59,26 @@ impl StoreState {
     ///
     /// # Errors
     /// As [`Self::reserve`].
-    pub(crate) fn reserve_again(
+    pub(crate) fn replace_reservation(
         &self,
         place: &Place,
         stat: &Stat,
         bytes: u64,
     ) -> Result<Reserved, StoreError> {
-        self.space.reserve_again(&place.path, stat, bytes, self.further_names(place))
+        self.space.reserve_again(&place.path, stat, bytes, self.new_name_count(place))
     }
 
     /// Calls `then`, which replaces or removes the entry at the place. Afterwards frees the space of the entry in the
     /// quotas, unless the old version is kept.
-    pub(crate) fn counting(
+    pub(crate) fn count_replacement(
         &self,
         Turn { place, .. }: &Turn<'_>,
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        if !self.space.counts() {
+        if !self.space.counts_removals() {
             return then();
         }
-        let old = place.dir.find(&place.name).at("count", &place.path)?;
+        let old = place.dir.stat_if_exists(&place.name).at("count", &place.path)?;
         then()?;
         let Some(old) = old else { return Ok(()) };
         for quota in self.space.quotas_counting_removals() {

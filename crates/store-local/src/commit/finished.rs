@@ -43,8 +43,12 @@ pub(crate) struct Delayed {
 }
 
 impl Delayed {
-    pub(crate) fn push(&mut self, finished: Finished, leads: bool) -> Result<(), StoreError> {
-        let at = self.all.push(&finished.packed());
+    pub(crate) fn add_version(
+        &mut self,
+        finished: Finished,
+        leads: bool,
+    ) -> Result<(), StoreError> {
+        let at = self.all.push(&finished.encode());
         let at = at.map_err(|_| store_error(COMMIT, &finished.path, Errno::OVERFLOW))?;
         if leads {
             self.leaders.insert(finished.path, at);
@@ -59,7 +63,7 @@ impl Delayed {
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Finished> + use<> {
         let Self { all, mut seen, .. } = std::mem::take(self);
         all.into_iter().map(move |bytes| {
-            let mut finished = unpacked(&bytes);
+            let mut finished = decode(&bytes);
             if let Expected::Seen(meta) = &mut finished.expected {
                 *meta = seen.pop_front().expect("each is kept with what it replaces");
             }
@@ -67,14 +71,14 @@ impl Delayed {
         })
     }
 
-    pub(crate) fn leader(&self, path: &RelPath) -> Option<Finished> {
-        self.leaders.get(path).map(|at| unpacked(self.all.get(*at)))
+    pub(crate) fn leader_at(&self, path: &RelPath) -> Option<Finished> {
+        self.leaders.get(path).map(|at| decode(self.all.get(*at)))
     }
 }
 
 impl Finished {
     /// Encodes all fields but the metadata of [`Expected::Seen`].
-    fn packed(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let at_home = self.path.split_last().is_some_and(|(dir, _)| dir == self.home);
         let (kind, version) = match &self.expected {
             Expected::Nothing => (0, None),
@@ -114,8 +118,8 @@ impl Finished {
     }
 }
 
-/// Decodes a [packed](Finished::packed) version; the caller adds the metadata of [`Expected::Seen`].
-fn unpacked(bytes: &[u8]) -> Finished {
+/// Decodes a [packed](Finished::encode) version; the caller adds the metadata of [`Expected::Seen`].
+fn decode(bytes: &[u8]) -> Finished {
     const WHOLE: &str = "it was packed whole";
     let mut from = Reader::new(bytes);
     let bits = from.u8().expect(WHOLE);
@@ -131,7 +135,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
         let (modified, mode) = (Timestamp { secs, nanos: small() }, small());
         let mut id = || number(&mut from).checked_sub(1).map(|id| id as u32);
         let (user, group) = (id(), id());
-        Meta { user, group, ..Meta::plain(Kind::File, len, modified, mode) }
+        Meta { user, group, ..Meta::without_owner(Kind::File, len, modified, mode) }
     });
     let inode = Inode { device: number(&mut from), number: number(&mut from) };
     let expected = match bits & 3 {
@@ -142,7 +146,7 @@ fn unpacked(bytes: &[u8]) -> Finished {
             let (modified, changed) = (time(&mut from), time(&mut from));
             Expected::Version(Stamp { inode, len, modified, changed, names })
         }
-        _ => Expected::Seen(Box::new(Meta::plain(Kind::File, 0, Timestamp::default(), 0))),
+        _ => Expected::Seen(Box::new(Meta::without_owner(Kind::File, 0, Timestamp::default(), 0))),
     };
     let at_home = bits & 4 != 0;
     let home = (!at_home).then(|| from.prefixed(usize::MAX).expect(WHOLE));
@@ -171,7 +175,7 @@ mod tests {
     #[test]
     fn delayed_files_are_taken_in_order_and_unchanged() {
         let path = |text: &str| RelPath::parse(text.as_bytes()).unwrap();
-        let seen = |len| Meta::plain(Kind::Dir, len, Timestamp::default(), 0o755);
+        let seen = |len| Meta::without_owner(Kind::Dir, len, Timestamp::default(), 0o755);
         let (modified, changed) =
             (Timestamp { secs: -7, nanos: 999_999_999 }, Timestamp { secs: 1 << 40, nanos: 1 });
         let version = Stamp {
@@ -190,7 +194,7 @@ mod tests {
         let plain = |user| Meta {
             user,
             group: Some(7),
-            ..Meta::plain(Kind::File, 1 << 50, modified, 0o644)
+            ..Meta::without_owner(Kind::File, 1 << 50, modified, 0o644)
         };
         let finished = |(nth, expected): (usize, &Expected)| Finished {
             path: path(["a", "dir/b", "dir/deep/c", "d"][nth]),
@@ -205,11 +209,11 @@ mod tests {
         };
         let all = || expected.iter().enumerate().map(finished);
         let mut delayed = Delayed::default();
-        all().for_each(|one| delayed.push(one, true).unwrap());
+        all().for_each(|one| delayed.add_version(one, true).unwrap());
         let shown = |one: Finished| format!("{one:?}");
-        let leader = delayed.leader(&path("dir/deep/c")).map(shown);
+        let leader = delayed.leader_at(&path("dir/deep/c")).map(shown);
         assert_eq!(leader, all().nth(2).map(shown));
         assert!(delayed.take().map(shown).eq(all().map(shown)));
-        assert!(delayed.take().next().is_none() && delayed.leader(&path("a")).is_none());
+        assert!(delayed.take().next().is_none() && delayed.leader_at(&path("a")).is_none());
     }
 }

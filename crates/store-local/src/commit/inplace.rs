@@ -22,8 +22,8 @@ use rustix::process::geteuid;
 
 use super::writing::CommitOptions;
 use crate::attributes::attrs::{AT_ANY_TIME, set_mode};
-use crate::bytes::copy::{BLOCK_BYTES, Copier, End, read_through};
-use crate::bytes::holes::{Under, clear, each_data, punch_zero_blocks, write_sparse};
+use crate::bytes::copy::{BLOCK_BYTES, Copier, End, read_in_parts};
+use crate::bytes::holes::{Under, for_each_data, punch_zero_blocks, write_sparse, zero_range};
 use crate::bytes::room::reserve_all;
 use crate::handles::place::Place;
 use crate::handles::stat::{Stamp, file_type, inode_of};
@@ -46,8 +46,8 @@ pub(crate) struct Changing {
 
 impl Changing {
     /// Opens the regular file at `place`. `None` if there is no file, or the file must be replaced instead.
-    pub(crate) fn of(place: &Place) -> Result<Option<Self>, StoreError> {
-        let found = place.dir.find(&place.name).at(OPEN, &place.path)?;
+    pub(crate) fn open_changing(place: &Place) -> Result<Option<Self>, StoreError> {
+        let found = place.dir.stat_if_exists(&place.name).at(OPEN, &place.path)?;
         let Some(found) = found.filter(|stat| file_type(stat).is_file()) else { return Ok(None) };
         let is_ours = found.st_uid == geteuid().as_raw();
         let open = |how| place.dir.open(&place.name, how);
@@ -91,12 +91,17 @@ impl Changing {
     }
 
     /// True if this span of `from` is already at its place in the file.
-    pub(crate) fn has(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
+    pub(crate) fn is_in_place(
+        &self,
+        from: &LocalSnapshot,
+        old: &Range<u64>,
+        new_start: u64,
+    ) -> bool {
         old.start == new_start && from.stamp() == self.version
     }
 
     /// Notes a range as staged.
-    pub(crate) fn stage(&self, range: Range<u64>) {
+    pub(crate) fn note_staged(&self, range: Range<u64>) {
         let (mut start, mut end) = (range.start, range.end);
         let mut staged = lock(&self.staged);
         while let Some((&other, &other_end)) = staged.range(..=end).next_back() {
@@ -112,7 +117,7 @@ impl Changing {
     }
 
     /// Removes a range from the staged ranges, since the file has the right bytes there.
-    pub(crate) fn unstage(&self, range: &Range<u64>) {
+    pub(crate) fn remove_staged(&self, range: &Range<u64>) {
         let mut staged = lock(&self.staged);
         while let Some((&start, &end)) = staged.range(..range.end).next_back() {
             if end <= range.start {
@@ -143,7 +148,7 @@ impl Changing {
             let at = start + done as u64;
             let end = bytes.len().min(done + (BLOCK_BYTES - at % BLOCK_BYTES) as usize);
             if end > has || bytes[done..end] != here[done..end] {
-                join(&mut runs, at..start + end as u64);
+                append_run(&mut runs, at..start + end as u64);
             }
             done = end;
         }
@@ -159,9 +164,9 @@ impl Changing {
         new_start: u64,
     ) -> Result<Option<Vec<Range<u64>>>, Errno> {
         let (start, mut runs) = (old.start, Vec::new());
-        let whole = read_through(from, old, |at, bytes| {
+        let whole = read_in_parts(from, old, |at, bytes| {
             let more = self.differing_ranges(new_start + (at - start), bytes)?;
-            more.into_iter().for_each(|run| join(&mut runs, run));
+            more.into_iter().for_each(|run| append_run(&mut runs, run));
             Ok(())
         })?;
         Ok(whole.then_some(runs))
@@ -200,7 +205,7 @@ impl Changing {
 
     /// Marks the file as a mix of two versions. The mark is a time that no source has, and that `--update` does not
     /// take for newer.
-    pub(crate) fn mark_torn(&self) {
+    pub(crate) fn mark_half_changed(&self) {
         // Without the mark, the file has the present time.
         let _ = fs::futimens(&self.file, &modified_at(0, TORN_NANOS));
     }
@@ -233,7 +238,7 @@ impl Writer<'_> {
 
     /// Writes the changed ranges from the staged file `from` into the file, which becomes the new version of `len`
     /// bytes.
-    pub(crate) fn change(
+    pub(crate) fn write_changes(
         &self,
         from: End<'_>,
         len: u64,
@@ -256,9 +261,9 @@ impl Writer<'_> {
                 let start = run.start;
                 let whole = if writing.sparse {
                     let write = |at, bytes: &[u8]| write_sparse(to.file, at, bytes, Under::Blocks);
-                    read_through(from.file, run, write)?
+                    read_in_parts(from.file, run, write)?
                 } else {
-                    copier.copy(from, run, to, start)?
+                    copier.copy_range(from, run, to, start)?
                 };
                 if !whole {
                     return Err(Errno::IO);
@@ -269,13 +274,13 @@ impl Writer<'_> {
         for (&start, &end) in lock(&self.of.staged).iter() {
             let mut at = start;
             let put_data = |run: Range<u64>| {
-                clear(to.file, at..run.start)?;
+                zero_range(to.file, at..run.start)?;
                 at = run.end;
                 put(run)
             };
             // A hole of the staged file may become a hole of the file.
-            if writing.sparse && each_data(from.file, start..end, put_data)? {
-                clear(to.file, at..end)?;
+            if writing.sparse && for_each_data(from.file, start..end, put_data)? {
+                zero_range(to.file, at..end)?;
             } else {
                 put(start..end)?;
             }
@@ -288,7 +293,7 @@ impl Writer<'_> {
 }
 
 /// Appends a run, joined to the last run if adjacent.
-fn join(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
+fn append_run(runs: &mut Vec<Range<u64>>, run: Range<u64>) {
     match runs.last_mut() {
         Some(last) if last.end == run.start => last.end = run.end,
         _ => runs.push(run),
@@ -307,15 +312,15 @@ struct Midst {
 
 impl UnderWay {
     /// Stops further changes in place. Returns the path of a file that is still being changed.
-    pub fn end(&self) -> Option<RelPath> {
+    pub fn stop_changes(&self) -> Option<RelPath> {
         let mut midst = lock(&self.0);
         midst.is_over = true;
         midst.paths.first().cloned()
     }
 
     /// Records that the file `path` is being changed, until the returned value is dropped. `None` after
-    /// [`end`](Self::end).
-    pub(crate) fn begin(&self, path: &RelPath) -> Option<BegunChange<'_>> {
+    /// [`stop_changes`](Self::stop_changes).
+    pub(crate) fn begin_change(&self, path: &RelPath) -> Option<BegunChange<'_>> {
         let mut midst = lock(&self.0);
         if midst.is_over {
             return None;
@@ -342,7 +347,7 @@ impl Drop for BegunChange<'_> {
 }
 
 /// True if an earlier run left the file as a mix of two versions, and no program has written to the file since.
-pub(crate) fn is_torn(stat: &Stat) -> bool {
+pub(crate) fn is_marked_half_changed(stat: &Stat) -> bool {
     let (secs, nanos) = (i128::from(stat.st_mtime), i128::from(stat.st_mtime_nsec));
     file_type(stat).is_file() && (secs, nanos) == (0, TORN_NANOS.into())
 }
@@ -384,7 +389,7 @@ pub(crate) struct LeftFile {
 impl LeftFiles {
     /// Returns the state of the file with this inode, which is about to be changed. `None` if too many files have a
     /// state.
-    pub(crate) fn of(&self, inode: Inode) -> Option<Turn> {
+    pub(crate) fn turn_of(&self, inode: Inode) -> Option<Turn> {
         let mut known = lock(&self.0);
         if known.len() >= MAX_LEFT && !known.contains_key(&inode) {
             return None;
@@ -393,7 +398,7 @@ impl LeftFiles {
     }
 
     /// Returns the state of the file with this inode, if the run has changed the file.
-    pub(crate) fn known(&self, inode: Inode) -> Option<Turn> {
+    pub(crate) fn turn_if_changed(&self, inode: Inode) -> Option<Turn> {
         lock(&self.0).get(&inode).cloned()
     }
 }
@@ -402,7 +407,7 @@ impl LeftFiles {
 /// which leaves their other names alone.
 const MAX_LEFT: usize = 1 << 16;
 
-/// Nanoseconds of the time that [marks](Changing::mark_torn) a file. Not 0, because files without a time have the
+/// Nanoseconds of the time that [marks](Changing::mark_half_changed) a file. Not 0, because files without a time have the
 /// time 0.
 const TORN_NANOS: i64 = 1;
 
@@ -419,9 +424,9 @@ mod tests {
     fn no_more_files_of_several_names_are_known_than_there_is_room_for() {
         let left = LeftFiles::default();
         let inode = |device, number| Inode { device, number };
-        assert!((0..MAX_LEFT as u64).all(|number| left.of(inode(1, number)).is_some()));
-        assert!(left.of(inode(2, 0)).is_none());
-        let again = [left.of(inode(1, 7)), left.of(inode(1, 7))].map(Option::unwrap);
+        assert!((0..MAX_LEFT as u64).all(|number| left.turn_of(inode(1, number)).is_some()));
+        assert!(left.turn_of(inode(2, 0)).is_none());
+        let again = [left.turn_of(inode(1, 7)), left.turn_of(inode(1, 7))].map(Option::unwrap);
         assert!(Arc::ptr_eq(&again[0], &again[1]));
         assert_eq!(lock(&left.0).len(), MAX_LEFT);
     }

@@ -31,9 +31,9 @@ impl StoreState {
         then: impl FnOnce() -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let Some(versions) = &self.old.versions else { return then() };
-        let path = versions.path(&place.path).at(KEEP, &place.path)?;
+        let path = versions.path_in_volume(&place.path).at(KEEP, &place.path)?;
         let _turn = lock(path_lock(&path));
-        let found = place.dir.find(&place.name).at(KEEP, &place.path)?;
+        let found = place.dir.stat_if_exists(&place.name).at(KEEP, &place.path)?;
         let Some(old) = found.filter(|found| file_type(found).is_file()) else { return then() };
         if was.is_some_and(|was| was != inode_of(&old)) {
             return Err(StoreError::Conflict { path: place.path.clone() });
@@ -58,7 +58,7 @@ impl StoreState {
             let _ = dir.remove_file(&newest.name());
         }
         // Versions that cannot be removed now are removed later.
-        let _ = versions.prune(&dir, &ids);
+        let _ = versions.remove_expired(&dir, &ids);
         done
     }
 
@@ -66,16 +66,16 @@ impl StoreState {
     /// versions. This path is not locked, since the caller has the lock of another path.
     pub(crate) fn keep_replaced_backup(&self, dir: &Dir, name: &Name) -> Result<(), Errno> {
         let Some(versions) = &self.old.versions else { return Ok(()) };
-        let found = dir.find(name)?.filter(|found| file_type(found).is_file());
+        let found = dir.stat_if_exists(name)?.filter(|found| file_type(found).is_file());
         let Some(old) = found else { return Ok(()) };
         let dir_path = versions.path_of_dir(dir).ok_or(Errno::INVAL)?;
         let path = dir_path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-        let dir = Arc::new(dir.dir(&RelPath::root(), Use::Pass)?);
+        let dir = Arc::new(dir.open_dir(&RelPath::root(), Use::Pass)?);
         let place = Place { path: path.clone(), dir, dir_path, name: name.clone() };
         let (kept, ids) = self.add_version(versions, &place, &old, &path)?;
         versions.touched.add(&path);
         // Versions that cannot be removed now are removed later.
-        let _ = versions.prune(&kept, &ids);
+        let _ = versions.remove_expired(&kept, &ids);
         Ok(())
     }
 
@@ -88,10 +88,10 @@ impl StoreState {
         old: &Stat,
         path: &RelPath,
     ) -> Result<(Dir, Vec<VersionId>), Errno> {
-        let dir = versions.make(path)?;
+        let dir = versions.open_or_create(path)?;
         let mut ids = ids(&dir)?;
         let newest = ids.last().map_or(0, |id| id.0.saturating_add(1));
-        let now = versions.history.clock.naming(Clocks::now());
+        let now = versions.history.clock.version_name_time(Clocks::now());
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let id = VersionId(now.max(newest));
         match place.link_to(&dir, &id.name(), inode_of(old)) {

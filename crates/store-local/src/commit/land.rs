@@ -9,7 +9,7 @@ use rustix::fs;
 use rustix::fs::Stat;
 use rustix::io::Errno;
 
-use crate::attributes::metadata::look_at;
+use crate::attributes::metadata::read_meta_of;
 use crate::attributes::more::Reach;
 use crate::commit::changes::Became;
 use crate::commit::finished::{Expected, Finished};
@@ -34,17 +34,17 @@ pub(crate) fn stage_hard_link(
     seen: Option<&Meta>,
 ) -> Result<bool, StoreError> {
     const LINK: &str = "link";
-    let waiting = lock(&store.commits.delayed).leader(leader);
+    let waiting = lock(&store.commits.delayed).leader_at(leader);
     let Some(Finished { home, whose, name, inode, .. }) = waiting else { return Ok(false) };
-    let place = Place::of(&store.root, LINK, path)?;
+    let place = Place::parent_of(&store.root, LINK, path)?;
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
-    replaces.check_way(&place)?;
-    let from = store.stages(whose).dir(&home).at(LINK, path)?;
-    let (home, own) = store.stages(StageOwner::Own).home_for(&place)?;
+    replaces.check_can_be_placed(&place)?;
+    let from = store.stages_of(whose).open_dir_of(&home).at(LINK, path)?;
+    let (home, own) = store.stages_of(StageOwner::Own).open_home_for(&place)?;
     let own_name = new_name(path);
     let reserved = store.reserve(path, 0)?;
     from.link(&name, &own, &own_name).at(LINK, path)?;
-    reserved.keep();
+    reserved.convert_to_used();
     let finished = Finished {
         path: path.clone(),
         home,
@@ -55,12 +55,12 @@ pub(crate) fn stage_hard_link(
         meta: None,
         expected: replaces,
     };
-    lock(&store.commits.delayed).push(finished, false)?;
+    lock(&store.commits.delayed).add_version(finished, false)?;
     Ok(true)
 }
 
 impl Expected {
-    pub(crate) fn of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
+    pub(crate) fn expected_of(replaces: &Replaces<'_, LocalSnapshot>) -> Self {
         match replaces {
             Replaces::Nothing => Self::Nothing,
             Replaces::Version(old) => Self::Version(old.stamp()),
@@ -69,7 +69,7 @@ impl Expected {
     }
 
     /// Fails if it is certain that the version cannot be put in place later, because a directory there is not empty.
-    pub(crate) fn check_way(&self, place: &Place) -> Result<(), StoreError> {
+    pub(crate) fn check_can_be_placed(&self, place: &Place) -> Result<(), StoreError> {
         let is_dir = matches!(self, Self::Seen(meta) if meta.is_dir());
         if is_dir && place.has_nonempty_dir().at(COMMIT, &place.path)? {
             return Err(store_error(COMMIT, &place.path, Errno::NOTEMPTY));
@@ -78,30 +78,30 @@ impl Expected {
     }
 
     /// Checks that the entry to be replaced is at `place`. Returns its state.
-    pub(crate) fn check(
+    pub(crate) fn check_replaced(
         &self,
         place: &Place,
         store: &StoreState,
     ) -> Result<Option<Stat>, StoreError> {
-        match self.check_alone(place, store.see) {
-            Err(StoreError::Conflict { .. }) => self.check_left(place, store),
+        match self.check_replaced_entry(place, store.see) {
+            Err(StoreError::Conflict { .. }) => self.check_if_links_left(place, store),
             checked => checked,
         }
     }
 
     /// Checks that the entry to be replaced is at `place`. Ignores changes that this run made under other names.
-    pub(crate) fn check_alone(
+    pub(crate) fn check_replaced_entry(
         &self,
         place: &Place,
         see: MetaMask,
     ) -> Result<Option<Stat>, StoreError> {
-        let found = place.dir.find(&place.name).at(COMMIT, &place.path)?;
+        let found = place.dir.stat_if_exists(&place.name).at(COMMIT, &place.path)?;
         let expected = match (self, found) {
             (Self::Nothing, found) => found.is_none(),
-            (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_but_for_names(*old),
+            (Self::Version(old), Some(stat)) => Stamp::of(&stat).is_same_except_names(*old),
             (Self::Seen(meta), Some(stat)) if meta.is_dir() => file_type(&stat).is_dir(),
             (Self::Seen(meta), Some(_)) => {
-                place.look(see.without_optional()).at(COMMIT, &place.path)?.is_like(meta)
+                place.read_meta(see.without_optional()).at(COMMIT, &place.path)?.is_equal_file(meta)
             }
             (Self::Version(_) | Self::Seen(_), None) => false,
         };
@@ -110,21 +110,25 @@ impl Expected {
 
     /// Checks that a file with several hard links is at `place`, in the state in which this run left the file under
     /// another name.
-    fn check_left(&self, place: &Place, store: &StoreState) -> Result<Option<Stat>, StoreError> {
+    fn check_if_links_left(
+        &self,
+        place: &Place,
+        store: &StoreState,
+    ) -> Result<Option<Stat>, StoreError> {
         let conflict = || StoreError::Conflict { path: place.path.clone() };
-        let find = || place.dir.find(&place.name).at(COMMIT, &place.path);
-        let left = find()?.and_then(|stat| store.commits.left.known(inode_of(&stat)));
+        let find = || place.dir.stat_if_exists(&place.name).at(COMMIT, &place.path);
+        let left = find()?.and_then(|stat| store.commits.left.turn_if_changed(inode_of(&stat)));
         let left = left.ok_or_else(conflict)?;
         // The lock keeps the file unchanged during the check.
         let left = lock(&left);
         let found = find()?.ok_or_else(conflict)?;
         let now = Stamp::of(&found);
-        let is_left = left.version.is_some_and(|left| now.is_but_for_names(left));
+        let is_left = left.version.is_some_and(|left| now.is_same_except_names(left));
         let is_seen = match self {
             Self::Nothing => false,
             Self::Version(old) => now.has_len_and_inode_of(*old),
             Self::Seen(meta) => {
-                let seen = place.look(store.see.without_optional()).at(COMMIT, &place.path)?;
+                let seen = place.read_meta(store.see.without_optional()).at(COMMIT, &place.path)?;
                 (&seen.kind, seen.len) == (&meta.kind, meta.len)
             }
         };
@@ -135,23 +139,24 @@ impl Expected {
 impl Finished {
     /// Moves the version into place by [`land`](Self::land). Discards the version if another run has meanwhile put an
     /// equal version (`is_same`) there.
-    pub(crate) fn land_unless(
+    pub(crate) fn place_unless_same(
         &self,
         store: &StoreState,
         place: &Place,
         is_same: &dyn Fn(&Meta, &Meta) -> bool,
     ) -> Result<(), StoreError> {
         let is_there = |new| {
-            let is = place.look(store.see).ok();
-            let sifted = |is| store.sifted(is, || Reach::Name(place.dir.path_to(&place.name)));
+            let is = place.read_meta(store.see).ok();
+            let sifted =
+                |is| store.without_excluded(is, || Reach::Name(place.dir.path_to(&place.name)));
             is.is_some_and(|is| is_same(new, &sifted(is)))
         };
-        match self.land(store, place) {
+        match self.place_staged(store, place) {
             Err(StoreError::Conflict { .. }) if self.meta.as_ref().is_some_and(is_there) => {
-                store.stages(self.whose).discard_in(&self.home, &self.name);
+                store.stages_of(self.whose).discard_in(&self.home, &self.name);
                 // The partial file goes too, since a later run can match against the version in place.
                 let _ = store.remove_partial(place, self.inode);
-                store.settle(place, self.whose, &self.home);
+                store.remove_remains(place, self.whose, &self.home);
                 Ok(())
             }
             landed => landed.map(drop),
@@ -160,11 +165,15 @@ impl Finished {
 
     /// Moves the staged file into place. Checks before that the staged file is still this process's file, and that the
     /// file to be replaced is the expected one. Returns whether the staged file was renamed or copied.
-    pub(crate) fn land(&self, store: &StoreState, place: &Place) -> Result<Landed, StoreError> {
-        let turn = place.turn().at(COMMIT, &self.path)?;
-        let was = self.expected.check(place, store)?.as_ref().map(inode_of);
-        let stages = store.stages(self.whose);
-        let dir = stages.dir(&self.home).at(COMMIT, &self.path)?;
+    pub(crate) fn place_staged(
+        &self,
+        store: &StoreState,
+        place: &Place,
+    ) -> Result<Landed, StoreError> {
+        let turn = place.lock_entry().at(COMMIT, &self.path)?;
+        let was = self.expected.check_replaced(place, store)?.as_ref().map(inode_of);
+        let stages = store.stages_of(self.whose);
+        let dir = stages.open_dir_of(&self.home).at(COMMIT, &self.path)?;
         let staged = dir.stat(&self.name).at(COMMIT, &self.path)?;
         if inode_of(&staged) != self.inode {
             return Err(StoreError::Conflict { path: self.path.clone() });
@@ -172,7 +181,9 @@ impl Finished {
         store.remove_partial(place, self.inode).at(COMMIT, &self.path)?;
         let mut landed_as = Landed::Itself;
         let land = || {
-            let landed = store.land(place, &dir, &self.name, |dir, name| place.land(dir, name));
+            let landed = store.place_entry(place, &dir, &self.name, |dir, name| {
+                place.rename_into_place(dir, name)
+            });
             landed_as = landed.at(COMMIT, &self.path)?;
             Ok(())
         };
@@ -185,11 +196,11 @@ impl Finished {
             remove_log(&dir, &self.name);
         }
         store.touched.add(&place.dir_path);
-        if let (StageOwner::Own, Ok(staging)) = (self.whose, stages.path(&self.home)) {
+        if let (StageOwner::Own, Ok(staging)) = (self.whose, stages.path_of_dir(&self.home)) {
             store.touched.add(&staging);
         }
-        store.settle(place, self.whose, &self.home);
-        store.commits.changes.tell(&self.path, Became::Put);
+        store.remove_remains(place, self.whose, &self.home);
+        store.commits.changes.report(&self.path, Became::Put);
         Ok(landed_as)
     }
 }
@@ -201,7 +212,7 @@ impl StoreState {
     ///
     /// # Errors
     /// The system's error. The staged entry then stays in `from`.
-    pub(crate) fn land(
+    pub(crate) fn place_entry(
         &self,
         place: &Place,
         from: &Arc<Dir>,
@@ -212,7 +223,7 @@ impl StoreState {
             Err(Errno::XDEV) => {}
             landed => return landed.map(|()| Landed::Itself),
         }
-        let beside = self.stages.part(place)?;
+        let beside = self.stages.open_beside(place)?;
         if inode_of(&fs::fstat(&beside)?) == inode_of(&fs::fstat(from)?) {
             return Err(Errno::XDEV);
         }
@@ -229,7 +240,7 @@ impl StoreState {
 
     /// Returns the version of the file at its place, if the `staged` file itself was renamed. `None` for a copy, or if
     /// the store does not flush.
-    pub(crate) fn version_landed(&self, landed: Landed, staged: &OwnedFd) -> Option<Version> {
+    pub(crate) fn version_in_place(&self, landed: Landed, staged: &OwnedFd) -> Option<Version> {
         (landed == Landed::Itself).then(|| self.version_written(staged)).flatten()
     }
 }
@@ -238,34 +249,34 @@ impl StoreState {
 ///
 /// The link is created in the staging directory, checked there, and then renamed to its place. So the entry that gets
 /// the name is the entry that was checked, even if its first name changes meanwhile.
-pub(crate) fn link(
+pub(crate) fn link_delayed(
     store: &StoreState,
     path: &RelPath,
     link: &Link<'_, StoreState>,
 ) -> Result<(), StoreError> {
     let Link { from, at, is, seen } = *link;
-    let place = Place::of(&store.root, LINK, path)?;
-    let there = Place::of(&from.root, LINK, at)?;
-    let found = place.dir.find(&place.name).at(LINK, path)?;
+    let place = Place::parent_of(&store.root, LINK, path)?;
+    let there = Place::parent_of(&from.root, LINK, at)?;
+    let found = place.dir.stat_if_exists(&place.name).at(LINK, path)?;
     let source = there.dir.stat(&there.name).at(LINK, path)?;
     // A rename from one hard link of a file to another does nothing and leaves both.
     if found.as_ref().is_some_and(|found| inode_of(found) == inode_of(&source)) {
         return Ok(());
     }
     let replaces = seen.map_or(Expected::Nothing, |seen| Expected::Seen(Box::new(seen.clone())));
-    replaces.check(&place, store)?;
+    replaces.check_replaced(&place, store)?;
     let reserved = store.reserve(path, 0)?;
     let link_in = |dir: &Dir| {
         let name = new_name(path);
         there.dir.link(&there.name, dir, &name).at(LINK, path)?;
-        let landed = match look_at(dir, &name, lasting(from.see)) {
+        let landed = match read_meta_of(dir, &name, lasting_metadata(from.see)) {
             Ok(linked)
-                if from.sifted(linked.clone(), || Reach::Name(dir.path_to(&name)))
-                    == lasting_of(is) =>
+                if from.without_excluded(linked.clone(), || Reach::Name(dir.path_to(&name)))
+                    == lasting_part_of(is) =>
             {
-                place.turn().at(LINK, path).and_then(|turn| {
-                    let was = replaces.check(&place, store)?.as_ref().map(inode_of);
-                    let land = || place.land(dir, &name).at(LINK, path);
+                place.lock_entry().at(LINK, path).and_then(|turn| {
+                    let was = replaces.check_replaced(&place, store)?.as_ref().map(inode_of);
+                    let land = || place.rename_into_place(dir, &name).at(LINK, path);
                     store.back_up(&turn, Goes::Replaced, was, land)
                 })
             }
@@ -278,29 +289,29 @@ pub(crate) fn link(
         })
     };
     let is_on_device = || fs::fstat(&place.dir).is_ok_and(|dir| dir.st_dev == source.st_dev);
-    let landed = match link_in(&*store.stages.dir_for(&place)?) {
+    let landed = match link_in(&*store.stages.open_dir_for(&place)?) {
         // From a staging directory beside the place, the rename may be allowed.
         Err(error) if error.errno() == Some(Errno::XDEV.raw_os_error()) && is_on_device() => {
-            store.stages.part(&place).at(LINK, path).and_then(|beside| link_in(&beside))
+            store.stages.open_beside(&place).at(LINK, path).and_then(|beside| link_in(&beside))
         }
         landed => landed,
     };
     store.touched.add(&place.dir_path);
-    reserved.keep_if(&landed);
-    store.tell_if_put(path, &landed);
+    reserved.convert_if_put(&landed);
+    store.report_if_put(path, &landed);
     landed
 }
 
 /// Removes from `see` the metadata that changes when a file is read or gets another hard link: access time and number
 /// of links.
-fn lasting(see: MetaMask) -> MetaMask {
+fn lasting_metadata(see: MetaMask) -> MetaMask {
     MetaMask { accessed: false, linked: false, ..see }
 }
 
 /// Removes access time and number of hard links from `meta`.
-fn lasting_of(meta: &Meta) -> Meta {
+fn lasting_part_of(meta: &Meta) -> Meta {
     let more = meta.more.as_deref().cloned().unwrap_or_default();
-    Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.boxed(), ..meta.clone() }
+    Meta { more: ExtraMeta { accessed: None, linked: None, ..more }.into_box(), ..meta.clone() }
 }
 
 const LINK: &str = "link";

@@ -33,7 +33,7 @@ impl StoreState {
     pub(crate) fn link_partial(&self, place: &Place, from: &Dir, staged: &Name, other: Other) {
         if let Some(partial) = &self.writing.partial_dir {
             let other = if self.old.versions.is_some() { Other::Stays } else { other };
-            let _ = partial.link(place, from, staged, other);
+            let _ = partial.link_file(place, from, staged, other);
         }
     }
 
@@ -44,16 +44,22 @@ impl StoreState {
         self.writing
             .partial_dir
             .as_ref()
-            .map_or(Ok(()), |partial| partial.remove(place, staged, other))
+            .map_or(Ok(()), |partial| partial.remove_file(place, staged, other))
     }
 }
 
 impl PartialDir {
-    fn link(&self, place: &Place, from: &Dir, staged: &Name, other: Other) -> Result<(), Errno> {
-        let dir = match self.open(place) {
+    fn link_file(
+        &self,
+        place: &Place,
+        from: &Dir,
+        staged: &Name,
+        other: Other,
+    ) -> Result<(), Errno> {
+        let dir = match self.open_dir(place) {
             Err(Errno::NOENT) => {
-                self.make(place)?;
-                self.open(place)?
+                self.make_last_dir(place)?;
+                self.open_dir(place)?
             }
             opened => opened?,
         };
@@ -69,21 +75,21 @@ impl PartialDir {
     /// Removes the file for `place` from the partial directory. Also removes the directory if it is beside `place` and
     /// empty. Fails if the link to `staged` stays. Another file may stay: it does no harm, and can serve as an old
     /// version.
-    fn remove(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
-        let dir = match self.open(place) {
+    fn remove_file(&self, place: &Place, staged: Inode, other: Other) -> Result<(), Errno> {
+        let dir = match self.open_dir(place) {
             // No file was linked if the directory is missing or inaccessible.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS) => return Ok(()),
             opened => opened?,
         };
         let may_go = other == Other::Goes
-            || dir.find(&place.name)?.is_none_or(|stat| inode_of(&stat) == staged);
+            || dir.stat_if_exists(&place.name)?.is_none_or(|stat| inode_of(&stat) == staged);
         if may_go
             && let Err(errno) = dir.remove_file(&place.name)
             && dir.stat(&place.name).is_ok_and(|stat| inode_of(&stat) == staged)
         {
             return Err(errno);
         }
-        if let Some((above, name)) = self.beside(place)? {
+        if let Some((above, name)) = self.parent_beside(place)? {
             // The directory stays if it has other files.
             let _ = above.remove_dir(&name);
         }
@@ -91,44 +97,44 @@ impl PartialDir {
     }
 
     /// Returns device and inode of the file for `place` in the partial directory.
-    pub(crate) fn inode(&self, place: &Place) -> Option<Inode> {
-        self.open(place).and_then(|dir| dir.stat(&place.name)).ok().map(|stat| inode_of(&stat))
+    pub(crate) fn inode_in_partial(&self, place: &Place) -> Option<Inode> {
+        self.open_dir(place).and_then(|dir| dir.stat(&place.name)).ok().map(|stat| inode_of(&stat))
     }
 
     /// Opens the file for `place` in the partial directory.
-    pub(crate) fn snapshot(&self, place: &Place) -> Option<LocalSnapshot> {
-        let dir = self.open(place).ok()?;
-        let stat = dir.find(&place.name).ok()??;
+    pub(crate) fn open_partial(&self, place: &Place) -> Option<LocalSnapshot> {
+        let dir = self.open_dir(place).ok()?;
+        let stat = dir.stat_if_exists(&place.name).ok()??;
         if !file_type(&stat).is_file() {
             return None;
         }
         let file = dir.open(&place.name, OFlags::RDONLY).ok()?;
-        LocalSnapshot::of(file, &place.path, place.dir.shared()).ok()?
+        LocalSnapshot::from_open_file(file, &place.path, place.dir.shared()).ok()?
     }
 
-    fn open(&self, place: &Place) -> Result<Dir, Errno> {
+    fn open_dir(&self, place: &Place) -> Result<Dir, Errno> {
         match self {
-            Self::Beside(path) => place.dir.dir(path, Use::Read),
+            Self::Beside(path) => place.dir.open_dir(path, Use::Read),
             Self::Outside(dir) => dir.open(),
         }
     }
 
     /// Creates the last directory of the path. A directory beside `place` is accessible by its owner only.
-    fn make(&self, place: &Place) -> Result<(), Errno> {
-        match (self, self.beside(place)?) {
+    fn make_last_dir(&self, place: &Place) -> Result<(), Errno> {
+        match (self, self.parent_beside(place)?) {
             (_, Some((above, name))) => match above.make_dir(&name, Mode::RWXU) {
                 Err(Errno::EXIST) => Ok(()),
                 made => made,
             },
-            (Self::Outside(dir), None) => dir.make(Mode::from_raw_mode(0o777)).map(drop),
+            (Self::Outside(dir), None) => dir.make_dir(Mode::from_raw_mode(0o777)).map(drop),
             (Self::Beside(_), None) => Err(Errno::INVAL),
         }
     }
 
     /// Returns the parent of the partial directory that is beside `place`, and the directory's name there.
-    fn beside(&self, place: &Place) -> Result<Option<(Dir, Name)>, Errno> {
+    fn parent_beside(&self, place: &Place) -> Result<Option<(Dir, Name)>, Errno> {
         let Self::Beside(path) = self else { return Ok(None) };
         let Some((above, name)) = path.split_last() else { return Ok(None) };
-        Ok(Some((place.dir.dir(&above, Use::Pass)?, name)))
+        Ok(Some((place.dir.open_dir(&above, Use::Pass)?, name)))
     }
 }

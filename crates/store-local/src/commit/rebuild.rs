@@ -20,9 +20,9 @@ use super::inplace::Changing;
 use super::partial::Other;
 use super::state::StoreState;
 use crate::attributes::attrs::{Attrs, NewMode, On};
-use crate::attributes::metadata::look_at;
-use crate::bytes::copy::{DevicePair, End, read_through};
-use crate::bytes::holes::{Under, clear, copy_sparse, write_sparse};
+use crate::attributes::metadata::read_meta_of;
+use crate::bytes::copy::{DevicePair, End, read_in_parts};
+use crate::bytes::holes::{Under, copy_sparse, write_sparse, zero_range};
 use crate::bytes::room::{Reserve, Room, reserve_all};
 use crate::bytes::write_back;
 use crate::handles::place::{COMMIT, Place};
@@ -94,10 +94,10 @@ impl LocalRebuild {
         size: FileSize,
     ) -> Result<Self, StoreError> {
         let len = size.len;
-        let place = Place::of(&store.root, "create", path)?;
-        let changing = Self::changing(&store, &place)?;
+        let place = Place::parent_of(&store.root, "create", path)?;
+        let changing = Self::open_if_in_place(&store, &place)?;
         let reserved = store.reserve_size(&place, size)?;
-        let staged = store.growing().create(&place).map_err(|error| match error {
+        let staged = store.growing_stages().create_staged(&place).map_err(|error| match error {
             // The user may change the file, but create no file in the directory.
             StoreError::Denied { path, source, .. } if changing.is_some() => {
                 StoreError::Denied { action: "stage (-T DIR does so elsewhere)", path, source }
@@ -108,7 +108,7 @@ impl LocalRebuild {
         let change = FileChange::by(store.commits.author.as_ref());
         let under = if store.writing.preallocate { Under::Blocks } else { Under::Hole };
         let rebuild = Self {
-            room: Self::room(&store, &staged, len, changing.as_ref()),
+            room: Self::allocation_policy(&store, &staged, len, changing.as_ref()),
             store,
             path: path.clone(),
             staged,
@@ -128,13 +128,13 @@ impl LocalRebuild {
         if rebuild.store.writing.preallocate && rebuild.changing.is_none() {
             reserve_all(&rebuild.staged.file, 0, len).at("allocate", path)?;
         }
-        rebuild.reserved.allocated(&rebuild.staged.file).at("create", path)?;
+        rebuild.reserved.count_allocated(&rebuild.staged.file).at("create", path)?;
         Ok(rebuild)
     }
 
     /// Opens the existing file at `place`, if the file is to be changed in place.
-    fn changing(store: &StoreState, place: &Place) -> Result<Option<Changing>, StoreError> {
-        let changing = if store.writing.inplace { Changing::of(place)? } else { None };
+    fn open_if_in_place(store: &StoreState, place: &Place) -> Result<Option<Changing>, StoreError> {
+        let changing = if store.writing.inplace { Changing::open_changing(place)? } else { None };
         Ok(changing.filter(|changing| store.may_change(changing.version())))
     }
 
@@ -161,16 +161,18 @@ impl LocalRebuild {
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
-        let place = Place::of(&store.root, "resume", path)?;
+        let place = Place::parent_of(&store.root, "resume", path)?;
         let partial = store.writing.partial_dir.as_ref();
-        let shown = partial.and_then(|partial| partial.inode(&place));
-        let found = store.growing().resume(&place, len, shown)?;
-        found.map(|found| Self::resumed(store, &place, FileSize::full(len), found)).transpose()
+        let shown = partial.and_then(|partial| partial.inode_in_partial(&place));
+        let found = store.growing_stages().resume(&place, len, shown)?;
+        found
+            .map(|found| Self::resume_logged(store, &place, FileSize::without_holes(len), found))
+            .transpose()
     }
 
     /// Returns the rebuild of a staged file that was `found` for `place`. Reserves the data of `size` in quotas that have
     /// no reservation for the file.
-    fn resumed(
+    fn resume_logged(
         store: Arc<StoreState>,
         place: &Place,
         size: FileSize,
@@ -178,11 +180,11 @@ impl LocalRebuild {
     ) -> Result<Resumed<Self>, StoreError> {
         let (Logged { staged, log, notes }, FileSize { len, data }) = (found, size);
         let stat = fs::fstat(&staged.file).at("resume", &place.path)?;
-        let (inode, reserved) = (inode_of(&stat), store.reserve_again(place, &stat, data)?);
-        let changing = Self::changing(&store, place)?;
+        let (inode, reserved) = (inode_of(&stat), store.replace_reservation(place, &stat, data)?);
+        let changing = Self::open_if_in_place(&store, place)?;
         let change = FileChange::by(store.commits.author.as_ref());
         let rebuild = Self {
-            room: Self::room(&store, &staged, len, changing.as_ref()),
+            room: Self::allocation_policy(&store, &staged, len, changing.as_ref()),
             store,
             path: place.path.clone(),
             staged,
@@ -203,13 +205,18 @@ impl LocalRebuild {
 
     /// Returns the policy for allocating blocks in advance. Nothing is allocated for a file with holes, or for bytes
     /// that will be copied into an existing file.
-    fn room(store: &StoreState, staged: &Staged, len: u64, changing: Option<&Changing>) -> Room {
+    fn allocation_policy(
+        store: &StoreState,
+        staged: &Staged,
+        len: u64,
+        changing: Option<&Changing>,
+    ) -> Room {
         let holes = store.writing.sparse || changing.is_some();
         let reserve = if holes { Reserve::Nothing } else { Reserve::Worthwhile };
         Room::of(&staged.file, len, reserve)
     }
 
-    fn doom(&self, fate: Fate) {
+    fn set_fate(&self, fate: Fate) {
         let mut own = lock(&self.fate);
         let first = *own < Fate::Worthwhile && fate == Fate::Worthwhile;
         *own = fate.max(*own);
@@ -222,8 +229,8 @@ impl LocalRebuild {
     /// Links the staged file into the partial directory, if the run has one.
     fn link_partial(&self, other: Other) {
         if self.store.writing.partial_dir.is_some()
-            && let Ok(place) = Place::of(&self.store.root, "show", &self.path)
-            && let Ok(dir) = self.stages().dir(&self.staged.home)
+            && let Ok(place) = Place::parent_of(&self.store.root, "show", &self.path)
+            && let Ok(dir) = self.stages().open_dir_of(&self.staged.home)
         {
             self.store.link_partial(&place, &dir, &self.staged.name, other);
         }
@@ -232,7 +239,7 @@ impl LocalRebuild {
     /// Removes the link that [`Self::link_partial`] made.
     fn remove_partial(&self) {
         if self.store.writing.partial_dir.is_some()
-            && let Ok(place) = Place::of(&self.store.root, "hide", &self.path)
+            && let Ok(place) = Place::parent_of(&self.store.root, "hide", &self.path)
         {
             // The partial directory is no part of the tree. A link that stays there can be matched against.
             let _ = self.store.remove_partial(&place, self.inode);
@@ -240,7 +247,7 @@ impl LocalRebuild {
     }
 
     fn stages(&self) -> &Stages {
-        self.store.stages(self.staged.whose)
+        self.store.stages_of(self.staged.whose)
     }
 
     fn check_span(&self, start: u64, len: u64) -> Result<(), StoreError> {
@@ -249,7 +256,7 @@ impl LocalRebuild {
     }
 
     /// Writes to the staged file.
-    fn put(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
+    fn write_staged(&self, start: u64, bytes: &[u8]) -> Result<(), Errno> {
         let file = self.staged.file.as_fd();
         let turn = lock(&self.turn);
         if self.store.writing.sparse {
@@ -258,16 +265,16 @@ impl LocalRebuild {
             write_at(file, start, bytes)?;
         }
         drop(turn);
-        self.reserved.wrote(bytes.len() as u64);
+        self.reserved.note_written(bytes.len() as u64);
         if let Some(changing) = &self.changing {
-            changing.stage(start..start + bytes.len() as u64);
+            changing.note_staged(start..start + bytes.len() as u64);
         }
         Ok(())
     }
 
     /// Sets the metadata of the staged file and flushes the file. After a failed flush the file is spoiled: bytes may
     /// be lost, and a second flush would not report that. Returns the metadata that could not be set.
-    fn finish(
+    fn finish_attributes(
         &self,
         commit: &Commit<'_, LocalSnapshot>,
         place: &Place,
@@ -281,13 +288,13 @@ impl LocalRebuild {
         let mode = NewMode { old: old_mode, umask: self.store.makes.umask, heritage };
         let unset = Attrs::of_new(commit.meta, rules, mode).set(On::Open(file.as_fd()));
         let flushed = self.store.touched.flush_file(file).at("flush", &self.path);
-        flushed.inspect_err(|_| self.doom(Fate::Spoiled))?;
+        flushed.inspect_err(|_| self.set_fate(Fate::Spoiled))?;
         Ok(unset)
     }
 
     /// Returns the mode of the file at `place`; under `--fake-super` the mode in the note.
     fn mode_of(&self, place: &Place, stat: &Stat) -> u32 {
-        let look = || look_at(&place.dir, &place.name, self.store.see.without_optional()).ok();
+        let look = || read_meta_of(&place.dir, &place.name, self.store.see.without_optional()).ok();
         let noted = self.store.see.fake_super.then(look).flatten();
         noted.map_or(stat.st_mode, |meta| meta.mode)
     }
@@ -304,17 +311,17 @@ impl LocalRebuild {
         }
         let file = self.staged.file.as_fd();
         let written = if by_range { write_back::advance(file) } else { fs::fdatasync(file) };
-        written.at("flush", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))
+        written.at("flush", &self.path).inspect_err(|_| self.set_fate(Fate::Spoiled))
     }
 
     /// Copies the staged file to another staging directory, from which a rename to `place` works, if no rename works
     /// from the present directory. That is so if `--temp-dir` is on another file system, or if staging began before a
     /// rename was refused.
-    fn bring_home(&mut self, place: &Place) -> Result<(), StoreError> {
-        if self.stages().serves(&self.staged.home, place)? {
+    fn move_to_staging_of(&mut self, place: &Place) -> Result<(), StoreError> {
+        if self.stages().is_reachable_from(&self.staged.home, place)? {
             return Ok(());
         }
-        let staged = self.store.stages(StageOwner::Own).create(place)?;
+        let staged = self.store.stages_of(StageOwner::Own).create_staged(place)?;
         let inode = inode_of(&fs::fstat(&staged.file).at("create", &self.path)?);
         let away = std::mem::replace(&mut self.staged, staged);
         *lock(&self.log) = Log::Unwritten;
@@ -328,19 +335,20 @@ impl LocalRebuild {
         let moved = if self.store.writing.sparse {
             copy_sparse(from.file, self.len, to.file, self.under)
         } else {
-            self.store.copier.copy(from, 0..self.len, to, 0)
+            self.store.copier.copy_range(from, 0..self.len, to, 0)
         };
-        let whole = moved.at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        let whole =
+            moved.at("copy to", &self.path).inspect_err(|_| self.set_fate(Fate::Spoiled))?;
         if !whole {
-            self.doom(Fate::Spoiled);
+            self.set_fate(Fate::Spoiled);
             return Err(store_error("copy to", &self.path, Errno::INVAL));
         }
-        self.store.stages(away.whose).discard_in(&away.home, &away.name);
+        self.store.stages_of(away.whose).discard_in(&away.home, &away.name);
         Ok(())
     }
 
     /// Returns the staged file as a version that only lacks a name.
-    fn finished(&self, meta: &Meta, expected: Expected) -> Finished {
+    fn as_finished(&self, meta: &Meta, expected: Expected) -> Finished {
         let Staged { home, whose, name, .. } = &self.staged;
         Finished {
             path: self.path.clone(),
@@ -358,8 +366,8 @@ impl LocalRebuild {
 impl Resumable for LocalRebuild {
     fn note(&self, bytes: &[u8]) -> Result<(), StoreError> {
         let Staged { file, home, name, .. } = &self.staged;
-        let dir = || self.stages().dir(home);
-        let noted = lock(&self.log).append(dir, file, name, bytes);
+        let dir = || self.stages().open_dir_of(home);
+        let noted = lock(&self.log).append_note(dir, file, name, bytes);
         noted.at("note what is written of", &self.path)
     }
 
@@ -367,9 +375,9 @@ impl Resumable for LocalRebuild {
         self.changing.as_ref().is_none_or(|changing| changing.has_staged(span))
     }
 
-    fn resume_with(&self, span: Range<u64>) {
+    fn mark_staged(&self, span: Range<u64>) {
         if let Some(changing) = &self.changing {
-            changing.stage(span);
+            changing.note_staged(span);
         }
     }
 
@@ -396,10 +404,10 @@ impl Rebuild for LocalRebuild {
         }
         self.check_span(new_start, old.end - old.start)?;
         if let Some(changing) = &self.changing
-            && changing.has(from, &old, new_start)
+            && changing.is_in_place(from, &old, new_start)
         {
             // An interrupted run with another source may have staged other bytes there.
-            changing.unstage(&old);
+            changing.remove_staged(&old);
             return from.check_unchanged();
         }
         let (start, new_end) = (old.start, new_start + (old.end - old.start));
@@ -409,7 +417,7 @@ impl Rebuild for LocalRebuild {
         let copied = || {
             let runs = match &self.changing {
                 Some(changing) => {
-                    changing.unstage(&(new_start..new_end));
+                    changing.remove_staged(&(new_start..new_end));
                     changing.differing_ranges_of_file(source.file, old.clone(), new_start)?
                 }
                 None => Some(std::iter::once(new_start..new_end).collect()),
@@ -419,13 +427,13 @@ impl Rebuild for LocalRebuild {
                 let old_at = |at: u64| start + (at - new_start);
                 let old = old_at(run.start)..old_at(run.end);
                 let whole = if self.store.writing.sparse {
-                    let put = |at, bytes: &[u8]| self.put(new_start + (at - start), bytes);
-                    read_through(source.file, old, put)
+                    let put = |at, bytes: &[u8]| self.write_staged(new_start + (at - start), bytes);
+                    read_in_parts(source.file, old, put)
                 } else {
-                    self.store.copier.copy(source, old, to, run.start)
+                    self.store.copier.copy_range(source, old, to, run.start)
                 };
                 if let Some(changing) = &self.changing {
-                    changing.stage(run);
+                    changing.note_staged(run);
                 }
                 if !whole? {
                     return Ok(false);
@@ -433,7 +441,8 @@ impl Rebuild for LocalRebuild {
             }
             Ok(true)
         };
-        let whole = copied().at("copy to", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        let whole =
+            copied().at("copy to", &self.path).inspect_err(|_| self.set_fate(Fate::Spoiled))?;
         // Checked after each copy, so that old versions need not stay open until the commit.
         from.check_unchanged()?;
         self.write_back(new_end - new_start)?;
@@ -442,8 +451,8 @@ impl Rebuild for LocalRebuild {
 
     fn write(&self, new_start: u64, bytes: &[u8]) -> Result<(), StoreError> {
         self.check_span(new_start, bytes.len() as u64)?;
-        let written = self.put(new_start, bytes);
-        self.doom(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
+        let written = self.write_staged(new_start, bytes);
+        self.set_fate(if written.is_ok() { Fate::Worthwhile } else { Fate::Spoiled });
         written.at("write", &self.path)?;
         self.write_back(bytes.len() as u64)
     }
@@ -455,13 +464,15 @@ impl Rebuild for LocalRebuild {
             return self.write(new_start, bytes);
         }
         let written = || {
-            let Some(changing) = &self.changing else { return self.put(new_start, bytes) };
-            changing.unstage(&(new_start..new_start + bytes.len() as u64));
+            let Some(changing) = &self.changing else { return self.write_staged(new_start, bytes) };
+            changing.remove_staged(&(new_start..new_start + bytes.len() as u64));
             let part = |at: u64| (at - new_start) as usize;
             let mut runs = changing.differing_ranges(new_start, bytes)?.into_iter();
-            runs.try_for_each(|run| self.put(run.start, &bytes[part(run.start)..part(run.end)]))
+            runs.try_for_each(|run| {
+                self.write_staged(run.start, &bytes[part(run.start)..part(run.end)])
+            })
         };
-        written().at("write", &self.path).inspect_err(|_| self.doom(Fate::Spoiled))?;
+        written().at("write", &self.path).inspect_err(|_| self.set_fate(Fate::Spoiled))?;
         self.write_back(bytes.len() as u64)
     }
 
@@ -470,16 +481,18 @@ impl Rebuild for LocalRebuild {
         // A staged file without written bytes is all zeros, even on a file system without holes.
         if self.under == Under::Blocks || self.written.load(Ordering::Relaxed) > 0 {
             let turn = lock(&self.turn);
-            let cleared = clear(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
+            let cleared =
+                zero_range(self.staged.file.as_fd(), span.clone()).at("write", &self.path);
             drop(turn);
-            cleared.inspect_err(|_| self.doom(Fate::Spoiled))?;
+            cleared.inspect_err(|_| self.set_fate(Fate::Spoiled))?;
         }
-        self.changing.iter().for_each(|changing| changing.stage(span.clone()));
+        self.changing.iter().for_each(|changing| changing.note_staged(span.clone()));
         Ok(())
     }
 
     fn may_share(&self, from: &LocalSnapshot, old: &Range<u64>, new_start: u64) -> bool {
-        if self.changing.as_ref().is_some_and(|changing| changing.has(from, old, new_start)) {
+        if self.changing.as_ref().is_some_and(|changing| changing.is_in_place(from, old, new_start))
+        {
             return true;
         }
         let devices = DevicePair { from: from.stamp().device(), to: self.inode.device };
@@ -494,40 +507,41 @@ impl Rebuild for LocalRebuild {
         if *lock(&self.fate) == Fate::Spoiled {
             return Err(store_error(COMMIT, &self.path, Errno::IO));
         }
-        let place = Place::of(&self.store.root, COMMIT, &self.path)?;
-        let expected = Expected::of(&commit.replaces);
+        let place = Place::parent_of(&self.store.root, COMMIT, &self.path)?;
+        let expected = Expected::expected_of(&commit.replaces);
         self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
         if let Some(changing) = self.changing.take() {
             // No version is known: the times are set last, so writes of other programs would not show in the times.
-            let changed = self.take_turn(&changing, &commit, &place, &expected);
-            std::mem::take(&mut self.reserved).keep_if(&changed);
-            self.store.tell_if_put(&self.path, &changed);
+            let changed = self.change_in_place(&changing, &commit, &place, &expected);
+            std::mem::take(&mut self.reserved).convert_if_put(&changed);
+            self.store.report_if_put(&self.path, &changed);
             return changed.map(|()| None);
         }
-        let old = expected.check(&place, &self.store)?;
+        let old = expected.check_replaced(&place, &self.store)?;
         if self.store.writing.delay {
-            expected.check_way(&place)?;
+            expected.check_can_be_placed(&place)?;
         }
-        self.bring_home(&place)?;
+        self.move_to_staging_of(&place)?;
         self.note_change(&commit, &place, old.as_ref());
-        let unset = self.finish(&commit, &place, old)?;
-        let finished = self.finished(commit.meta, expected);
+        let unset = self.finish_attributes(&commit, &place, old)?;
+        let finished = self.as_finished(commit.meta, expected);
         if self.store.writing.delay {
-            self.doom(Fate::Gone);
+            self.set_fate(Fate::Gone);
             std::mem::take(&mut self.reserved).move_to_file(self.inode, &self.store.space.ledger);
-            lock(&self.store.commits.delayed).push(finished, commit.meta.linked().is_some())?;
+            lock(&self.store.commits.delayed)
+                .add_version(finished, commit.meta.hard_link().is_some())?;
             return unset.of(&self.path).map(|()| None);
         }
-        let landed = finished.land(&self.store, &place)?;
-        self.doom(Fate::Gone);
-        std::mem::take(&mut self.reserved).keep();
-        unset.of(&self.path).map(|()| self.store.version_landed(landed, &self.staged.file))
+        let landed = finished.place_staged(&self.store, &place)?;
+        self.set_fate(Fate::Gone);
+        std::mem::take(&mut self.reserved).convert_to_used();
+        unset.of(&self.path).map(|()| self.store.version_in_place(landed, &self.staged.file))
     }
 
     fn discard(self) -> Result<(), StoreError> {
-        self.doom(Fate::Gone);
-        let dir = self.stages().dir(&self.staged.home).at("discard", &self.path)?;
-        self.store.space.ledger.forget(&dir, &self.staged.name);
+        self.set_fate(Fate::Gone);
+        let dir = self.stages().open_dir_of(&self.staged.home).at("discard", &self.path)?;
+        self.store.space.ledger.free_pending(&dir, &self.staged.name);
         remove_log(&dir, &self.staged.name);
         self.remove_partial();
         dir.remove_file(&self.staged.name).at("discard", &self.path)
@@ -548,7 +562,7 @@ impl Drop for LocalRebuild {
                     .move_to_file(self.inode, &self.store.space.ledger);
                 // Closing the file unlocks it too, unless a child process that is being started shares the handle.
                 let _ = fs::flock(&self.staged.file, FlockOperation::Unlock);
-                self.stages().leave(&self.path, home, name.clone());
+                self.stages().note_leftover(&self.path, home, name.clone());
             }
             Fate::Worthless | Fate::Worthwhile | Fate::Spoiled => {
                 if fate == Fate::Spoiled {

@@ -20,7 +20,7 @@ use crate::keep::backup::Goes;
 use crate::kernel::errno::{At, store_error};
 use crate::kernel::lock;
 use deltic_store::filter::{Fate, Judge, Scope, Scopes};
-use deltic_store::{Going, RemoveResult, StoreError};
+use deltic_store::{RemoveOptions, RemoveResult, StoreError};
 
 /// Unfinished removals, and the rules for names to remove.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ impl Removals {
 
     /// Returns the rules for `dir`. Rules files are read again if names are only counted, or another entry replaces the
     /// directory: the run may still add rules files.
-    fn scope(
+    fn scope_of(
         &self,
         store: &StoreState,
         dir: &RelPath,
-        going: Going,
+        going: RemoveOptions,
     ) -> Result<Arc<Scope>, StoreError> {
         match going.gives_way || going.dry_run {
             true => store.scopes.fresh(dir, &*store.root),
@@ -53,7 +53,7 @@ impl Removals {
 /// An unfinished removal.
 #[derive(Debug)]
 struct Removal {
-    going: Going,
+    going: RemoveOptions,
     /// The path to remove.
     path: RelPath,
     /// Directories that are being emptied, each inside the previous one.
@@ -101,14 +101,14 @@ pub(crate) fn remove_version(
     path: &RelPath,
     version: Stamp,
 ) -> Result<(), StoreError> {
-    let place = Place::of(&store.root, REMOVE, path)?;
-    let turn = place.turn().at(REMOVE, path)?;
-    let was = Expected::Version(version).check_alone(&place, store.see)?;
+    let place = Place::parent_of(&store.root, REMOVE, path)?;
+    let turn = place.lock_entry().at(REMOVE, path)?;
+    let was = Expected::Version(version).check_replaced_entry(&place, store.see)?;
     let remove = || place.dir.remove_file(&place.name).at(REMOVE, path);
     store.back_up(&turn, Goes::Removed, was.as_ref().map(inode_of), remove)?;
     drop(turn);
     store.touched.add(&place.dir_path);
-    store.commits.changes.tell(path, Became::Gone);
+    store.commits.changes.report(path, Became::Gone);
     Ok(())
 }
 
@@ -124,27 +124,27 @@ pub(crate) struct RemovalSite {
 impl RemovalSite {
     /// Returns the site for removing `path`. If the directory is that of the `last` site, reuses facts about the
     /// directory.
-    fn of(
+    fn site_of(
         store: &StoreState,
         path: &RelPath,
-        going: Going,
+        going: RemoveOptions,
         last: Option<Self>,
     ) -> Result<Self, StoreError> {
         let (place, last) = match last {
             Some(Self { place, scope, judges, is_led_to }) => {
                 let dir = place.dir_path.clone();
-                let place = place.next(&store.root, REMOVE, path)?;
+                let place = place.next_place(&store.root, REMOVE, path)?;
                 let is_there = place.dir_path == dir;
                 (place, is_there.then_some((scope, judges, is_led_to)))
             }
-            None => (Place::of(&store.root, REMOVE, path)?, None),
+            None => (Place::parent_of(&store.root, REMOVE, path)?, None),
         };
         let (scope, judges, is_led_to) = match last {
             Some(last) => last,
             None => {
-                let scope = store.removals.scope(store, &place.dir_path, going)?;
-                let judges = judges(store, &place.dir_path, &scope)?;
-                (scope, judges, store.borders.is_led_to(&place.dir_path))
+                let scope = store.removals.scope_of(store, &place.dir_path, going)?;
+                let judges = judges_for(store, &place.dir_path, &scope)?;
+                (scope, judges, store.borders.has_other_path(&place.dir_path))
             }
         };
         Ok(Self { place, scope, judges, is_led_to })
@@ -156,22 +156,22 @@ impl RemovalSite {
 pub(crate) fn remove_after(
     store: &StoreState,
     path: &RelPath,
-    going: Going,
+    going: RemoveOptions,
     last: &mut Option<RemovalSite>,
 ) -> Result<RemoveResult, StoreError> {
-    let is_its = |removal: &Removal| Going { most: going.most, ..removal.going } == going;
+    let is_its = |removal: &Removal| RemoveOptions { most: going.most, ..removal.going } == going;
     let under_way = lock(&store.removals.under_way).remove(path).filter(is_its);
     let mut removal = match under_way {
         Some(removal) => Removal { going, ..removal },
         None => {
-            let site = RemovalSite::of(store, path, going, last.take())?;
-            Removal::begin(store, last.insert(site), going)?
+            let site = RemovalSite::site_of(store, path, going, last.take())?;
+            Removal::begin_removal(store, last.insert(site), going)?
         }
     };
-    removal.go_on(store);
+    removal.remove_more(store);
     let done = std::mem::take(&mut removal.done);
     if !going.dry_run {
-        store.tell_removed(&done);
+        store.report_removed(&done);
     }
     if done.goes_on {
         lock(&store.removals.under_way).insert(path.clone(), removal);
@@ -181,7 +181,11 @@ pub(crate) fn remove_after(
 
 /// Returns the rules for names in `dir`: the rules at the first listing, and the present rules. A name stays if either
 /// set of rules protects the name, since the run may have added or removed rules files.
-fn judges(store: &StoreState, dir: &RelPath, now: &Arc<Scope>) -> Result<[Judge; 2], StoreError> {
+fn judges_for(
+    store: &StoreState,
+    dir: &RelPath,
+    now: &Arc<Scope>,
+) -> Result<[Judge; 2], StoreError> {
     let scopes = &store.scopes;
     Ok([scopes.judge(dir, &*store.root)?, scopes.judge_in(Arc::clone(now), dir)])
 }
@@ -192,7 +196,11 @@ fn bad_name(dir: &RelPath) -> StoreError {
 
 impl Removal {
     /// Removes the entry at `site`, or lists a directory.
-    fn begin(store: &StoreState, site: &mut RemovalSite, going: Going) -> Result<Self, StoreError> {
+    fn begin_removal(
+        store: &StoreState,
+        site: &mut RemovalSite,
+        going: RemoveOptions,
+    ) -> Result<Self, StoreError> {
         let RemovalSite { place, scope, judges, is_led_to } = site;
         let Place { path, dir, name, .. } = place;
         let (frames, stays, done) = (Vec::new(), Stays::No, RemoveResult::default());
@@ -202,28 +210,28 @@ impl Removal {
             return Err(store_error("remove the mount point", path, Errno::BUSY));
         }
         let entry = ListedEntry { dir, name, item };
-        let goes = going.gives_way || !*is_led_to && store.may_go(judges, &entry, Fate::Stays);
+        let goes = going.gives_way || !*is_led_to && store.may_remove(judges, &entry, Fate::Stays);
         match item {
             _ if !goes => {}
-            EntryType::Dir => removal.enter(store, path, scope)?,
-            _ => removal.take_file(store, &entry, path)?,
+            EntryType::Dir => removal.enter_dir(store, path, scope)?,
+            _ => removal.remove_file(store, &entry, path)?,
         }
         Ok(removal)
     }
 
     /// Removes further entries, up to the limit of names for one call.
-    fn go_on(&mut self, store: &StoreState) {
+    fn remove_more(&mut self, store: &StoreState) {
         let mut held = HeldDir(None);
         while let Some(frame) = self.frames.last_mut() {
             if self.done.gone.len() + self.done.stayed.len() >= REMOVED_AT_ONCE {
                 self.done.goes_on = true;
                 return;
             }
-            let step = match frame.next() {
-                Some((name, item)) => self.take_entry(store, &mut held, name, item),
-                None => self.leave(store, &mut held),
+            let step = match frame.next_entry() {
+                Some((name, item)) => self.remove_entry(store, &mut held, name, item),
+                None => self.leave_dir(store, &mut held),
             };
-            self.note(step);
+            self.note_failure(step);
             if self.done.goes_on {
                 return;
             }
@@ -234,21 +242,23 @@ impl Removal {
         let path = || self.path.clone();
         self.done.stayed.extend(match self.stays {
             Stays::Protected => Some(StoreError::Protected { path: path() }),
-            Stays::Refilled => Some(StoreError::Refilled { path: path() }),
-            Stays::Backups if self.going.gives_way => Some(StoreError::KeepsOld { path: path() }),
+            Stays::Refilled => Some(StoreError::NewEntriesAppeared { path: path() }),
+            Stays::Backups if self.going.gives_way => {
+                Some(StoreError::HoldsBackups { path: path() })
+            }
             Stays::No | Stays::Backups | Stays::Failed => None,
         });
     }
 
     /// Removes the next entry of the last frame if the rules allow, or lists the entry if it is a directory.
-    fn take_entry(
+    fn remove_entry(
         &mut self,
         store: &StoreState,
         held: &mut HeldDir,
         name: Name,
         item: EntryType,
     ) -> Result<(), StoreError> {
-        let is_spent = self.is_spent();
+        let is_spent = self.has_reached_limit();
         let frame = self.frames.last_mut().expect("it is an entry of one");
         let path = frame.path.join(&name).map_err(|_| bad_name(&frame.path))?;
         if store.root.bounds().is_private(name.as_bytes()) {
@@ -258,33 +268,33 @@ impl Removal {
                 false => store.stages.sweep_home(&frame.path).map(drop),
             };
         }
-        let dir = held.hold(store, &frame.path).at(REMOVE, &path)?;
+        let dir = held.open_dir_of(store, &frame.path).at(REMOVE, &path)?;
         let entry = ListedEntry { dir, name: &name, item };
-        if !store.may_go(&mut frame.judges, &entry, Fate::Goes) {
-            self.stay(Stays::Protected);
+        if !store.may_remove(&mut frame.judges, &entry, Fate::Goes) {
+            self.note_stays(Stays::Protected);
             return Ok(());
         }
         if store.old.is_backup(&path) {
             // Backups stay even against the rules: this run may have made the backup.
-            self.stay(Stays::Backups);
+            self.note_stays(Stays::Backups);
             return Ok(());
         }
         match item {
             EntryType::Dir => {
                 let scope = Arc::clone(&frame.scope);
-                self.enter(store, &path, &scope)
+                self.enter_dir(store, &path, &scope)
             }
             _ if is_spent => {
                 frame.seen -= 1;
                 self.done.goes_on = true;
                 Ok(())
             }
-            _ => self.take_file(store, &entry, &path),
+            _ => self.remove_file(store, &entry, &path),
         }
     }
 
     /// Removes a file or link, which is at `path` below the root.
-    fn take_file(
+    fn remove_file(
         &mut self,
         store: &StoreState,
         &ListedEntry { dir, name, item }: &ListedEntry<'_>,
@@ -292,23 +302,23 @@ impl Removal {
     ) -> Result<(), StoreError> {
         if !self.going.dry_run {
             let remove = || dir.remove_file(name).at(REMOVE, path);
-            if store.old.keeps_old() || store.space.counts() {
-                let place = Place::of(&store.root, REMOVE, path)?;
-                let turn = place.turn().at(REMOVE, path)?;
+            if store.old.keeps_old_versions() || store.space.counts_removals() {
+                let place = Place::parent_of(&store.root, REMOVE, path)?;
+                let turn = place.lock_entry().at(REMOVE, path)?;
                 store.back_up(&turn, Goes::Removed, None, remove)?;
             } else {
                 remove()?;
             }
         }
         if store.old.backs_up_beside(path) {
-            self.stay(Stays::Backups);
+            self.note_stays(Stays::Backups);
         }
         self.done.gone.push((path.clone(), item));
         Ok(())
     }
 
     /// Lists the directory `path`. `above` has the rules of its parent.
-    fn enter(
+    fn enter_dir(
         &mut self,
         store: &StoreState,
         path: &RelPath,
@@ -319,7 +329,7 @@ impl Removal {
             open_to_owner(&store.root, path);
         }
         let scope = store.scopes.enter(above, path, &*store.root)?;
-        let judges = judges(store, path, &scope)?;
+        let judges = judges_for(store, path, &scope)?;
         let (entries, order, seen) = (PackedStrings::default(), Vec::new(), 0);
         let (path, unread, stays) = (path.clone(), None, Stays::No);
         let mut frame = RemovalFrame { path, scope, judges, entries, order, seen, unread, stays };
@@ -336,27 +346,27 @@ impl Removal {
     }
 
     /// Removes the emptied directory of the last frame, unless some entries stay.
-    fn leave(&mut self, store: &StoreState, held: &mut HeldDir) -> Result<(), StoreError> {
+    fn leave_dir(&mut self, store: &StoreState, held: &mut HeldDir) -> Result<(), StoreError> {
         let Some(frame) = self.frames.pop() else { return Ok(()) };
         let gives_way = self.going.gives_way && self.frames.is_empty();
-        if frame.stays == Stays::No && !gives_way && self.is_spent() {
+        if frame.stays == Stays::No && !gives_way && self.has_reached_limit() {
             self.frames.push(frame);
             self.done.goes_on = true;
             return Ok(());
         }
         let RemovalFrame { path, unread, stays, .. } = frame;
-        self.stay(stays);
+        self.note_stays(stays);
         if stays != Stays::No {
             return Ok(());
         }
         if !self.going.dry_run {
             let (above, name) = path.split_last().ok_or_else(|| bad_name(&path))?;
-            let dir = held.hold(store, &above).at(REMOVE, &path)?;
-            let was = if store.space.counts() { dir.stat(&name).ok() } else { None };
+            let dir = held.open_dir_of(store, &above).at(REMOVE, &path)?;
+            let was = if store.space.counts_removals() { dir.stat(&name).ok() } else { None };
             match (dir.remove_dir(&name), unread) {
                 (Err(Errno::NOTEMPTY), Some(unread)) => return Err(unread),
                 (Err(Errno::NOTEMPTY), None) => {
-                    self.stay(Stays::Refilled);
+                    self.note_stays(Stays::Refilled);
                     return Ok(());
                 }
                 (removed, _) => removed.at(REMOVE, &path)?,
@@ -370,23 +380,23 @@ impl Removal {
     }
 
     /// True if this call has removed as many names as allowed.
-    fn is_spent(&self) -> bool {
+    fn has_reached_limit(&self) -> bool {
         self.done.gone.len() as u64 >= self.going.most
     }
 
     /// Records the reason why an entry stayed. The directory then stays too. A vanished entry is no error.
-    fn note(&mut self, step: Result<(), StoreError>) {
+    fn note_failure(&mut self, step: Result<(), StoreError>) {
         match step {
             Ok(()) | Err(StoreError::NotFound { .. }) => {}
             Err(error) => {
                 self.done.stayed.push(error);
-                self.stay(Stays::Failed);
+                self.note_stays(Stays::Failed);
             }
         }
     }
 
     /// Records that the directory that is being emptied must stay.
-    fn stay(&mut self, why: Stays) {
+    fn note_stays(&mut self, why: Stays) {
         let stays = self.frames.last_mut().map_or(&mut self.stays, |frame| &mut frame.stays);
         *stays = why.max(*stays);
     }
@@ -396,7 +406,7 @@ impl RemovalFrame {
     /// Reads the entries of the directory, which may be very many.
     fn read(&mut self, store: &StoreState) -> Result<(), StoreError> {
         let Self { path, entries, order, .. } = self;
-        let dir = store.root.dir(path, Use::Read).at(REMOVE, path)?;
+        let dir = store.root.open_dir(path, Use::Read).at(REMOVE, path)?;
         let mut line = Vec::new();
         let mut put = |name: &[u8], file_type: FileType| {
             let name = Name::new(name).map_err(|_| bad_name(path))?;
@@ -423,7 +433,7 @@ impl RemovalFrame {
         whole
     }
 
-    fn next(&mut self) -> Option<(Name, EntryType)> {
+    fn next_entry(&mut self) -> Option<(Name, EntryType)> {
         let (item, name) = self.entries.get(*self.order.get(self.seen)?).split_first()?;
         self.seen += 1;
         Some((Name::new(name).ok()?, ITEMS[usize::from(*item)]))
@@ -435,9 +445,9 @@ struct HeldDir(Option<(RelPath, Dir)>);
 
 impl HeldDir {
     /// Returns the handle of `path`.
-    fn hold(&mut self, store: &StoreState, path: &RelPath) -> Result<&Dir, Errno> {
+    fn open_dir_of(&mut self, store: &StoreState, path: &RelPath) -> Result<&Dir, Errno> {
         if self.0.as_ref().is_none_or(|(held, _)| held != path) {
-            self.0 = Some((path.clone(), store.root.dir(path, Use::Pass)?));
+            self.0 = Some((path.clone(), store.root.open_dir(path, Use::Pass)?));
         }
         Ok(&self.0.as_ref().expect("it was just put there").1)
     }
@@ -452,7 +462,7 @@ struct ListedEntry<'a> {
 
 impl StoreState {
     /// True if an entry may be removed.
-    fn may_go(
+    fn may_remove(
         &self,
         judges: &mut [Judge; 2],
         &ListedEntry { dir, name, item }: &ListedEntry<'_>,
@@ -460,7 +470,7 @@ impl StoreState {
     ) -> bool {
         let is_dir = item == EntryType::Dir;
         judges.iter_mut().all(|judge| judge.admits_as(name, is_dir, fate))
-            && !(is_dir && self.borders.is_apart(dir, name))
+            && !(is_dir && self.borders.is_excluded_dir(dir, name))
     }
 }
 

@@ -9,7 +9,7 @@ use deltic_store::{Keep, StoreError, Version};
 use deltic_tree::{Meta, MetaMask, RelPath};
 
 use crate::attributes::attrs::AttributeRules;
-use crate::attributes::more::{Reach, look_again};
+use crate::attributes::more::{Reach, read_again};
 use crate::attributes::new_entries::NewEntries;
 use crate::bytes::copy::Copier;
 use crate::commit::changes::Changes;
@@ -66,7 +66,7 @@ pub(crate) struct CommitState {
 impl Drop for StoreState {
     fn drop(&mut self) {
         if self.commits.one_shot {
-            self.stages.tidy();
+            self.stages.remove_empty_dirs();
         }
     }
 }
@@ -78,7 +78,7 @@ impl StoreState {
         self.touched.is_durable().then(|| version_of(file, self.touched.system())).flatten()
     }
 
-    pub(crate) fn stages(&self, whose: StageOwner) -> &Stages {
+    pub(crate) fn stages_of(&self, whose: StageOwner) -> &Stages {
         match (&self.temp, whose) {
             (Some(temp), StageOwner::Temp) => temp,
             _ => &self.stages,
@@ -86,37 +86,37 @@ impl StoreState {
     }
 
     /// True if a small new file can be put in place as a whole, without special options.
-    pub(crate) fn puts_plainly(&self) -> bool {
+    pub(crate) fn can_put_whole(&self) -> bool {
         self.temp.is_none() && self.writing == CommitOptions::default() && !self.see.fake_super
     }
 
     /// Returns the staging directories for new files.
-    pub(crate) fn growing(&self) -> &Stages {
+    pub(crate) fn growing_stages(&self) -> &Stages {
         self.temp.as_ref().unwrap_or(&self.stages)
     }
 
     /// True if a file may be changed in place. A file with several hard links would change under all names.
     pub(crate) fn may_change(&self, stamp: Stamp) -> bool {
         stamp.has_one_name()
-            || !self.writing.names_apart && self.commits.left.of(stamp.inode()).is_some()
+            || !self.writing.names_apart && self.commits.left.turn_of(stamp.inode()).is_some()
     }
 
     /// Removes the remains of earlier attempts, once the new version is at `place`.
-    pub(crate) fn settle(&self, place: &Place, whose: StageOwner, home: &RelPath) {
-        self.stages(whose).clear(&place.path, home);
+    pub(crate) fn remove_remains(&self, place: &Place, whose: StageOwner, home: &RelPath) {
+        self.stages_of(whose).remove_leftovers(&place.path, home);
         // The file may have grown in `--temp-dir` and been copied to the root's staging directory first.
         if let (Some(temp), StageOwner::Own) = (&self.temp, whose) {
-            temp.clear(&place.path, &RelPath::root());
+            temp.remove_leftovers(&place.path, &RelPath::root());
         }
     }
 
     /// Returns the staged files that earlier attempts left for `place`, in all staging directories.
     pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
-        let mut found = self.growing().leftovers(place)?;
+        let mut found = self.growing_stages().leftovers(place)?;
         if self.temp.is_some() {
             found.extend(self.stages.leftovers(place)?);
         }
-        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.snapshot(place));
+        let shown = self.writing.partial_dir.as_ref().and_then(|dir| dir.open_partial(place));
         // The file in the partial directory is most likely a staged file that was found already.
         found.extend(shown.filter(|shown| found.iter().all(|one| !one.is_same_file(shown))));
         Ok(found)
@@ -130,8 +130,8 @@ impl StoreState {
     }
 
     /// Returns the metadata without the attributes that the rules exclude.
-    pub(crate) fn sifted(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
-        look_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
+    pub(crate) fn without_excluded(&self, mut meta: Meta, at: impl FnOnce() -> Reach) -> Meta {
+        read_again(at, &mut meta, self.see, &|name| self.scopes.filter().admits_xattr(name));
         self.scopes.filter().remove_excluded_xattrs(&mut meta);
         meta
     }

@@ -45,7 +45,7 @@ pub(crate) struct NewFile {
 }
 
 /// Creates a file for `place`, where no entry exists.
-pub(crate) fn begin(
+pub(crate) fn begin_file(
     store: &StoreState,
     place: Place,
     file: &Whole<'_>,
@@ -55,19 +55,20 @@ pub(crate) fn begin(
     let attrs = Attrs::of_new(
         file.meta,
         store.attribute_rules(keep),
-        NewMode::below(heritage, store.makes.umask),
+        NewMode::for_new_entry(heritage, store.makes.umask),
     );
     let reserved = store.reserve(&place.path, file.bytes.len() as u64)?;
     if let Some(put) = put_nameless(store, &place, file.bytes, &attrs) {
-        reserved.keep_if(&put);
-        store.tell_if_put(&place.path, &put);
+        reserved.convert_if_put(&put);
+        store.report_if_put(&place.path, &put);
         return Ok(BegunFile::Ended(put));
     }
-    let staged = store.stages.create_as(&place, attrs.birth_mode(store.makes.owner))?;
-    match fill(&place, &staged.file, file.bytes, &attrs) {
+    let staged =
+        store.stages.create_staged_with_mode(&place, attrs.birth_mode(store.makes.owner))?;
+    match write_content(&place, &staged.file, file.bytes, &attrs) {
         Ok(unset) => Ok(BegunFile::Staged(NewFile { place, staged, reserved, unset })),
         Err(error) => {
-            remove(store, &staged);
+            remove_staged(store, &staged);
             Err(error)
         }
     }
@@ -83,33 +84,34 @@ pub(crate) fn finish_all(
     let finish = |begun: Result<_, _>| match begun? {
         BegunFile::Ended(put) => put,
         BegunFile::Staged(new) => {
-            new.finish(store, flushed.next().expect("each file has an answer"))
+            new.finish_file(store, flushed.next().expect("each file has an answer"))
         }
     };
     begun.into_iter().map(finish).collect()
 }
 
 impl NewFile {
-    fn finish(
+    fn finish_file(
         self,
         store: &StoreState,
         flushed: Result<(), Errno>,
     ) -> Result<Option<Version>, StoreError> {
         let Self { place, staged, reserved, unset } = self;
-        let put = flushed.at("flush", &place.path).and_then(|()| land(store, &place, &staged));
+        let put =
+            flushed.at("flush", &place.path).and_then(|()| place_staged(store, &place, &staged));
         if put.is_err() {
-            remove(store, &staged);
+            remove_staged(store, &staged);
         }
-        reserved.keep_if(&put);
-        store.tell_if_put(&place.path, &put);
+        reserved.convert_if_put(&put);
+        store.report_if_put(&place.path, &put);
         let landed = put?;
         unset.of(&place.path)?;
-        Ok(store.version_landed(landed, &staged.file))
+        Ok(store.version_in_place(landed, &staged.file))
     }
 }
 
 /// Removes a staged file. No later run needs to resume the file, since the caller has its whole content.
-fn remove(store: &StoreState, Staged { home, name, .. }: &Staged) {
+fn remove_staged(store: &StoreState, Staged { home, name, .. }: &Staged) {
     store.stages.discard_in(home, name);
 }
 
@@ -125,18 +127,18 @@ fn put_nameless(
         return None;
     }
     let (file, home) = store.stages.create_nameless(place, attrs.birth_mode(store.makes.owner))?;
-    let unset = match fill(place, &file, bytes, attrs) {
+    let unset = match write_content(place, &file, bytes, attrs) {
         Ok(unset) => unset,
         Err(error) => return Some(Err(error)),
     };
-    match place.dir.put(&file, &place.name) {
+    match place.dir.link_nameless(&file, &place.name) {
         Ok(()) => {
-            store.settle(place, StageOwner::Own, &home);
+            store.remove_remains(place, StageOwner::Own, &home);
             Some(unset.of(&place.path).map(|()| None))
         }
         Err(Errno::EXIST) => Some(Err(StoreError::Conflict { path: place.path.clone() })),
         // The file is created again in a staging directory beside the place.
-        Err(Errno::XDEV) if home != place.dir_path && store.stages.part(place).is_ok() => {
+        Err(Errno::XDEV) if home != place.dir_path && store.stages.open_beside(place).is_ok() => {
             put_nameless(store, place, bytes, attrs)
         }
         // The file system may lack nameless files. If not, the rename of a named file will report the error.
@@ -148,7 +150,7 @@ fn put_nameless(
 }
 
 /// Writes the content of a new file and sets the metadata; returns the metadata that could not be set.
-fn fill(
+fn write_content(
     Place { path, .. }: &Place,
     file: &OwnedFd,
     bytes: &[u8],
@@ -162,22 +164,22 @@ fn fill(
 }
 
 /// Moves a staged file into place, where no other entry may be.
-fn land(
+fn place_staged(
     store: &StoreState,
     place: &Place,
     Staged { home, name, .. }: &Staged,
 ) -> Result<Landed, StoreError> {
     let path = &place.path;
-    let dir = store.stages.dir(home).at(COMMIT, path)?;
+    let dir = store.stages.open_dir_of(home).at(COMMIT, path)?;
     let rename = |dir: &Dir, name: &Name| dir.rename_new(name, &place.dir, &place.name);
-    let landed = match store.land(place, &dir, name, rename) {
+    let landed = match store.place_entry(place, &dir, name, rename) {
         Err(Errno::EXIST) => return Err(StoreError::Conflict { path: path.clone() }),
         landed => landed.at(COMMIT, path)?,
     };
     store.touched.add(&place.dir_path);
-    if let Ok(staging) = store.stages.path(home) {
+    if let Ok(staging) = store.stages.path_of_dir(home) {
         store.touched.add(&staging);
     }
-    store.settle(place, StageOwner::Own, home);
+    store.remove_remains(place, StageOwner::Own, home);
     Ok(landed)
 }

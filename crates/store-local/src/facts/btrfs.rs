@@ -10,33 +10,33 @@ use std::os::fd::BorrowedFd;
 
 use deltic_core::SumKind;
 use deltic_store::Extents;
-use deltic_store::facts::{Is, MAX_PARTS, TooMany};
+use deltic_store::facts::{ExtentContent, MAX_PARTS, TooMany};
 use rustix::fs::{IFlags, fstat, ioctl_getflags};
 use rustix::io::Errno;
 
-use super::history::history;
+use super::history::mount_digest;
 use super::ioctl;
-use super::search::{By, Search, half, word};
+use super::search::{By, Search, u32_at, u64_at};
 
 /// Returns the extents of the first `len` bytes of `file`, after a flush; `None` if the extents cannot be read.
 pub(super) fn extents(file: BorrowedFd<'_>, len: u64, by: By) -> Result<Option<Extents>, Errno> {
     let mut search = Search::new(file, by);
     // The call that needs a privilege comes first.
-    let (number, flags) = inode(&mut search)?;
+    let (number, flags) = inode_number_and_flags(&mut search)?;
     by.flush(file)?;
     for _ in 0..TRIES {
         let before = Info::of(file)?;
-        let Some(history) = history(file, &before.fsid) else { return Ok(None) };
-        let Some(mut items) = items(&mut search, number, before.sector_bytes)? else {
+        let Some(history) = mount_digest(file, &before.fsid) else { return Ok(None) };
+        let Some(mut items) = extent_items(&mut search, number, before.sector_bytes)? else {
             return Ok(None);
         };
         if flags & (NODATASUM | NODATACOW) != 0 {
-            items.iter_mut().for_each(Item::forget);
+            items.iter_mut().for_each(Item::clear_extent);
         }
-        identify(&mut search, &mut items, before.transaction)?;
+        add_identities(&mut search, &mut items, before.transaction)?;
         // Within a transaction, no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
-            return Ok(parts(&items, Extents::new(history), len, holes(file, by)).ok());
+            return Ok(add_parts(&items, Extents::new(history), len, hole_check(file, by)).ok());
         }
     }
     Ok(None)
@@ -63,7 +63,7 @@ impl Info {
         const GENERATION: u64 = 1 << 1;
         let info = ioctl::fs_info(file, SUMS | GENERATION)?;
         let fsid = *info[16..].first_chunk().ok_or(Errno::INVAL)?;
-        let told = word(&info, 48)?;
+        let told = u64_at(&info, 48)?;
         if told & GENERATION == 0 {
             return Err(Errno::OPNOTSUPP);
         }
@@ -76,17 +76,17 @@ impl Info {
             [3, 0, 32, 0] => Some(SumKind::Blake2b),
             _ => None,
         };
-        let (node_bytes, sector_bytes) = (half(&info, 32)?, half(&info, 36)?);
-        Ok(Self { fsid, sector_bytes, node_bytes, transaction: word(&info, 56)?, sums })
+        let (node_bytes, sector_bytes) = (u32_at(&info, 32)?, u32_at(&info, 36)?);
+        Ok(Self { fsid, sector_bytes, node_bytes, transaction: u64_at(&info, 56)?, sums })
     }
 }
 
 /// Returns the inode's number and flags.
-pub(super) fn inode(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
+pub(super) fn inode_number_and_flags(search: &mut Search<'_>) -> Result<(u64, u64), Errno> {
     let number = fstat(search.file)?.st_ino;
     let (key, mut flags) = ([number, INODE_ITEM, 0], None);
-    search.each(TREE_OF_FILE, key, key, |_, item| {
-        flags = Some(word(item, 64)?);
+    search.for_each_item(TREE_OF_FILE, key, key, |_, item| {
+        flags = Some(u64_at(item, 64)?);
         Ok(())
     })?;
     let mut flags = flags.ok_or(Errno::NOENT)?;
@@ -110,7 +110,7 @@ pub(super) enum Place {
     Unknown,
     /// A piece of an extent. The item's `transaction` is that of the extent or a later one.
     In(Extent, Piece),
-    Identified(Is),
+    Identified(ExtentContent),
 }
 
 /// An address on the device, and a length in bytes.
@@ -137,23 +137,23 @@ impl Item {
         let is_plain = byte(17)? == 0 && byte(18)? == 0 && byte(19)? == 0;
         if kind == INLINE {
             // The rest of the last sector of an inline extent is zeros, or bytes written later.
-            let len = word(item, 8)?.next_multiple_of(sector_bytes);
+            let len = u64_at(item, 8)?.next_multiple_of(sector_bytes);
             return Ok(Self { start, len, is: Place::Unknown });
         }
-        let extent = Extent { address: word(item, 21)?, len: word(item, 29)? };
+        let extent = Extent { address: u64_at(item, 21)?, len: u64_at(item, 29)? };
         let is = match kind {
             REGULAR | PREALLOCATED if extent.address == 0 => Place::Zero,
             PREALLOCATED => Place::Zero,
             REGULAR if is_plain => {
-                let (transaction, from) = (word(item, 0)?, word(item, 37)?);
+                let (transaction, from) = (u64_at(item, 0)?, u64_at(item, 37)?);
                 Place::In(extent, Piece { transaction, method, from })
             }
             _ => Place::Unknown,
         };
-        Ok(Self { start, len: word(item, 45)?, is })
+        Ok(Self { start, len: u64_at(item, 45)?, is })
     }
 
-    fn forget(&mut self) {
+    fn clear_extent(&mut self) {
         if matches!(self.is, Place::In(..)) {
             self.is = Place::Unknown;
         }
@@ -168,14 +168,14 @@ impl Item {
 }
 
 /// Returns the extent items of an inode in order; `None` if there are too many.
-fn items(
+fn extent_items(
     search: &mut Search<'_>,
     inode: u64,
     sector_bytes: u64,
 ) -> Result<Option<Vec<Item>>, Errno> {
     let mut items = Vec::new();
     let (first, last) = ([inode, EXTENT_DATA, 0], [inode, EXTENT_DATA, u64::MAX]);
-    let read = search.each(TREE_OF_FILE, first, last, |[_, _, start], item| {
+    let read = search.for_each_item(TREE_OF_FILE, first, last, |[_, _, start], item| {
         if items.len() == MAX_PARTS {
             return Err(Errno::FBIG);
         }
@@ -193,7 +193,11 @@ fn items(
 /// Extents that the running `transaction` allocated may be missing from the extent tree. A file item of the same
 /// transaction identifies such an extent. An older item without an extent in the tree belongs to an extent that was
 /// moved meanwhile: the item stays unknown.
-fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Result<(), Errno> {
+fn add_identities(
+    search: &mut Search<'_>,
+    items: &mut [Item],
+    transaction: u64,
+) -> Result<(), Errno> {
     let mut extents: Vec<_> = items.iter().filter_map(Item::extent).collect();
     extents.sort_unstable();
     extents.dedup();
@@ -205,14 +209,14 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
         let (mut rest, first) = (at, near[0]);
         at += near.len();
         let end = [near[near.len() - 1].address, EXTENT_ITEM, u64::MAX];
-        search.each(
+        search.for_each_item(
             EXTENT_TREE,
             [first.address, EXTENT_ITEM, 0],
             end,
             |[address, _, len], item| {
                 rest += extents[rest..at].partition_point(|extent| extent.address < address);
                 if extents[rest..at].first() == Some(&Extent { address, len }) {
-                    allocated[rest] = Some(word(item, 8)?);
+                    allocated[rest] = Some(u64_at(item, 8)?);
                 }
                 Ok(())
             },
@@ -225,7 +229,7 @@ fn identify(search: &mut Search<'_>, items: &mut [Item], transaction: u64) -> Re
             item.is = match found.or(is_new) {
                 Some(since) => {
                     let id = [extent.address, since, piece.method.into()];
-                    Place::Identified(Is::Id { id, from: piece.from })
+                    Place::Identified(ExtentContent::Id { id, from: piece.from })
                 }
                 None => Place::Unknown,
             };
@@ -239,10 +243,10 @@ const NEAR_BYTES: u64 = 256 << 10;
 
 /// Returns a function that checks if a range of `file` without items is a hole. The function returns false after
 /// `MAX_GAPS` ranges, and when late.
-pub(super) fn holes(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
+pub(super) fn hole_check(file: BorrowedFd<'_>, by: By) -> impl FnMut(&Range<u64>) -> bool {
     let mut left = MAX_GAPS;
     move |gap| {
-        let is_asked = left > 0 && !by.is_late();
+        let is_asked = left > 0 && !by.is_flushed_by_client();
         left = left.saturating_sub(1);
         is_asked && ioctl::is_hole(file, gap).unwrap_or(false)
     }
@@ -256,7 +260,7 @@ const MAX_GAPS: u32 = 1 << 16;
 /// A hole has no item. But while deduplication or defragmentation replaces items, there may also be a gap between two
 /// items, which changes no time of the file. So a range without an item is taken for zeros only if the file system
 /// confirms a hole.
-fn parts(
+fn add_parts(
     items: &[Item],
     mut extents: Extents,
     len: u64,
@@ -264,7 +268,11 @@ fn parts(
 ) -> Result<Extents, TooMany> {
     let mut gap = |extents: &mut Extents, end: u64| {
         let gap = extents.len()..end;
-        let is = if gap.is_empty() || is_hole(&gap) { Is::Zero } else { Is::Unknown };
+        let is = if gap.is_empty() || is_hole(&gap) {
+            ExtentContent::Zero
+        } else {
+            ExtentContent::Unknown
+        };
         extents.push(gap.end - gap.start, is)
     };
     for item in items {
@@ -276,9 +284,9 @@ fn parts(
         }
         gap(&mut extents, start)?;
         let is = match item.is {
-            Place::Zero => Is::Zero,
+            Place::Zero => ExtentContent::Zero,
             Place::Identified(is) => is,
-            Place::Unknown | Place::In(..) => Is::Unknown,
+            Place::Unknown | Place::In(..) => ExtentContent::Unknown,
         };
         extents.push(end - start, is)?;
     }
@@ -315,7 +323,7 @@ mod tests {
         item
     }
 
-    fn parts_of(items: &[(u64, &[u8])], len: u64) -> Option<Vec<(u64, Is)>> {
+    fn parts_of(items: &[(u64, &[u8])], len: u64) -> Option<Vec<(u64, ExtentContent)>> {
         parts_where(items, len, |_| true)
     }
 
@@ -323,17 +331,17 @@ mod tests {
         items: &[(u64, &[u8])],
         len: u64,
         is_hole: impl Fn(&Range<u64>) -> bool,
-    ) -> Option<Vec<(u64, Is)>> {
+    ) -> Option<Vec<(u64, ExtentContent)>> {
         let read = |(start, item): &(u64, &[u8])| Item::read(*start, item, SECTOR).unwrap();
         let mut items: Vec<_> = items.iter().map(read).collect();
         for item in &mut items {
             if let Place::In(Extent { address, .. }, Piece { transaction, method, from }) = item.is
             {
                 let id = [address, transaction, method.into()];
-                item.is = Place::Identified(Is::Id { id, from });
+                item.is = Place::Identified(ExtentContent::Id { id, from });
             }
         }
-        let parts = parts(&items, Extents::new([0; 32]), len, is_hole).ok()?;
+        let parts = add_parts(&items, Extents::new([0; 32]), len, is_hole).ok()?;
         Some(parts.parts().map(|(range, is)| (range.end - range.start, is)).collect())
     }
 
@@ -343,36 +351,45 @@ mod tests {
         let is = |kind, encodings, place| {
             parts_of(&[(0, &item(kind, encodings, place))], SECTOR * 2).unwrap()[0].1
         };
-        let id = |method| Is::Id { id: [SECTOR * 7, 9, method], from: SECTOR };
+        let id = |method| ExtentContent::Id { id: [SECTOR * 7, 9, method], from: SECTOR };
         assert_eq!(is(REGULAR, [0; 4], place), id(0));
         assert_eq!(is(REGULAR, [3, 0, 0, 0], place), id(3));
-        assert_eq!(is(REGULAR, [0, 1, 0, 0], place), Is::Unknown);
-        assert_eq!(is(REGULAR, [0, 0, 1, 0], place), Is::Unknown);
-        assert_eq!(is(PREALLOCATED, [0; 4], place), Is::Zero);
-        assert_eq!(is(REGULAR, [0; 4], [0, 0, SECTOR * 2]), Is::Zero);
-        assert_eq!(is(INLINE, [0; 4], place), Is::Unknown);
-        assert_eq!(is(3, [0; 4], place), Is::Unknown);
+        assert_eq!(is(REGULAR, [0, 1, 0, 0], place), ExtentContent::Unknown);
+        assert_eq!(is(REGULAR, [0, 0, 1, 0], place), ExtentContent::Unknown);
+        assert_eq!(is(PREALLOCATED, [0; 4], place), ExtentContent::Zero);
+        assert_eq!(is(REGULAR, [0; 4], [0, 0, SECTOR * 2]), ExtentContent::Zero);
+        assert_eq!(is(INLINE, [0; 4], place), ExtentContent::Unknown);
+        assert_eq!(is(3, [0; 4], place), ExtentContent::Unknown);
     }
 
     #[test]
     fn ranges_without_an_item_are_holes_up_to_the_file_length() {
         let [one, two] = [SECTOR * 2, SECTOR].map(|len| item(REGULAR, [0; 4], [SECTOR, 0, len]));
-        let (id, items) =
-            (Is::Id { id: [SECTOR, 9, 0], from: 0 }, [(SECTOR, &one[..]), (SECTOR * 5, &two)]);
+        let (id, items) = (
+            ExtentContent::Id { id: [SECTOR, 9, 0], from: 0 },
+            [(SECTOR, &one[..]), (SECTOR * 5, &two)],
+        );
         let parts = |len| parts_of(&items, len).unwrap();
-        let front = [(SECTOR, Is::Zero), (SECTOR * 2, id), (SECTOR * 2, Is::Zero)];
-        assert_eq!(parts(SECTOR * 6 + 3), [&front[..], &[(SECTOR, id), (3, Is::Zero)]].concat());
+        let front =
+            [(SECTOR, ExtentContent::Zero), (SECTOR * 2, id), (SECTOR * 2, ExtentContent::Zero)];
+        assert_eq!(
+            parts(SECTOR * 6 + 3),
+            [&front[..], &[(SECTOR, id), (3, ExtentContent::Zero)]].concat()
+        );
         assert_eq!(parts(SECTOR * 5 + 7), [&front[..], &[(7, id)]].concat());
-        assert_eq!(parts(SECTOR + 1), [(SECTOR, Is::Zero), (1, id)]);
+        assert_eq!(parts(SECTOR + 1), [(SECTOR, ExtentContent::Zero), (1, id)]);
         assert_eq!(parts(0), []);
         // Unknown, because the file system does not confirm a hole there.
         let gaps = parts_where(&items, SECTOR * 9, |gap| gap.start == SECTOR * 3).unwrap();
         let is: Vec<_> = gaps.into_iter().map(|(_, is)| is).collect();
-        assert_eq!(is, [Is::Unknown, id, Is::Zero, id, Is::Unknown]);
+        assert_eq!(
+            is,
+            [ExtentContent::Unknown, id, ExtentContent::Zero, id, ExtentContent::Unknown]
+        );
         // An inline extent covers whole sectors, even if the file is longer by now.
         let inline = item(INLINE, [0; 4], [0; 3]);
         let unknown = parts_of(&[(0, &inline)], SECTOR * 3).unwrap();
-        assert_eq!(unknown, [(SECTOR * 2, Is::Unknown), (SECTOR, Is::Zero)]);
+        assert_eq!(unknown, [(SECTOR * 2, ExtentContent::Unknown), (SECTOR, ExtentContent::Zero)]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::kernel::boot::boot;
 ///
 /// Before another mount, a crash may have undone the last transactions, or a restored snapshot of the device many.
 /// Transactions of the same numbers then write other bytes to the same addresses.
-pub(super) fn history(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
+pub(super) fn mount_digest(file: BorrowedFd<'_>, of: &[u8]) -> Option<[u8; 32]> {
     let mount = fs::statx(file, "", AtFlags::EMPTY_PATH, MNT_ID_UNIQUE).ok()?;
     if mount.stx_mask & MNT_ID_UNIQUE.bits() == 0 {
         return None;

@@ -52,7 +52,7 @@ pub(super) struct Extent {
 
 /// Returns the mapped extents of `file` from `start` on, as many as a call reports (`FS_IOC_FIEMAP`). Dirty pages are
 /// written first.
-pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno> {
+pub(super) fn mapped_extents(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno> {
     const COUNT: usize = 512;
     let mut request = vec![0_u64; (FIEMAP_BYTES + COUNT * FIEMAP_EXTENT_BYTES) / 8];
     (request[0], request[1], request[2]) = (start, u64::MAX - start, FIEMAP_FLAG_SYNC);
@@ -79,7 +79,7 @@ pub(super) fn map(file: BorrowedFd<'_>, start: u64) -> Result<Vec<Extent>, Errno
 }
 
 /// Answer of `FS_IOC_FSGETXATTR`: the flags that `chattr` lacks, and the project id.
-pub(super) struct Told {
+pub(super) struct FsXattr {
     pub(super) flags: u32,
     /// Project to whose quota the file belongs.
     pub(super) project: u32,
@@ -89,13 +89,13 @@ pub(super) struct Told {
 pub(super) const HANDS_DOWN_PROJECT: u32 = 1 << 9;
 
 /// Calls `FS_IOC_FSGETXATTR` for `file`.
-pub(super) fn fs_xattr(file: BorrowedFd<'_>) -> Result<Told, Errno> {
+pub(super) fn fs_xattr(file: BorrowedFd<'_>) -> Result<FsXattr, Errno> {
     let mut attributes = [0_u32; 7];
     // SAFETY: a `struct fsxattr` is these 28 bytes; the number of the call has their count in it.
     let call = unsafe { Updater::<FS_GET_XATTR, _>::new(&mut attributes) };
     // SAFETY: the call writes nothing but the struct.
     unsafe { ioctl(file, call)? };
-    Ok(Told { flags: attributes[0], project: attributes[3] })
+    Ok(FsXattr { flags: attributes[0], project: attributes[3] })
 }
 
 /// Returns the information on the file system of `file` (`BTRFS_IOC_FS_INFO`). `asked` has the flags of the optional
@@ -174,7 +174,7 @@ pub(super) fn verity_tree(
 pub(super) type SumsBuffer = [u8; SUMS_HEAD_BYTES + SUMS_ROOM_BYTES];
 
 /// Reads the checksums of a part of `file` (`BTRFS_IOC_GET_CSUMS`), which needs no privilege.
-pub(super) fn sums(file: BorrowedFd<'_>, buffer: &mut SumsBuffer) -> Result<(), Errno> {
+pub(super) fn read_sums(file: BorrowedFd<'_>, buffer: &mut SumsBuffer) -> Result<(), Errno> {
     let room = (SUMS_ROOM_BYTES as u64).to_ne_bytes();
     buffer[16..16 + room.len()].copy_from_slice(&room);
     // SAFETY: the head is a `struct btrfs_ioctl_get_csums_args`, whose `buf_size` is the length of the room behind it.

@@ -17,7 +17,7 @@ const PER_BLOCK: u64 = (BLOCK_BYTES / HASH_BYTES) as u64;
 /// Returns the hashes of the blocks in `range` of a file. `read` reads a block of the file's hash tree. `None` if a
 /// block cannot be read or does not match. A last block that is not full has no hash, since the kernel pads it with
 /// zeros.
-pub(super) fn leaves(
+pub(super) fn leaf_hashes(
     file: &VerityDescriptor,
     range: &Range<u64>,
     mut read: impl FnMut(u64, &mut Block) -> Option<()>,
@@ -33,14 +33,14 @@ pub(super) fn leaves(
     let mut at = blocks.start;
     while at < blocks.end {
         let (of, from) = (at / PER_BLOCK, at % PER_BLOCK);
-        let hashes = tree.block(0, of, &mut read)?;
+        let hashes = tree.tree_block(0, of, &mut read)?;
         let end = blocks.end.min((of + 1) * PER_BLOCK);
         let told = from as usize * HASH_BYTES..(end - of * PER_BLOCK) as usize * HASH_BYTES;
-        sums.put(at * block, &hashes[told]);
+        sums.put_sums(at * block, &hashes[told]);
         at = end;
     }
     if !file.len.is_multiple_of(block) {
-        sums.forget(file.len);
+        sums.forget_block(file.len);
     }
     Some(sums)
 }
@@ -67,7 +67,7 @@ impl Tree {
     }
 
     /// Returns a block of a level, if the block matches its hash in the level above.
-    fn block(
+    fn tree_block(
         &self,
         level: usize,
         no: u64,
@@ -75,11 +75,11 @@ impl Tree {
     ) -> Option<Block> {
         let mut block = [0; BLOCK_BYTES];
         read(self.levels.get(level)? + no, &mut block)?;
-        let hash = StrongKind::Sha256.of(None, &block);
+        let hash = StrongKind::Sha256.sum_of(None, &block);
         let is_it = if level + 1 == self.levels.len() {
             no == 0 && hash.as_bytes() == self.root
         } else {
-            let above = self.block(level + 1, no / PER_BLOCK, read)?;
+            let above = self.tree_block(level + 1, no / PER_BLOCK, read)?;
             let from = (no % PER_BLOCK) as usize * HASH_BYTES;
             hash.as_bytes() == &above[from..from + HASH_BYTES]
         };
@@ -99,7 +99,7 @@ mod tests {
         let hash = |block: &[u8]| {
             let mut padded = block.to_vec();
             padded.resize(BLOCK_BYTES, 0);
-            StrongKind::Sha256.of(None, &padded).as_bytes().to_vec()
+            StrongKind::Sha256.sum_of(None, &padded).as_bytes().to_vec()
         };
         let hashes = |level: &[u8]| level.chunks(BLOCK_BYTES).flat_map(hash).collect::<Vec<_>>();
         let (mut level, mut all) = (hashes(bytes), Vec::new());
@@ -133,16 +133,20 @@ mod tests {
             assert_eq!(file.digest(), verity.finish(), "{len}: it is the kernel's tree");
             let all = len as u64;
             for range in [0..all, all / 2..all / 2 + 700_000, all - 1..all, 4096..8192] {
-                let sums = leaves(&file, &range, told(&tree)).expect("the tree is whole");
+                let sums = leaf_hashes(&file, &range, told(&tree)).expect("the tree is whole");
                 let first = sums.range().start as usize;
                 let blocks = bytes[first..(sums.range().end as usize).min(len)].chunks(BLOCK_BYTES);
                 for (no, block) in (0..).zip(blocks) {
-                    let sum = StrongKind::Sha256.of(None, block);
+                    let sum = StrongKind::Sha256.sum_of(None, block);
                     let expected = match block.len() {
                         BLOCK_BYTES => BlockSum::Sum(sum.as_bytes()),
                         _ => BlockSum::Unknown,
                     };
-                    assert_eq!(sums.at((first + no * BLOCK_BYTES) as u64), expected, "{len} {no}");
+                    assert_eq!(
+                        sums.sum_at((first + no * BLOCK_BYTES) as u64),
+                        expected,
+                        "{len} {no}"
+                    );
                 }
             }
         }
@@ -156,12 +160,12 @@ mod tests {
             let mut damaged = tree.clone();
             damaged[at] ^= 1;
             let range = 0..bytes.len() as u64;
-            assert!(leaves(&file, &range, told(&damaged)).is_none(), "{at}");
+            assert!(leaf_hashes(&file, &range, told(&damaged)).is_none(), "{at}");
         }
         let short = told(&tree[..4096]);
-        assert!(leaves(&file, &(0..4096), short).is_none());
+        assert!(leaf_hashes(&file, &(0..4096), short).is_none());
         // A file of one block has no tree.
         let (file, _) = self::tree(&bytes[..4096]);
-        assert!(leaves(&file, &(0..4096), told(&[])).is_none());
+        assert!(leaf_hashes(&file, &(0..4096), told(&[])).is_none());
     }
 }

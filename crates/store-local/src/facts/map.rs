@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 
 use deltic_store::Extents;
-use deltic_store::facts::{Is, TooMany};
+use deltic_store::facts::{ExtentContent, TooMany};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
@@ -25,11 +25,11 @@ pub struct Mapped {
 
 /// Returns the map of the first `len` bytes of `file`, after a flush; `None` if there are too many parts or the
 /// device is unknown.
-pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errno> {
+pub(super) fn extent_map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errno> {
     let Some(device) = device(file)? else { return Ok(None) };
     let (mut found, mut next, mut is_last) = (Vec::new(), 0, false);
     while !is_last && next < len {
-        let some = ioctl::map(file, next)?;
+        let some = ioctl::mapped_extents(file, next)?;
         let Some(last) = some.last() else { break };
         is_last = last.flags & LAST != 0;
         let end = last.start.saturating_add(last.len);
@@ -42,7 +42,7 @@ pub(super) fn map(file: BorrowedFd<'_>, len: u64) -> Result<Option<Mapped>, Errn
             return Ok(None);
         }
     }
-    Ok(parts(&found, device, len).ok())
+    Ok(mapped_parts(&found, device, len).ok())
 }
 
 /// Returns the device that the addresses of `file` refer to. `None` if there may be several devices, as in stacked file
@@ -62,7 +62,7 @@ fn device(file: BorrowedFd<'_>) -> Result<Option<[u8; 16]>, Errno> {
 /// Flag of a file with data on a separate device (`FS_XFLAG_REALTIME`).
 const REALTIME: u32 = 1;
 
-fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
+fn mapped_parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany> {
     let history = blake3::derive_key("deltic 2026-11 places on a device", &device);
     let mut mapped = Mapped { extents: Extents::new(history), shared: 0 };
     // Extents behind `len` are preallocated, or were written meanwhile.
@@ -70,13 +70,13 @@ fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany
         let at = mapped.extents.len();
         let start = extent.start.clamp(at, len.max(at));
         let end = extent.start.saturating_add(extent.len).clamp(start, len.max(start));
-        mapped.extents.push(start - at, Is::Zero)?;
+        mapped.extents.push(start - at, ExtentContent::Zero)?;
         let is = match extent.flags {
-            flags if flags & NOWHERE != 0 => Is::Unknown,
-            flags if flags & UNWRITTEN != 0 => Is::Zero,
+            flags if flags & NOWHERE != 0 => ExtentContent::Unknown,
+            flags if flags & UNWRITTEN != 0 => ExtentContent::Zero,
             _ => {
                 let from = extent.address.checked_add(start - extent.start).ok_or(TooMany)?;
-                Is::Id { id: [0; 3], from }
+                ExtentContent::Id { id: [0; 3], from }
             }
         };
         mapped.extents.push(end - start, is)?;
@@ -85,7 +85,7 @@ fn parts(found: &[Extent], device: [u8; 16], len: u64) -> Result<Mapped, TooMany
         }
     }
     let rest = len.saturating_sub(mapped.extents.len());
-    mapped.extents.push(rest, Is::Zero)?;
+    mapped.extents.push(rest, ExtentContent::Zero)?;
     Ok(mapped)
 }
 
@@ -109,22 +109,22 @@ mod tests {
             extent(16384, 3 << 20, 4096, 0x8),
             extent(20480, 4 << 20, 8192, LAST),
         ];
-        let mapped = parts(&found, [7; 16], 24_000).unwrap();
-        let id = |from| Is::Id { id: [0; 3], from };
+        let mapped = mapped_parts(&found, [7; 16], 24_000).unwrap();
+        let id = |from| ExtentContent::Id { id: [0; 3], from };
         let is: Vec<_> = mapped.extents.parts().collect();
         let expected = [
             (0..4096, id(1 << 20)),
-            (4096..16384, Is::Zero),
-            (16384..20480, Is::Unknown),
+            (4096..16384, ExtentContent::Zero),
+            (16384..20480, ExtentContent::Unknown),
             (20480..24_000, id(4 << 20)),
         ];
         assert_eq!((is, mapped.shared), (expected.to_vec(), 4096));
         // The file grew after the open.
         let grown = [extent(0, 4096, 4096, 0), extent(1 << 20, 8192, 4096, LAST)];
-        let mapped = parts(&grown, [7; 16], 4096).unwrap();
+        let mapped = mapped_parts(&grown, [7; 16], 4096).unwrap();
         assert_eq!(mapped.extents.parts().collect::<Vec<_>>(), [(0..4096, id(4096))]);
         // Wrong answers of the kernel cause no panic.
         let odd = [extent(0, 5, 9, 0), extent(3, u64::MAX - 5, u64::MAX, SHARED)];
-        assert!(parts(&odd, [7; 16], 24_000).is_err());
+        assert!(mapped_parts(&odd, [7; 16], 24_000).is_err());
     }
 }

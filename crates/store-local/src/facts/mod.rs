@@ -38,12 +38,12 @@ pub(crate) fn extents(file: BorrowedFd<'_>, len: u64, client: &FactsClient) -> O
             told => return told.ok().flatten(),
         }
     }
-    client.extents(file, len)
+    client.ask_extents(file, len)
 }
 
 /// Returns the device addresses of the first `len` bytes of `file`, as any file system reports them.
-pub(crate) fn mapped(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
-    map::map(file, len).ok().flatten()
+pub(crate) fn device_addresses(file: BorrowedFd<'_>, len: u64) -> Option<Mapped> {
+    map::extent_map(file, len).ok().flatten()
 }
 
 /// True if this process lacks the privilege to query extents.
@@ -60,16 +60,18 @@ pub(crate) fn stored_sums(
     // A flag for checksums alone, since the system may refuse queries of extents and allow queries of checksums.
     static IS_REFUSED: AtomicBool = AtomicBool::new(false);
     if kind_of(file).ok()? != BTRFS {
-        let told = described(file, len)?;
-        return leaves::leaves(&told, range, |no, into| ioctl::verity_tree(file, no, into).ok());
+        let told = verity_descriptor(file, len)?;
+        return leaves::leaf_hashes(&told, range, |no, into| {
+            ioctl::verity_tree(file, no, into).ok()
+        });
     }
     if !IS_REFUSED.load(Ordering::Relaxed) {
-        match sums::sums(file, range, len, By::Own) {
+        match sums::file_sums(file, range, len, By::Own) {
             Err(Errno::PERM) => IS_REFUSED.store(true, Ordering::Relaxed),
             told => return told.ok().flatten(),
         }
     }
-    client.sums(file, range, len)
+    client.ask_sums(file, range, len)
 }
 
 /// Kind of checksums that a file system keeps. Single files may have no checksums.
@@ -91,7 +93,7 @@ pub(crate) fn sum_kind(file: BorrowedFd<'_>) -> Option<SumKind> {
 
 /// Returns the kind of checksums that the file system of a directory keeps.
 #[must_use]
-pub fn kept_sums(dir: BorrowedFd<'_>) -> Option<Kept> {
+pub fn stored_sum_kind(dir: BorrowedFd<'_>) -> Option<Kept> {
     if kind_of(dir).ok()? == BTRFS {
         let info = btrfs::Info::of(dir).ok()?;
         return Some(Kept::Blocks(info.sums?, info.sector_bytes.try_into().ok()?));
@@ -100,19 +102,19 @@ pub fn kept_sums(dir: BorrowedFd<'_>) -> Option<Kept> {
 }
 
 /// Returns the project that new files in `dir` inherit, for project quotas.
-pub(crate) fn project(dir: impl AsFd) -> Option<u32> {
+pub(crate) fn inherited_project(dir: impl AsFd) -> Option<u32> {
     let told = ioctl::fs_xattr(dir.as_fd()).ok()?;
     (told.flags & ioctl::HANDS_DOWN_PROJECT != 0).then_some(told.project)
 }
 
 /// Returns the digest that the kernel checks reads of `file` against. `None` unless fs-verity is on with the usual
 /// parameters and the file has `len` bytes.
-pub(crate) fn verity(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
-    described(file, len).map(|told| told.digest())
+pub(crate) fn verity_digest(file: BorrowedFd<'_>, len: u64) -> Option<[u8; 32]> {
+    verity_descriptor(file, len).map(|told| told.digest())
 }
 
 /// Returns the parameters of the file's fs-verity digest.
-fn described(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
+fn verity_descriptor(file: BorrowedFd<'_>, len: u64) -> Option<VerityDescriptor> {
     let digest = ioctl::measure_verity(file).ok()?;
     // btrfs does not tell the parameters, and other parameters give other digests.
     let told = VerityDescriptor::read(&ioctl::verity_descriptor(file).ok()?)?;

@@ -27,7 +27,7 @@ impl By {
         }
     }
 
-    pub(super) fn is_late(self) -> bool {
+    pub(super) fn is_flushed_by_client(self) -> bool {
         matches!(self, Self::Service(end) if Instant::now() >= end)
     }
 }
@@ -50,7 +50,7 @@ impl<'a> Search<'a> {
 
     /// Calls `each` with the items from key `first` to key `last` that have the type of `first`, in order. The search
     /// passes items of all types in between.
-    pub(super) fn each(
+    pub(super) fn for_each_item(
         &mut self,
         tree: u64,
         first: Key,
@@ -59,27 +59,32 @@ impl<'a> Search<'a> {
     ) -> Result<(), Errno> {
         let mut next = Some(first);
         while let Some(from) = next.filter(|from| *from <= last) {
-            self.ask(tree, from, last)?;
+            self.search_once(tree, from, last)?;
             let (found, mut rest) = self.buffer.split_at(SEARCH_HEAD_BYTES);
-            let count = half(found, 64)?;
+            let count = u32_at(found, 64)?;
             next = None;
             for _ in 0..count {
-                let key = [word(rest, 8)?, half(rest, 24)?, word(rest, 16)?];
-                let len = half(rest, 28)? as usize;
+                let key = [u64_at(rest, 8)?, u32_at(rest, 24)?, u64_at(rest, 16)?];
+                let len = u32_at(rest, 28)? as usize;
                 let (item, more) = rest[32..].split_at_checked(len).ok_or(Errno::INVAL)?;
                 if key[1] == first[1] {
                     each(key, item)?;
                 }
                 rest = more;
-                next = after(key);
+                next = key_after(key);
             }
         }
         Ok(())
     }
 
     /// Calls the kernel once, which takes a bounded time. Fails with `TIMEDOUT` after the deadline.
-    fn ask(&mut self, tree: u64, [object, kind, offset]: Key, last: Key) -> Result<(), Errno> {
-        if self.by.is_late() {
+    fn search_once(
+        &mut self,
+        tree: u64,
+        [object, kind, offset]: Key,
+        last: Key,
+    ) -> Result<(), Errno> {
+        if self.by.is_flushed_by_client() {
             return Err(Errno::TIMEDOUT);
         }
         let head = [tree, object, last[0], offset, last[2], 0, u64::MAX];
@@ -94,7 +99,7 @@ impl<'a> Search<'a> {
 }
 
 /// Returns the next key in order.
-fn after([object, kind, offset]: Key) -> Option<Key> {
+fn key_after([object, kind, offset]: Key) -> Option<Key> {
     match (offset.checked_add(1), kind) {
         (Some(offset), _) => Some([object, kind, offset]),
         (None, ..0xff) => Some([object, kind + 1, 0]),
@@ -104,12 +109,12 @@ fn after([object, kind, offset]: Key) -> Option<Key> {
 
 /// Reads a `u64`. Items are little-endian, and the structures around items are in the byte order of the machine. Deltic
 /// is only built for little-endian machines.
-pub(super) fn word(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Result<u64, Errno> {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|bytes| u64::from_le_bytes(*bytes)).ok_or(Errno::INVAL)
 }
 
-pub(super) fn half(bytes: &[u8], at: usize) -> Result<u64, Errno> {
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Result<u64, Errno> {
     let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
     bytes.map(|bytes| u32::from_le_bytes(*bytes).into()).ok_or(Errno::INVAL)
 }
@@ -126,7 +131,7 @@ mod tests {
         let file = std::io::stdin();
         let asked = |by| {
             let key = [256, 1, 0];
-            Search::new(file.as_fd(), by).each(1, key, key, |_, _| Ok(())).err()
+            Search::new(file.as_fd(), by).for_each_item(1, key, key, |_, _| Ok(())).err()
         };
         let now = Instant::now();
         assert_eq!(asked(By::Service(now)), Some(Errno::TIMEDOUT));
@@ -136,9 +141,9 @@ mod tests {
 
     #[test]
     fn a_key_is_followed_by_the_next_type_and_the_next_object() {
-        assert_eq!(after([1, 2, 3]), Some([1, 2, 4]));
-        assert_eq!(after([1, 2, u64::MAX]), Some([1, 3, 0]));
-        assert_eq!(after([1, 255, u64::MAX]), Some([2, 0, 0]));
-        assert_eq!(after([u64::MAX, 255, u64::MAX]), None);
+        assert_eq!(key_after([1, 2, 3]), Some([1, 2, 4]));
+        assert_eq!(key_after([1, 2, u64::MAX]), Some([1, 3, 0]));
+        assert_eq!(key_after([1, 255, u64::MAX]), Some([2, 0, 0]));
+        assert_eq!(key_after([u64::MAX, 255, u64::MAX]), None);
     }
 }

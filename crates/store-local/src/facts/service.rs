@@ -62,7 +62,7 @@ impl FactsClient {
 
     /// Asks the service for the extents of a file that is open for reading. `None` if there is no service, or the
     /// service does not know.
-    pub(super) fn extents(&self, file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
+    pub(super) fn ask_extents(&self, file: BorrowedFd<'_>, len: u64) -> Option<Extents> {
         // This process writes its dirty pages itself, so that a hanging disk blocks no other client.
         ioctl::flush(file).ok()?;
         let answer = self.ask(&Question { len, fact: Fact::Extents }, file)?;
@@ -71,7 +71,7 @@ impl FactsClient {
 
     /// Asks the service for the checksums of a range of a file that is open for reading. `None` if there is no service,
     /// or the service does not know.
-    pub(super) fn sums(
+    pub(super) fn ask_sums(
         &self,
         file: BorrowedFd<'_>,
         part: &Range<u64>,
@@ -105,13 +105,15 @@ impl FactsClient {
         let error = loop {
             let (stream, was_open) = match &connections[kind] {
                 Connection::Lost(since) if since.elapsed() < AWAY_FOR => return None,
-                Connection::Silent(socket) if *socket == ListeningSocket::now() => return None,
+                Connection::Silent(socket) if *socket == ListeningSocket::of_present_socket() => {
+                    return None;
+                }
                 Connection::Open(stream) => (stream.try_clone(), true),
                 _ => (connect(&socket()), false),
             };
             let told = stream.and_then(|stream| {
-                question.put(&stream, file)?;
-                Ok((answer(&stream)?, stream))
+                question.send_question(&stream, file)?;
+                Ok((receive_answer(&stream)?, stream))
             });
             match told {
                 Ok((bytes, stream)) => {
@@ -128,7 +130,10 @@ impl FactsClient {
         };
         match is_timeout(&error) {
             // Each further question would wait again.
-            true => *connections = [(); 2].map(|()| Connection::Silent(ListeningSocket::now())),
+            true => {
+                *connections =
+                    [(); 2].map(|()| Connection::Silent(ListeningSocket::of_present_socket()))
+            }
             false => connections[kind] = Connection::Lost(Instant::now()),
         }
         None
@@ -156,7 +161,7 @@ struct ListeningSocket {
 impl ListeningSocket {
     /// Returns the identity of the present socket.
     #[expect(clippy::disallowed_methods, reason = "the path of the service is below no root")]
-    fn now() -> Option<Self> {
+    fn of_present_socket() -> Option<Self> {
         let stat = fs::stat(socket()).ok()?;
         let changed = (stat.st_ctime as i64, stat.st_ctime_nsec as u64);
         Some(Self { inode: (stat.st_dev, stat.st_ino), changed })
@@ -197,7 +202,7 @@ enum Fact {
 }
 
 impl Question {
-    fn put(&self, mut stream: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
+    fn send_question(&self, mut stream: &UnixStream, file: BorrowedFd<'_>) -> io::Result<()> {
         let (kind, part) = match &self.fact {
             Fact::Extents => (EXTENTS, vec![]),
             Fact::Sums(part) => (SUMS, [part.start, part.end].map(u64::to_le_bytes).concat()),
@@ -215,7 +220,7 @@ impl Question {
     }
 
     /// Receives the next question with its file; `None` at the end of the stream.
-    fn hear(mut stream: &UnixStream) -> io::Result<Option<(Self, OwnedFd)>> {
+    fn receive_question(mut stream: &UnixStream) -> io::Result<Option<(Self, OwnedFd)>> {
         let mut words = [0; QUESTION_BYTES];
         let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut along = RecvAncillaryBuffer::new(&mut room);
@@ -246,7 +251,7 @@ impl Question {
     }
 
     /// Returns the bytes of the answer; `None` if the fact is unknown.
-    fn answer(&self, file: BorrowedFd<'_>, by: By) -> Option<Vec<u8>> {
+    fn answer_bytes(&self, file: BorrowedFd<'_>, by: By) -> Option<Vec<u8>> {
         // The checksum of the last sector also covers bytes behind the end, which the client may not read.
         let is_len = u64::try_from(fs::fstat(file).ok()?.st_size) == Ok(self.len);
         let is_within = match &self.fact {
@@ -256,26 +261,26 @@ impl Question {
         (is_len && is_within).then_some(())?;
         let bytes = match &self.fact {
             Fact::Extents => btrfs::extents(file, self.len, by).ok().flatten()?.encode(),
-            Fact::Sums(part) => sums::sums(file, part, self.len, by).ok().flatten()?.encode(),
+            Fact::Sums(part) => sums::file_sums(file, part, self.len, by).ok().flatten()?.encode(),
         };
         (bytes.len() <= MAX_ANSWER_BYTES).then_some(bytes)
     }
 }
 
-fn answer(stream: &UnixStream) -> io::Result<Vec<u8>> {
+fn receive_answer(stream: &UnixStream) -> io::Result<Vec<u8>> {
     let (mut len, end) = ([0; 4], Instant::now() + ANSWERS_WITHIN);
-    hear_until(stream, &mut len, end)?;
+    read_until(stream, &mut len, end)?;
     let len = u32::from_le_bytes(len) as usize;
     if len > MAX_ANSWER_BYTES {
         return Err(Errno::MSGSIZE.into());
     }
     let mut bytes = vec![0; len];
-    hear_until(stream, &mut bytes, end)?;
+    read_until(stream, &mut bytes, end)?;
     Ok(bytes)
 }
 
 /// Fills `room` by the time `end`, however slowly bytes arrive.
-fn hear_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io::Result<()> {
+fn read_until(mut stream: &UnixStream, mut room: &mut [u8], end: Instant) -> io::Result<()> {
     while !room.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -322,25 +327,27 @@ pub fn serve(listener: &UnixListener) -> io::Result<Infallible> {
             }
         };
         let Ok(peer) = sockopt::socket_peercred(&stream) else { continue };
-        let Some(seat) = Seat::take(&users, peer.uid.as_raw()) else { continue };
+        let Some(seat) = ClientConnection::count_client(&users, peer.uid.as_raw()) else {
+            continue;
+        };
         let turns = Arc::clone(&turns);
         let begun = threads::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let _seat = seat;
             // The connection of a client that breaks off or sends an invalid question is closed.
-            let _ = converse(&stream, &turns);
+            let _ = serve_client(&stream, &turns);
         });
         drop(begun);
     }
 }
 
 /// A connection of a client, which counts for the client's user.
-struct Seat {
+struct ClientConnection {
     users: Arc<Mutex<HashMap<u32, usize>>>,
     user: u32,
 }
 
-impl Seat {
-    fn take(users: &Arc<Mutex<HashMap<u32, usize>>>, user: u32) -> Option<Self> {
+impl ClientConnection {
+    fn count_client(users: &Arc<Mutex<HashMap<u32, usize>>>, user: u32) -> Option<Self> {
         let mut taken = lock(users);
         let all: usize = taken.values().sum();
         let own = taken.entry(user).or_default();
@@ -352,7 +359,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientConnection {
     fn drop(&mut self) {
         let mut taken = lock(&self.users);
         if let Some(own) = taken.get_mut(&self.user) {
@@ -364,19 +371,19 @@ impl Drop for Seat {
     }
 }
 
-fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
+fn serve_client(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
     stream.set_read_timeout(Some(IDLE_FOR))?;
     stream.set_write_timeout(Some(ANSWERS_WITHIN))?;
-    while let Some((question, file)) = Question::hear(stream)? {
-        may_read(&file)?;
+    while let Some((question, file)) = Question::receive_question(stream)? {
+        check_readable(&file)?;
         // Checked before the turn, so that a slow disk, or a FUSE file system of the client, blocks no other client.
         if kind_of(&file)? != BTRFS {
             return Err(Errno::OPNOTSUPP.into());
         }
         ioctl::flush(file.as_fd())?;
-        let told = turn(turns).and_then(|_turn| {
+        let told = wait_for_turn(turns).and_then(|_turn| {
             let by = By::Service(Instant::now() + TURN_FOR);
-            question.answer(file.as_fd(), by)
+            question.answer_bytes(file.as_fd(), by)
         });
         drop(file);
         send_answer(stream, &told.unwrap_or_default())?;
@@ -386,7 +393,7 @@ fn converse(stream: &UnixStream, turns: &Mutex<()>) -> io::Result<()> {
 
 /// Waits for the turn to query a file system. `None` if other clients take too long. Only one client has the turn at a
 /// time, since the facts of a file in a million pieces take memory.
-fn turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+fn wait_for_turn(turns: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     let begun = Instant::now();
     while begun.elapsed() < TURN_WITHIN {
         match turns.try_lock() {
@@ -413,7 +420,7 @@ fn send_answer(mut stream: &UnixStream, answer: &[u8]) -> io::Result<()> {
 
 /// Refuses a file that the client could not read: `O_PATH` descriptors, files that are open only for writing, and files
 /// of other types.
-fn may_read(file: &OwnedFd) -> io::Result<()> {
+fn check_readable(file: &OwnedFd) -> io::Result<()> {
     let flags = fs::fcntl_getfl(file)?;
     let is_readable = !flags.intersects(OFlags::PATH) && flags & OFlags::RWMODE != OFlags::WRONLY;
     let is_file = FileType::from_raw_mode(fs::fstat(file)?.st_mode) == FileType::RegularFile;

@@ -15,13 +15,14 @@ use deltic_core::StoredSums;
 use rustix::io::Errno;
 
 use super::btrfs::{
-    EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, holes, inode,
+    EXTENT_DATA, Info, Item, NODATACOW, NODATASUM, Place, TREE_OF_FILE, TRIES, hole_check,
+    inode_number_and_flags,
 };
 use super::ioctl::{self, SUMS_HEAD_BYTES, SumsBuffer};
-use super::search::{By, Search, half, word};
+use super::search::{By, Search, u32_at, u64_at};
 
 /// Returns the checksums of a range of a file of `len` bytes, after a flush; `None` if the checksums cannot be read.
-pub(super) fn sums(
+pub(super) fn file_sums(
     file: BorrowedFd<'_>,
     range: &Range<u64>,
     len: u64,
@@ -34,11 +35,11 @@ pub(super) fn sums(
             return Ok(None);
         };
         let mut sums = StoredSums::new(kind, sector, &(range.start..range.end.min(len)));
-        fill(&mut Search::new(file, by), &before, &mut sums)?;
+        fill_sums(&mut Search::new(file, by), &before, &mut sums)?;
         // Within a transaction, no address is freed and allocated again.
         if Info::of(file)?.transaction == before.transaction {
             if !len.is_multiple_of(before.sector_bytes) {
-                sums.forget(len);
+                sums.forget_block(len);
             }
             return Ok(Some(sums));
         }
@@ -46,7 +47,7 @@ pub(super) fn sums(
     Ok(None)
 }
 
-fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
+fn fill_sums(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(), Errno> {
     static IS_MISSING: AtomicBool = AtomicBool::new(false);
     if !IS_MISSING.load(Ordering::Relaxed) {
         match read_by_ioctl(search, sums) {
@@ -59,17 +60,17 @@ fn fill(search: &mut Search<'_>, info: &Info, sums: &mut StoredSums) -> Result<(
 
 /// Reads the checksums by `BTRFS_IOC_GET_CSUMS`.
 fn read_by_ioctl(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno> {
-    let mut is_hole = holes(search.file, search.by);
+    let mut is_hole = hole_check(search.file, search.by);
     let buffer = vec![0; size_of::<SumsBuffer>()].into_boxed_slice();
     let mut buffer: Box<SumsBuffer> = buffer.try_into().unwrap_or_else(|_| unreachable!());
     let Range { mut start, end } = sums.range();
     while start < end {
         let head = [start, end - start, 0, 0].map(u64::to_ne_bytes);
         buffer[..SUMS_HEAD_BYTES].copy_from_slice(head.as_flattened());
-        ioctl::sums(search.file, &mut buffer)?;
+        ioctl::read_sums(search.file, &mut buffer)?;
         let (head, entries) = buffer.split_at(SUMS_HEAD_BYTES);
-        let written = entries.get(..word(head, 16)? as usize).ok_or(Errno::INVAL)?;
-        let next = take_entries(written, sums, &mut is_hole)?;
+        let written = entries.get(..u64_at(head, 16)? as usize).ok_or(Errno::INVAL)?;
+        let next = add_entries(written, sums, &mut is_hole)?;
         if next <= start {
             // The end of the file, or an unknown answer.
             break;
@@ -82,14 +83,14 @@ fn read_by_ioctl(search: &Search<'_>, sums: &mut StoredSums) -> Result<(), Errno
 /// Adds the checksums of one kernel answer to `sums`. Returns the end of the last range in the answer. A range that the
 /// kernel reports as zeros counts as zeros only if it is a hole, for the reason in [`super::btrfs`]. So reserved space
 /// is unknown here.
-fn take_entries(
+fn add_entries(
     mut entries: &[u8],
     sums: &mut StoredSums,
     mut is_hole: impl FnMut(&Range<u64>) -> bool,
 ) -> Result<u64, Errno> {
     let (mut next, sector, asked) = (0, u64::from(sums.block_bytes()), sums.range());
     while !entries.is_empty() {
-        let (start, len, kind) = (word(entries, 0)?, word(entries, 8)?, half(entries, 16)?);
+        let (start, len, kind) = (u64_at(entries, 0)?, u64_at(entries, 8)?, u32_at(entries, 16)?);
         let end = start.checked_add(len).ok_or(Errno::INVAL)?;
         if !start.is_multiple_of(sector) || end.checked_next_multiple_of(sector).is_none() {
             return Err(Errno::INVAL);
@@ -99,7 +100,7 @@ fn take_entries(
             let bytes = len.div_ceil(sector).checked_mul(sums.kind().bytes() as u64);
             let of = bytes.and_then(|bytes| entries.split_at_checked(bytes.try_into().ok()?));
             let (told, rest) = of.ok_or(Errno::INVAL)?;
-            sums.put(start, told);
+            sums.put_sums(start, told);
             entries = rest;
         } else if kind == ZEROED {
             let zeros = start.max(asked.start)..end.min(asked.end);
@@ -118,13 +119,13 @@ fn read_from_csum_tree(
     info: &Info,
     sums: &mut StoredSums,
 ) -> Result<(), Errno> {
-    let (inode, flags) = inode(search)?;
+    let (inode, flags) = inode_number_and_flags(search)?;
     if flags & (NODATASUM | NODATACOW) != 0 {
         return Ok(());
     }
     let range = sums.range();
-    let items = items(search, inode, &range, info.sector_bytes)?;
-    let mut pieces = pieces(&items, sums, holes(search.file, search.by));
+    let items = csum_items(search, inode, &range, info.sector_bytes)?;
+    let mut pieces = pieces_to_look_up(&items, sums, hole_check(search.file, search.by));
     pieces.sort_unstable();
     let mut rest = &pieces[..];
     while let Some(first) = rest.first() {
@@ -136,7 +137,7 @@ fn read_from_csum_tree(
             count += 1;
         }
         let (near, after) = rest.split_at(count);
-        sums_of(search, info, near, sums)?;
+        look_up_sums(search, info, near, sums)?;
         rest = after;
     }
     Ok(())
@@ -144,7 +145,7 @@ fn read_from_csum_tree(
 
 /// Returns the items that overlap `range`, and perhaps an item before the range. No item points to the previous item,
 /// so the search starts further and further back.
-fn items(
+fn csum_items(
     search: &mut Search<'_>,
     inode: u64,
     range: &Range<u64>,
@@ -155,15 +156,20 @@ fn items(
         let from = range.start.saturating_sub(back);
         let (mut items, mut is_reached) = (Vec::new(), from == 0);
         let last = [inode, EXTENT_DATA, range.end.saturating_sub(1)];
-        search.each(TREE_OF_FILE, [inode, EXTENT_DATA, from], last, |[_, _, start], item| {
-            if start <= range.start {
-                // Earlier items, perhaps millions, end where this item starts.
-                is_reached = true;
-                items.clear();
-            }
-            items.push(Item::read(start, item, sector_bytes)?);
-            Ok(())
-        })?;
+        search.for_each_item(
+            TREE_OF_FILE,
+            [inode, EXTENT_DATA, from],
+            last,
+            |[_, _, start], item| {
+                if start <= range.start {
+                    // Earlier items, perhaps millions, end where this item starts.
+                    is_reached = true;
+                    items.clear();
+                }
+                items.push(Item::read(start, item, sector_bytes)?);
+                Ok(())
+            },
+        )?;
         if is_reached {
             return Ok(items);
         }
@@ -190,7 +196,7 @@ impl Piece {
 
 /// Returns the pieces that have checksums. Notes zeros in `sums`: a gap between items counts as zeros only if it is a
 /// hole, for the reason in [`super::btrfs`].
-fn pieces(
+fn pieces_to_look_up(
     items: &[Item],
     sums: &mut StoredSums,
     mut is_hole: impl FnMut(&Range<u64>) -> bool,
@@ -226,7 +232,7 @@ fn pieces(
 }
 
 /// Looks up the checksums of pieces that are near each other. The pieces are sorted by address.
-fn sums_of(
+fn look_up_sums(
     search: &mut Search<'_>,
     info: &Info,
     pieces: &[Piece],
@@ -239,7 +245,7 @@ fn sums_of(
     let to = pieces.iter().map(Piece::end).max().unwrap_or(0);
     let first = [SUMS_OBJECT, SUMS, from];
     let mut passed = 0;
-    search.each(
+    search.for_each_item(
         SUM_TREE,
         first,
         [SUMS_OBJECT, SUMS, to.saturating_sub(1)],
@@ -256,7 +262,7 @@ fn sums_of(
                 }
                 let at = |address: u64| ((address - start) / info.sector_bytes * each) as usize;
                 let told = item.get(at(both.start)..at(both.end)).ok_or(Errno::INVAL)?;
-                sums.put(piece.start + (both.start - piece.address), told);
+                sums.put_sums(piece.start + (both.start - piece.address), told);
             }
             Ok(())
         },
@@ -304,7 +310,7 @@ mod tests {
         ]
         .concat();
         let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(0..SECTOR * 9));
-        assert_eq!(take_entries(&answer, &mut sums, |_| true), Ok(SECTOR * 5 + 10));
+        assert_eq!(add_entries(&answer, &mut sums, |_| true), Ok(SECTOR * 5 + 10));
         let expected = [
             BlockSum::Sum(&[1; 4]),
             BlockSum::Sum(&[2; 4]),
@@ -315,9 +321,9 @@ mod tests {
             BlockSum::Unknown,
         ];
         for (no, expected) in (0..).zip(expected) {
-            assert_eq!(sums.at(no * SECTOR), expected, "{no}");
+            assert_eq!(sums.sum_at(no * SECTOR), expected, "{no}");
         }
-        assert_eq!(take_entries(&[], &mut sums, |_| true), Ok(0));
+        assert_eq!(add_entries(&[], &mut sums, |_| true), Ok(0));
     }
 
     /// While extents are replaced, a gap between two items looks like a hole.
@@ -333,12 +339,12 @@ mod tests {
         // The requested range begins and ends inside reported ranges.
         let mut sums = StoredSums::new(SumKind::Crc32c, SECTOR as u32, &(SECTOR..SECTOR * 9));
         let mut asked = Vec::new();
-        let told = take_entries(&answer, &mut sums, |range| {
+        let told = add_entries(&answer, &mut sums, |range| {
             asked.push(range.start / SECTOR..range.end / SECTOR);
             range.start != SECTOR * 4
         });
         assert_eq!((told, asked), (Ok(SECTOR * 15), vec![1..3, 4..6, 6..9]));
-        let is = |no| sums.at(no * SECTOR);
+        let is = |no| sums.sum_at(no * SECTOR);
         assert_eq!([1, 2, 6, 7, 8].map(is), [BlockSum::Zero; 5]);
         assert_eq!(is(3), BlockSum::Sum(&[7; 4]));
         assert_eq!([0, 4, 5, 9].map(is), [BlockSum::Unknown; 4]);
@@ -356,7 +362,7 @@ mod tests {
             entry(0, SECTOR, 1, &[1; 4])[..20].to_vec(),
         ];
         for answer in refused {
-            let told = take_entries(&answer, &mut sums, |_| true);
+            let told = add_entries(&answer, &mut sums, |_| true);
             assert_eq!(told, Err(Errno::INVAL), "{answer:?}");
         }
     }

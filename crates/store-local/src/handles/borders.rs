@@ -55,33 +55,33 @@ impl TreeBorders {
     }
 
     /// Notes that the directory with this state was seen under its own name.
-    pub(crate) fn note_looked_at(&self, dir: &Stat) {
+    pub(crate) fn note_seen_dir(&self, dir: &Stat) {
         lock(&self.looked_at).insert(inode_of(dir));
     }
 
     /// True if `name` is a mount point that this run does not change.
     pub(crate) fn is_mount(&self, dir: &Dir, name: &Name) -> bool {
-        self.one_file_system && !self.is_home(dir.stat(name))
+        self.one_file_system && !self.is_on_root_device(dir.stat(name))
     }
 
     /// True if this run does not change the directory `name` of `dir`: the directory is a mount point, or a symlink
     /// that is treated as a directory leads to it. In the latter case its entries may belong to the path of the
     /// symlink.
-    pub(crate) fn is_apart(&self, dir: &Dir, name: &Name) -> bool {
+    pub(crate) fn is_excluded_dir(&self, dir: &Dir, name: &Name) -> bool {
         self.is_mount(dir, name) || self.root.leads_to(dir, name)
     }
 
     /// True if entries of `path` may also have another path, because a symlink is treated as a directory. Such a
     /// symlink leads to `path` or to a directory above. If `path` itself passes through the symlink, this is true only
     /// if another symlink leads there too, or if the directory was seen under its own name.
-    pub(crate) fn is_led_to(&self, path: &RelPath) -> bool {
+    pub(crate) fn has_other_path(&self, path: &RelPath) -> bool {
         let mut at = path.clone();
         while let Some((above, name)) = at.split_last() {
             let is_it = |dir: Dir| self.root.leads_to(&dir, &name);
             if let Some((behind, links)) = self.root.behind_link(&at) {
                 return links > 1 || lock(&self.looked_at).contains(&behind);
             }
-            if self.root.dir(&above, Use::Pass).is_ok_and(is_it) {
+            if self.root.open_dir(&above, Use::Pass).is_ok_and(is_it) {
                 return true;
             }
             at = above;
@@ -90,7 +90,7 @@ impl TreeBorders {
     }
 
     /// True if the entry is on the file system of the root.
-    pub(crate) fn is_home(&self, stat: Result<Stat, Errno>) -> bool {
+    pub(crate) fn is_on_root_device(&self, stat: Result<Stat, Errno>) -> bool {
         let device = |stat: Stat| stat.st_dev;
         stat.map(device) == fs::fstat(&*self.root).map(device)
     }

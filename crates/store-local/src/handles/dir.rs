@@ -8,7 +8,7 @@
 //! are first looked at, and only below the root. The directory behind such a link is held from then on, and paths below
 //! the link start there. No path is resolved through the link a second time, even if the link or a name on the way to
 //! it changes. Symlinks on the way to a named source are also followed once, wherever they lead, if they belong to
-//! [this user or the superuser](Dir::end_of).
+//! [this user or the superuser](Dir::resolve).
 
 mod bounds;
 mod jail;
@@ -45,7 +45,7 @@ pub use bounds::{History, KeepVersions, QuotaLimits, VolumeDir, part_path, volum
 pub(crate) use jail::{kept_volume, leads_out};
 pub(crate) use mode::{set_mode_of_held, set_mode_of_open};
 pub use way::Trust;
-pub(crate) use way::{Led, WayEnd};
+pub(crate) use way::{Resolution, WayEnd};
 
 /// A held directory.
 #[derive(Debug)]
@@ -62,8 +62,8 @@ pub(crate) struct Dir {
 /// # Errors
 /// `EPERM` if another user may write to the directory, owns it, or owns a symlink on the way; otherwise the system's
 /// error.
-pub fn own_dir(path: &Path) -> io::Result<OwnedFd> {
-    Ok(Dir::make_own(path)?.fd)
+pub fn open_own_dir(path: &Path) -> io::Result<OwnedFd> {
+    Ok(Dir::make_own_dir(path)?.fd)
 }
 
 /// Directories behind symlinks that are treated as directories, by the paths of the symlinks.
@@ -76,14 +76,14 @@ pub(crate) struct KeptLinks {
 
 impl KeptLinks {
     /// Returns the number of symlinks that lead to this directory.
-    fn lead_to(&self, dir: Inode) -> usize {
+    fn count_links_to(&self, dir: Inode) -> usize {
         let is_it = |fd: &&Arc<OwnedFd>| fs::fstat(fd).is_ok_and(|stat| inode_of(&stat) == dir);
         lock(&self.behind).values().filter(is_it).count()
     }
 
     /// Returns the directory behind the last kept symlink on the way to `path`, and the rest of `path` after that
     /// symlink.
-    fn above(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
+    fn last_kept_link(&self, path: &RelPath) -> Option<(Arc<OwnedFd>, RelPath)> {
         let links = lock(&self.behind);
         if links.is_empty() {
             return None;
@@ -123,7 +123,7 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    fn flags(self) -> OFlags {
+    fn open_flags(self) -> OFlags {
         OFlags::DIRECTORY
             | OFlags::CLOEXEC
             | match self {
@@ -136,30 +136,36 @@ impl Use {
 impl Dir {
     /// Opens a root. Follows symlinks in `path`, which the operator chose.
     pub(crate) fn open_root(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
-        match Self::start(path, shared)? {
+        match Self::open_start(path, shared)? {
             None => Self::open_anywhere(path, shared),
-            Some(jail) => match jail.led_to(path, Trust::Anyone)? {
-                Led::To(dir) => Ok(dir),
-                Led::Stranger(_) => Err(Errno::LOOP),
+            Some(jail) => match jail.resolve_dir(path, Trust::Anyone)? {
+                Resolution::To(dir) => Ok(dir),
+                Resolution::Stranger(_) => Err(Errno::LOOP),
             },
         }
     }
 
     /// Opens the directory at `path`, which this program chose, so no confinement applies. Follows symlinks.
     fn open_anywhere(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
-        Self::of(fs::openat(CWD, path, Use::Pass.flags(), Mode::empty())?, shared)
+        Self::from_handle(fs::openat(CWD, path, Use::Pass.open_flags(), Mode::empty())?, shared)
     }
 
     /// Opens a root by a path without symlinks. Fails if the path has a symlink, or the kernel cannot check that.
-    pub(crate) fn open_straight(path: &Path, shared: &Arc<SharedState>) -> Result<Self, Errno> {
+    pub(crate) fn open_without_symlinks(
+        path: &Path,
+        shared: &Arc<SharedState>,
+    ) -> Result<Self, Errno> {
         let resolve = ResolveFlags::NO_SYMLINKS;
         let open = |at: BorrowedFd<'_>, path: &Path, resolve| {
-            Self::of(open_so(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?, shared)
+            Self::from_handle(
+                open_with_resolve(at, path.as_os_str().as_bytes(), Use::Pass, resolve)?,
+                shared,
+            )
         };
         if let Some(opened) = Self::straight_in_volume(path, shared) {
             return opened;
         }
-        match Self::start(path, shared)? {
+        match Self::open_start(path, shared)? {
             None => open(CWD, path, resolve),
             // In a confined process, the path must be below the directory that confines the process.
             Some(jail) => open(jail.as_fd(), path, resolve | ResolveFlags::BENEATH),
@@ -167,7 +173,7 @@ impl Dir {
     }
 
     /// Returns the directory behind the handle `fd`, as a root.
-    pub(crate) fn of(fd: OwnedFd, shared: &Arc<SharedState>) -> Result<Self, Errno> {
+    pub(crate) fn from_handle(fd: OwnedFd, shared: &Arc<SharedState>) -> Result<Self, Errno> {
         /// Set once the kernel has opened a directory by `openat2`; that call is not probed again.
         static KNOWN: AtomicBool = AtomicBool::new(false);
         let is_known = KNOWN.load(Ordering::Relaxed) || {
@@ -203,7 +209,7 @@ impl Dir {
 
     /// Returns a root that does not exist: every lookup and creation fails.
     pub(crate) fn missing_root(shared: &Arc<SharedState>) -> Result<Self, Errno> {
-        Ok(Self::open_anywhere(Path::new("/"), shared)?.with_way(Way::Nowhere))
+        Ok(Self::open_anywhere(Path::new("/"), shared)?.with_resolver(Way::Nowhere))
     }
 
     /// True if this root does not exist.
@@ -214,7 +220,7 @@ impl Dir {
     /// Flushes the names in the directory. A directory that this user may write but not read cannot be flushed, which
     /// is no error.
     pub(crate) fn flush(&self) -> Result<(), Errno> {
-        match self.dir(&RelPath::root(), Use::Read) {
+        match self.open_dir(&RelPath::root(), Use::Read) {
             Err(Errno::ACCESS) => Ok(()),
             opened => fs::fsync(opened?),
         }
@@ -223,13 +229,13 @@ impl Dir {
     /// Opens the directory `path` of this user alone. Creates missing directories of the path. Refuses a directory that
     /// others may write to. Refuses to create directories inside another user's directory, and to follow another user's
     /// symlink.
-    pub(crate) fn make_own(path: &Path) -> Result<Self, Errno> {
+    pub(crate) fn make_own_dir(path: &Path) -> Result<Self, Errno> {
         let ours = rustix::process::geteuid().as_raw();
         let owner = |dir: &Self| Ok::<_, Errno>(fs::fstat(&dir.fd)?.st_uid);
         let mut missing = Vec::new();
         let mut at = path;
         let mut held = loop {
-            match Self::open_by_our_links(at) {
+            match Self::open_trusted_path(at) {
                 Err(Errno::NOENT) => {
                     missing.push(at.file_name().ok_or(Errno::INVAL)?);
                     at = at.parent().ok_or(Errno::NOENT)?;
@@ -245,8 +251,8 @@ impl Dir {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
-            let flags = Use::Pass.flags() | OFlags::NOFOLLOW;
-            held = Self::of(fs::openat(&held, name, flags, Mode::empty())?, &held.shared)?;
+            let flags = Use::Pass.open_flags() | OFlags::NOFOLLOW;
+            held = Self::from_handle(fs::openat(&held, name, flags, Mode::empty())?, &held.shared)?;
         }
         let stat = fs::fstat(&held.fd)?;
         let is_shared = stat.st_mode & 0o022 != 0;
@@ -255,11 +261,13 @@ impl Dir {
 
     /// Opens the directory at `path`, which this program chose, so no confinement applies. Follows symlinks of this
     /// user and of the superuser only.
-    fn open_by_our_links(path: &Path) -> Result<Self, Errno> {
+    fn open_trusted_path(path: &Path) -> Result<Self, Errno> {
         let path = if path == Path::new("") { Path::new(".") } else { path };
-        match Self::open_anywhere(Path::new("."), &Arc::default())?.led_to(path, Trust::Ours)? {
-            Led::To(dir) => Ok(dir),
-            Led::Stranger(_) => Err(Errno::PERM),
+        match Self::open_anywhere(Path::new("."), &Arc::default())?
+            .resolve_dir(path, Trust::Ours)?
+        {
+            Resolution::To(dir) => Ok(dir),
+            Resolution::Stranger(_) => Err(Errno::PERM),
         }
     }
 
@@ -275,13 +283,13 @@ impl Dir {
     }
 
     /// Returns the handle with another way to resolve paths.
-    pub(crate) fn with_way(self, way: Way) -> Self {
+    pub(crate) fn with_resolver(self, way: Way) -> Self {
         Self { way, ..self }
     }
 
     /// Opens the directory `path` below this directory.
-    pub(crate) fn dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
-        match self.links.as_ref().and_then(|links| links.above(path)) {
+    pub(crate) fn open_dir(&self, path: &RelPath, usage: Use) -> Result<Self, Errno> {
+        match self.links.as_ref().and_then(|links| links.last_kept_link(path)) {
             Some((behind, rest)) => self.open_from(behind.as_fd(), &rest, usage),
             None => self.open_from(self.fd.as_fd(), path, usage),
         }
@@ -290,10 +298,10 @@ impl Dir {
     fn open_from(&self, at: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Self, Errno> {
         let fd = match self.way {
             Way::Nowhere => return Err(Errno::NOENT),
-            _ if path.is_root() => fs::openat(at, ".", usage.flags(), Mode::empty())?,
+            _ if path.is_root() => fs::openat(at, ".", usage.open_flags(), Mode::empty())?,
             Way::Kernel => open_beneath(at, path.as_bytes(), usage)?,
             Way::Walk => open_by_names(at, path, usage)?,
-            Way::Follow => fs::openat(at, path.as_bytes(), usage.flags(), Mode::empty())?,
+            Way::Follow => fs::openat(at, path.as_bytes(), usage.open_flags(), Mode::empty())?,
         };
         Ok(Self { fd, way: self.way, links: None, shared: self.shared() })
     }
@@ -339,7 +347,7 @@ impl Dir {
     }
 
     /// Returns the metadata of `name`, without following a symlink; `None` if there is no such entry.
-    pub(crate) fn find(&self, name: &Name) -> Result<Option<Stat>, Errno> {
+    pub(crate) fn stat_if_exists(&self, name: &Name) -> Result<Option<Stat>, Errno> {
         match self.stat(name) {
             Err(Errno::NOENT) => Ok(None),
             found => found.map(Some),
@@ -370,14 +378,14 @@ impl Dir {
     }
 
     /// Creates a file without a name (`O_TMPFILE`) on the file system of this directory, with this mode, less the
-    /// `umask`. Unless it gets a [name](Self::put), the file vanishes with its handle.
+    /// `umask`. Unless it gets a [name](Self::link_nameless), the file vanishes with its handle.
     pub(crate) fn create_nameless(&self, mode: Mode) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
         fs::openat(&self.fd, ".", flags, mode)
     }
 
     /// Gives a nameless file the name `name`, which must be free. Older kernels require a privilege for this call.
-    pub(crate) fn put(&self, nameless: &OwnedFd, name: &Name) -> Result<(), Errno> {
+    pub(crate) fn link_nameless(&self, nameless: &OwnedFd, name: &Name) -> Result<(), Errno> {
         fs::linkat(nameless, "", &self.fd, name.as_bytes(), AtFlags::EMPTY_PATH)
     }
 
@@ -412,7 +420,7 @@ impl Dir {
         match fs::renameat_with(&self.fd, from, &dir.fd, to, flags) {
             Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
                 // This file system cannot check and rename in one step.
-                match dir.find(new_name)? {
+                match dir.stat_if_exists(new_name)? {
                     Some(_) => Err(Errno::EXIST),
                     None => self.rename(name, dir, new_name),
                 }
@@ -526,11 +534,11 @@ fn read_entries(
 fn open_beneath(root: BorrowedFd<'_>, path: &[u8], usage: Use) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     // With either error, the path tried to leave the root.
-    open_so(root, path, usage, resolve)
+    open_with_resolve(root, path, usage, resolve)
         .map_err(|errno| if errno == Errno::XDEV { Errno::LOOP } else { errno })
 }
 
-fn open_so(
+fn open_with_resolve(
     root: BorrowedFd<'_>,
     path: &[u8],
     usage: Use,
@@ -538,7 +546,7 @@ fn open_so(
 ) -> Result<OwnedFd, Errno> {
     let mut answer = Err(Errno::AGAIN);
     for _ in 0..MAX_TRIES {
-        answer = fs::openat2(root, path, usage.flags(), Mode::empty(), resolve);
+        answer = fs::openat2(root, path, usage.open_flags(), Mode::empty(), resolve);
         if !matches!(answer, Err(Errno::AGAIN | Errno::INTR)) {
             break;
         }
@@ -552,14 +560,14 @@ fn open_by_names(root: BorrowedFd<'_>, path: &RelPath, usage: Use) -> Result<Own
     while let Some(name) = names.next() {
         let above = held.as_ref().map_or(root, |fd: &OwnedFd| fd.as_fd());
         let usage = if names.peek().is_none() { usage } else { Use::Pass };
-        let opened = fs::openat(above, name, usage.flags() | OFlags::NOFOLLOW, Mode::empty());
-        held = Some(opened.map_err(|errno| symlink_or(errno, above, name))?);
+        let opened = fs::openat(above, name, usage.open_flags() | OFlags::NOFOLLOW, Mode::empty());
+        held = Some(opened.map_err(|errno| symlink_error_or(errno, above, name))?);
     }
     held.ok_or(Errno::INVAL)
 }
 
 /// Tells a symlink on the way from a file, since `open` reports "not a directory" for both.
-fn symlink_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
+fn symlink_error_or(errno: Errno, dir: BorrowedFd<'_>, name: &[u8]) -> Errno {
     let is_symlink = |stat: Stat| fs::FileType::from_raw_mode(stat.st_mode).is_symlink();
     match fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if errno == Errno::NOTDIR && is_symlink(stat) => Errno::LOOP,

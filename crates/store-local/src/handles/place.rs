@@ -27,17 +27,21 @@ pub(crate) struct Place {
 
 impl Place {
     /// Returns the place of `path` below `root`. Errors name `action`.
-    pub(crate) fn of(root: &Dir, action: &'static str, path: &RelPath) -> Result<Self, StoreError> {
+    pub(crate) fn parent_of(
+        root: &Dir,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<Self, StoreError> {
         root.check_path(action, path)?;
         let bad_name = || StoreError::BadName { action, path: path.clone() };
         let (dir_path, name) = path.split_last().ok_or_else(bad_name)?;
-        let dir = root.dir(&dir_path, Use::Pass).at(action, path)?;
+        let dir = root.open_dir(&dir_path, Use::Pass).at(action, path)?;
         Ok(Self { path: path.clone(), dir: Arc::new(dir), dir_path, name })
     }
 
     /// Returns the place of `path` below `root`. If `path` is in the directory of `self`, both places share the
     /// directory handle.
-    pub(crate) fn next(
+    pub(crate) fn next_place(
         &self,
         root: &Dir,
         action: &'static str,
@@ -48,17 +52,19 @@ impl Place {
                 root.check_path(action, path)?;
                 Ok(Self { path: path.clone(), dir: Arc::clone(&self.dir), dir_path, name })
             }
-            _ => Self::of(root, action, path),
+            _ => Self::parent_of(root, action, path),
         }
     }
 
-    /// True if [`land`](Self::land) would fail, because a directory that is not empty is at this place. A directory
+    /// True if [`rename_into_place`](Self::rename_into_place) would fail, because a directory that is not empty is at this place. A directory
     /// that may not be listed counts as empty.
     pub(crate) fn has_nonempty_dir(&self) -> Result<bool, Errno> {
         let here = RelPath::root().join(&self.name).map_err(|_| Errno::NAMETOOLONG)?;
         let mut is_full = false;
-        let listed =
-            self.dir.dir(&here, Use::Read).and_then(|dir| dir.for_each_name(|_| is_full = true));
+        let listed = self
+            .dir
+            .open_dir(&here, Use::Read)
+            .and_then(|dir| dir.for_each_name(|_| is_full = true));
         match listed {
             Ok(()) => Ok(is_full),
             Err(Errno::NOTDIR | Errno::NOENT | Errno::ACCESS) => Ok(false),
@@ -67,19 +73,19 @@ impl Place {
     }
 
     /// Waits until no other thread is changing the entry at this place.
-    pub(crate) fn turn(&self) -> Result<Turn<'_>, Errno> {
-        Ok(Turn { place: self, _guard: lock(&TURNS[self.turn_number()?]) })
+    pub(crate) fn lock_entry(&self) -> Result<Turn<'_>, Errno> {
+        Ok(Turn { place: self, _guard: lock(&TURNS[self.lock_index()?]) })
     }
 
     /// Waits until no other thread is changing the entry at this place or the entry at `other`.
-    pub(crate) fn turns(&self, other: &Self) -> Result<Vec<MutexGuard<'static, ()>>, Errno> {
+    pub(crate) fn lock_entries(&self, other: &Self) -> Result<Vec<MutexGuard<'static, ()>>, Errno> {
         // In the order of numbers, so that two threads never wait for each other.
-        let numbers = BTreeSet::from([self.turn_number()?, other.turn_number()?]);
+        let numbers = BTreeSet::from([self.lock_index()?, other.lock_index()?]);
         Ok(numbers.into_iter().map(|number| lock(&TURNS[number])).collect())
     }
 
     /// Returns the index in `TURNS` of the entry at this place.
-    fn turn_number(&self) -> Result<usize, Errno> {
+    fn lock_index(&self) -> Result<usize, Errno> {
         let number = inode_of(&fs::fstat(&self.dir)?).number;
         let hash = (self.name.as_bytes().iter())
             .fold(number, |hash, byte| hash.wrapping_mul(31).wrapping_add(u64::from(*byte)));
@@ -94,7 +100,9 @@ impl Place {
     ///   does not show which file has the new name.
     pub(crate) fn link_to(&self, dir: &Dir, name: &Name, inode: Inode) -> Result<(), Errno> {
         self.dir.link(&self.name, dir, name)?;
-        let has = |dir: &Dir, name| Ok(dir.find(name)?.is_some_and(|is| inode_of(&is) == inode));
+        let has = |dir: &Dir, name| {
+            Ok(dir.stat_if_exists(name)?.is_some_and(|is| inode_of(&is) == inode))
+        };
         if has(dir, name)? {
             return Ok(());
         }
@@ -130,7 +138,7 @@ impl Place {
     }
 
     /// Renames `staged` of `from` to this place, over any entry but a directory that is not empty.
-    pub(crate) fn land(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
+    pub(crate) fn rename_into_place(&self, from: &Dir, staged: &Name) -> Result<(), Errno> {
         match from.rename(staged, &self.dir, &self.name) {
             Err(Errno::ISDIR) => {
                 self.dir.remove_dir(&self.name)?;
@@ -178,7 +186,7 @@ impl VersionLookup {
         let device = match &self.last {
             Some((dir, device)) if *dir == place.dir_path => *device,
             _ => {
-                let device = System::of(&place.dir).lasting_device();
+                let device = System::of(&place.dir).device_if_reliable();
                 self.last = Some((place.dir_path.clone(), device));
                 device
             }

@@ -43,15 +43,15 @@ impl Stamp {
 
     /// True if both stamps are of one version, as far as a file with several hard links shows: a change of one link
     /// changes the ctime for all. This run may rename over links of the file, or change the file under another name.
-    pub(crate) fn is_but_for_names(self, other: Self) -> bool {
+    pub(crate) fn is_same_except_names(self, other: Self) -> bool {
         let renamed = Self { names: other.names, changed: other.changed, ..self };
         self == other || (self.names, other.names) != (1, 1) && renamed == other
     }
 
     /// True if both stamps are of one version, and new hard links explain the new ctime. A file that lost a link may
     /// have been replaced.
-    pub(crate) fn is_but_for_more_names(self, other: Self) -> bool {
-        self.names > other.names && self.is_but_for_names(other)
+    pub(crate) fn is_same_with_more_names(self, other: Self) -> bool {
+        self.names > other.names && self.is_same_except_names(other)
     }
 
     /// True if both stamps have the same inode, length and modification time: names and attributes may differ.
@@ -86,7 +86,7 @@ impl Stamp {
             len: stat.st_size as u64,
             modified: timestamp(stat.st_mtime, stat.st_mtime_nsec),
             changed: timestamp(stat.st_ctime, stat.st_ctime_nsec),
-            names: names(stat.st_nlink),
+            names: name_count(stat.st_nlink),
         }
     }
 }
@@ -104,12 +104,12 @@ pub(crate) fn file_type(stat: &Stat) -> FileType {
 /// which the file most likely is.
 pub(crate) fn version_of(file: &OwnedFd, home: System) -> Option<Version> {
     let stat = fs::fstat(file).ok()?;
-    let lasts = home.of_file(file, stat.st_dev).is_lasting();
+    let lasts = home.of_file(file, stat.st_dev).has_reliable_versions();
     lasts.then(|| Stamp::of(&stat).version())
 }
 
 /// Converts a number of hard links; the type of such a number differs between platforms.
-pub(crate) fn names(count: impl TryInto<u64>) -> u64 {
+pub(crate) fn name_count(count: impl TryInto<u64>) -> u64 {
     count.try_into().unwrap_or(u64::MAX)
 }
 

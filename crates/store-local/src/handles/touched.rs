@@ -139,7 +139,7 @@ impl Touched {
     }
 
     fn flush_dir(&self, root: &Dir, path: &RelPath) -> Result<(), StoreError> {
-        match root.dir(path, Use::Read) {
+        match root.open_dir(path, Use::Read) {
             // The directory was removed, or replaced by a file or link. Its parent is flushed as well.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             // The new mode denies reading even to the owner, so the whole file system is flushed.
@@ -161,7 +161,7 @@ impl Touched {
 
 /// Flushes the root's file system; all file systems of the machine if the root is unreadable too.
 fn flush_system(root: &Dir) -> Result<(), Errno> {
-    match root.dir(&RelPath::root(), Use::Read) {
+    match root.open_dir(&RelPath::root(), Use::Read) {
         Err(Errno::ACCESS) => {
             fs::sync();
             Ok(())

@@ -65,8 +65,8 @@ pub(crate) struct TakenPaths<'a> {
 impl ListedPaths {
     /// Records each of `paths` at which `backup` could keep an old version. Called before the run looks up these paths.
     /// Waits for any backup that is being made at this moment.
-    pub(crate) fn note(&self, backup: &BackupPlace, paths: &[RelPath]) {
-        let mut taken = paths.iter().filter(|path| backup.has(path)).peekable();
+    pub(crate) fn note_paths(&self, backup: &BackupPlace, paths: &[RelPath]) {
+        let mut taken = paths.iter().filter(|path| backup.may_hold_old(path)).peekable();
         if taken.peek().is_some() {
             let mut listed = self.names.write().unwrap_or_else(PoisonError::into_inner);
             listed.extend(taken.cloned());
@@ -74,20 +74,20 @@ impl ListedPaths {
     }
 
     /// Returns the taken paths of the run, which changes the tree below `root`.
-    pub(crate) fn taken<'a>(&'a self, root: &'a Dir) -> TakenPaths<'a> {
+    pub(crate) fn taken_paths<'a>(&'a self, root: &'a Dir) -> TakenPaths<'a> {
         let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
         TakenPaths { root, names, given: &self.given }
     }
 }
 
 impl TakenPaths<'_> {
-    fn lists(&self, path: &RelPath) -> bool {
+    fn has_noted(&self, path: &RelPath) -> bool {
         self.names.contains(path)
     }
 
     /// True if the old version at `of` may be kept at `path`: no other old version has claimed this place. If `meets`
     /// is true, because other old versions could be kept at the same place, claims the place for `of`.
-    fn gives(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
+    fn claim(&self, path: &RelPath, of: &RelPath, meets: bool) -> bool {
         let mut given = lock(self.given);
         match given.get(path) {
             Some(one) => return one == of,
@@ -98,7 +98,7 @@ impl TakenPaths<'_> {
     }
 
     /// Withdraws the claim of `of` on the place `path`, which is not free after all.
-    fn take_back(&self, path: &RelPath, of: &RelPath) {
+    fn withdraw_claim(&self, path: &RelPath, of: &RelPath) {
         let mut given = lock(self.given);
         if given.get(path) == Some(of) {
             given.remove(path);
@@ -126,7 +126,7 @@ pub(crate) enum KeptNames {
 
 impl BackupPlace {
     /// Returns the first free spot for the old version at `place`.
-    pub(crate) fn spot<'a>(
+    pub(crate) fn first_free_spot<'a>(
         &self,
         place: &'a Place,
         taken: &TakenPaths<'_>,
@@ -141,13 +141,13 @@ impl BackupPlace {
             let path = path.map_err(|_| bad_name())?;
             // A suffix may turn an ordinary name into a private name.
             place.dir.check_path(BACK_UP, &path)?;
-            let meets = of != place.path || self.may_meet(&of);
-            if !taken.lists(&path) && taken.gives(&path, &place.path, meets) {
-                let spot = self.free(taken, place, &above, name);
+            let meets = of != place.path || self.may_share_place(&of);
+            if !taken.has_noted(&path) && taken.claim(&path, &place.path, meets) {
+                let spot = self.free_spot(taken, place, &above, name);
                 if let Some(spot) = spot.at(BACK_UP, &place.path)? {
                     return Ok(spot);
                 }
-                taken.take_back(&path, &place.path);
+                taken.withdraw_claim(&path, &place.path);
             }
             if path == of {
                 return Err(store_error(BACK_UP, &place.path, Errno::EXIST));
@@ -169,7 +169,7 @@ impl BackupPlace {
 
     /// Returns where to back up the old version at `place`: as `name` in the directory `above`. Returns `None` if an
     /// entry there, or on the way there, must not be replaced.
-    fn free<'a>(
+    fn free_spot<'a>(
         &self,
         taken: &TakenPaths<'_>,
         place: &'a Place,
@@ -178,12 +178,15 @@ impl BackupPlace {
     ) -> Result<Option<BackupSpot<'a>>, Errno> {
         let tree = match &self.dir {
             // Old versions of the entries of a directory of that name are kept below this path.
-            Some(_) if !self.suffix.is_empty() && leads_on(taken.root, place, above, &name)? => {
+            Some(_)
+                if !self.suffix.is_empty()
+                    && is_dir_on_the_way(taken.root, place, above, &name)? =>
+            {
                 return Ok(None);
             }
             Some(dir) => {
-                let tree = dir.make_all(Mode::from_raw_mode(0o777))?;
-                match self.mirror(tree, taken, above, place)? {
+                let tree = dir.make_with_parents(Mode::from_raw_mode(0o777))?;
+                match self.open_mirror_dir(tree, taken, above, place)? {
                     None => return Ok(None),
                     tree => tree,
                 }
@@ -191,10 +194,10 @@ impl BackupPlace {
             None => None,
         };
         let spot = BackupSpot { tree, beside: &place.dir, name };
-        let is_free = match spot.dir().find(&spot.name)? {
-            Some(stat) if file_type(&stat).is_dir() => self.is_apart(),
+        let is_free = match spot.dir_of_spot().stat_if_exists(&spot.name)? {
+            Some(stat) if file_type(&stat).is_dir() => self.holds_backups_only(),
             // A backup in the place of the old version itself would destroy the old version.
-            Some(stat) => !spot.is_of(place, &stat)?,
+            Some(stat) => !spot.is_same_entry(place, &stat)?,
             None => true,
         };
         Ok(is_free.then_some(spot))
@@ -202,7 +205,7 @@ impl BackupPlace {
 
     /// Opens the directory `above` of `tree` for the old version at `place`. Missing directories are created with the
     /// modes of their counterparts below the root. `None` if an entry on the way must stay.
-    fn mirror(
+    fn open_mirror_dir(
         &self,
         tree: Dir,
         taken: &TakenPaths<'_>,
@@ -216,7 +219,7 @@ impl BackupPlace {
             let join = |dir: &RelPath| dir.join(&name).map_err(|_| Errno::NAMETOOLONG);
             at = join(&at)?;
             like = if n == further { join(&RelPath::root())? } else { join(&like)? };
-            if !self.clear_way(&held, &name, &at, taken)? {
+            if !self.can_hold_dir(&held, &name, &at, taken)? {
                 return Ok(None);
             }
             let made = match held.make_dir(&name, Mode::RWXU) {
@@ -224,16 +227,16 @@ impl BackupPlace {
                 made => made.map(|()| true)?,
             };
             let below = join(&RelPath::root())?;
-            held = held.dir(&below, if made { Use::Read } else { Use::Pass })?;
+            held = held.open_dir(&below, if made { Use::Read } else { Use::Pass })?;
             if made {
-                set_mode_like(&held, taken.root.dir(&like, Use::Pass))?;
+                set_mode_like(&held, taken.root.open_dir(&like, Use::Pass))?;
             }
         }
         Ok(Some(held))
     }
 
     /// True if `name` of `dir`, at `path` in the tree, is a directory, or free for a new directory.
-    fn clear_way(
+    fn can_hold_dir(
         &self,
         dir: &Dir,
         name: &Name,
@@ -241,38 +244,38 @@ impl BackupPlace {
         taken: &TakenPaths<'_>,
     ) -> Result<bool, Errno> {
         let path = self.path_in_root(path).map_err(|_| Errno::NAMETOOLONG)?;
-        if self.below.is_none() && !taken.gives(&path, &path, self.may_meet(&path)) {
+        if self.below.is_none() && !taken.claim(&path, &path, self.may_share_place(&path)) {
             return Ok(false);
         }
-        match dir.find(name)? {
+        match dir.stat_if_exists(name)? {
             Some(stat) if file_type(&stat).is_dir() => Ok(true),
-            Some(_) if self.is_apart() => dir.remove_file(name).map(|()| true),
+            Some(_) if self.holds_backups_only() => dir.remove_file(name).map(|()| true),
             Some(_) => Ok(false),
-            None => Ok(!taken.lists(&path)),
+            None => Ok(!taken.has_noted(&path)),
         }
     }
 
     /// True if an old version is, or could be, kept at `path` below the root.
-    pub(crate) fn has(&self, path: &RelPath) -> bool {
+    pub(crate) fn may_hold_old(&self, path: &RelPath) -> bool {
         let tree = self.below.as_ref().filter(|below| !below.is_root());
         let is_in_tree = tree.is_some_and(|tree| path.starts_with(tree));
         is_in_tree || self.is_beside() && self.has_suffix(path)
     }
 
     /// Returns the name whose backup has the name `name` in the same directory.
-    pub(crate) fn stem(&self, name: &Name) -> Option<Name> {
+    pub(crate) fn backed_up_name(&self, name: &Name) -> Option<Name> {
         let stem = name.as_bytes().strip_suffix(&*self.suffix)?;
         Name::new(stem).ok().filter(|_| self.is_beside())
     }
 
     /// True if no run may delete `path`: it could be a backup, or is, contains or lies in the backup tree.
     pub(crate) fn protects(&self, path: &RelPath) -> bool {
-        self.has(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
+        self.may_hold_old(path) || self.below.as_ref().is_some_and(|below| below.starts_with(path))
     }
 
     /// True if the backups of two different paths, one of them `path`, could have the same place.
-    fn may_meet(&self, path: &RelPath) -> bool {
-        self.has(path) || self.below.is_none() && self.has_suffix(path)
+    fn may_share_place(&self, path: &RelPath) -> bool {
+        self.may_hold_old(path) || self.below.is_none() && self.has_suffix(path)
     }
 
     fn has_suffix(&self, path: &RelPath) -> bool {
@@ -285,36 +288,38 @@ impl BackupPlace {
     }
 
     /// True if the backup tree holds backups only.
-    fn is_apart(&self) -> bool {
+    fn holds_backups_only(&self) -> bool {
         self.below.is_none() && !self.mixed
     }
 
     /// Removes the older backup at `spot`, then calls `put` with the directory and the name of `spot`.
-    pub(crate) fn put<T>(
+    pub(crate) fn put_backup<T>(
         &self,
         root: &Dir,
         place: &Place,
         spot: &BackupSpot<'_>,
         put: impl FnOnce(&Dir, &Name) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
-        let (dir, name) = (spot.dir(), &spot.name);
-        if self.make_way(root, place, spot)? {
+        let (dir, name) = (spot.dir_of_spot(), &spot.name);
+        if self.remove_old_dir(root, place, spot)? {
             dir.remove_file(name)?;
         }
         put(dir, name)
     }
 
     /// Removes an older directory at `spot`. Returns true if a file is there, which stays for now.
-    pub(crate) fn make_way(
+    pub(crate) fn remove_old_dir(
         &self,
         root: &Dir,
         place: &Place,
         spot: &BackupSpot<'_>,
     ) -> Result<bool, Errno> {
-        let (dir, name) = (spot.dir(), &spot.name);
-        match dir.find(name)? {
+        let (dir, name) = (spot.dir_of_spot(), &spot.name);
+        match dir.stat_if_exists(name)? {
             Some(stat) if !file_type(&stat).is_dir() => Ok(true),
-            Some(_) if self.is_apart() => remove_all(dir, name, root, &place.dir).map(|()| false),
+            Some(_) if self.holds_backups_only() => {
+                remove_all(dir, name, root, &place.dir).map(|()| false)
+            }
             Some(_) => Err(Errno::EXIST),
             None => Ok(false),
         }
@@ -330,32 +335,35 @@ pub(crate) struct BackupSpot<'a> {
 }
 
 impl BackupSpot<'_> {
-    pub(crate) fn dir(&self) -> &Dir {
+    pub(crate) fn dir_of_spot(&self) -> &Dir {
         self.tree.as_ref().unwrap_or(self.beside)
     }
 
     /// Moves the file `name` of `dir` to this place. With `over`, an older file may be replaced.
-    pub(crate) fn take(&self, dir: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
+    pub(crate) fn move_here(&self, dir: &Dir, name: &Name, over: bool) -> Result<(), Errno> {
         match over {
-            true => dir.rename(name, self.dir(), &self.name),
-            false => dir.rename_new(name, self.dir(), &self.name),
+            true => dir.rename(name, self.dir_of_spot(), &self.name),
+            false => dir.rename_new(name, self.dir_of_spot(), &self.name),
         }
     }
 
     /// True if a file is at this place. For a [torn](is_torn) file, this is the old version that an earlier run kept,
     /// which must not be replaced.
     pub(crate) fn has_file(&self) -> Result<bool, Errno> {
-        Ok(self.dir().find(&self.name)?.is_some_and(|stat| file_type(&stat).is_file()))
+        Ok(self
+            .dir_of_spot()
+            .stat_if_exists(&self.name)?
+            .is_some_and(|stat| file_type(&stat).is_file()))
     }
 
     /// True if this place and `place` are one directory entry under two paths. `is` is the state of the entry here.
-    fn is_of(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
-        let own = place.dir.find(&place.name)?;
+    fn is_same_entry(&self, place: &Place, is: &Stat) -> Result<bool, Errno> {
+        let own = place.dir.stat_if_exists(&place.name)?;
         if own.is_none_or(|own| inode_of(&own) != inode_of(is)) {
             return Ok(false);
         }
         let is_here = || -> Result<bool, Errno> {
-            let dirs = [fs::fstat(self.dir())?, fs::fstat(&place.dir)?];
+            let dirs = [fs::fstat(self.dir_of_spot())?, fs::fstat(&place.dir)?];
             Ok(self.name == place.name && inode_of(&dirs[0]) == inode_of(&dirs[1]))
         };
         Ok(is.st_nlink == 1 || is_here()?)
@@ -375,12 +383,17 @@ fn set_mode_like(made: &Dir, other: Result<Dir, Errno>) -> Result<(), Errno> {
 }
 
 /// True if `name` is in the directory of `place` and is a directory there.
-fn leads_on(root: &Dir, place: &Place, above: &RelPath, name: &Name) -> Result<bool, Errno> {
+fn is_dir_on_the_way(
+    root: &Dir,
+    place: &Place,
+    above: &RelPath,
+    name: &Name,
+) -> Result<bool, Errno> {
     if *above != place.dir_path {
         return Ok(false);
     }
     let path = above.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-    let is_dir = place.dir.find(name)?.is_some_and(|stat| file_type(&stat).is_dir());
+    let is_dir = place.dir.stat_if_exists(name)?.is_some_and(|stat| file_type(&stat).is_dir());
     Ok(is_dir || root.keeps_link(&path))
 }
 
@@ -397,7 +410,7 @@ fn remove_all(dir: &Dir, name: &Name, root: &Dir, old: &Dir) -> Result<(), Errno
     let mut next = 0;
     while let Some(path) = dirs.get(next).cloned() {
         next += 1;
-        let held = dir.dir(&path, Use::Read)?;
+        let held = dir.open_dir(&path, Use::Read)?;
         let inode = inode_of(&fs::fstat(&held)?);
         if inode == root || inode.device != device {
             return Err(Errno::BUSY);
@@ -413,7 +426,7 @@ fn remove_all(dir: &Dir, name: &Name, root: &Dir, old: &Dir) -> Result<(), Errno
     }
     let above = |path: &RelPath| {
         let (above, name) = path.split_last().expect("it has a name");
-        dir.dir(&above, Use::Pass).map(|above| (above, name))
+        dir.open_dir(&above, Use::Pass).map(|above| (above, name))
     };
     for path in files {
         let (above, name) = above(&path)?;

@@ -18,7 +18,7 @@ pub(crate) struct OldCopies {
 
 impl OldCopies {
     /// True if old versions are kept.
-    pub(crate) fn keeps_old(&self) -> bool {
+    pub(crate) fn keeps_old_versions(&self) -> bool {
         self.backup.is_some() || self.versions.is_some()
     }
 
@@ -29,19 +29,19 @@ impl OldCopies {
 
     /// True if `path` belongs to a backup.
     pub(crate) fn is_backup(&self, path: &RelPath) -> bool {
-        self.backup.as_ref().is_some_and(|backup| backup.has(path))
+        self.backup.as_ref().is_some_and(|backup| backup.may_hold_old(path))
     }
 
     /// True if `name` is a backup of an earlier run: its original name is not in `dir`, and this run does not create it
     /// (`comes`).
-    pub(crate) fn is_of_before(
+    pub(crate) fn is_earlier_backup(
         &self,
         dir: &Dir,
         name: &Name,
         comes: &dyn Fn(&Name) -> bool,
     ) -> bool {
-        let of = self.backup.as_ref().and_then(|backup| backup.stem(name));
-        of.is_some_and(|of| !comes(&of) && dir.find(&of) == Ok(None))
+        let of = self.backup.as_ref().and_then(|backup| backup.backed_up_name(name));
+        of.is_some_and(|of| !comes(&of) && dir.stat_if_exists(&of) == Ok(None))
             && dir.stat(name).is_ok_and(|stat| !file_type(&stat).is_dir())
     }
 

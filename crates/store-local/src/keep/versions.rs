@@ -142,8 +142,9 @@ impl OldVersions {
     }
 
     /// Opens the directory of all versions.
-    pub(super) fn all(&self) -> Result<Dir, Errno> {
-        self.volume.dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
+    pub(super) fn open_all_versions(&self) -> Result<Dir, Errno> {
+        self.volume
+            .open_dir(&RelPath::root().join(&own_name()).map_err(|_| Errno::INVAL)?, Use::Read)
     }
 
     /// Lists the versions of `file`, newest first. Leaves out a version that is the present file itself.
@@ -151,8 +152,8 @@ impl OldVersions {
     /// # Errors
     /// The versions cannot be read.
     pub fn list(&self, file: &RelPath) -> Result<Vec<OldVersion>, StoreError> {
-        let path = self.path(file).at(LIST, file)?;
-        let dir = match self.all().and_then(|all| all.dir(&path, Use::Read)) {
+        let path = self.path_in_volume(file).at(LIST, file)?;
+        let dir = match self.open_all_versions().and_then(|all| all.open_dir(&path, Use::Read)) {
             Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
             opened => opened.at(LIST, file)?,
         };
@@ -163,7 +164,7 @@ impl OldVersions {
             opened => Some(opened.map(|snapshot| OldVersion { id, snapshot })),
         };
         let opened = ids.into_iter().filter_map(open);
-        let present = self.present(&path);
+        let present = self.inode_in_volume(&path);
         let is_old = |version: &Result<OldVersion, StoreError>| match (version, present) {
             (Ok(version), Some(present)) => version.snapshot.stamp().inode() != present,
             _ => true,
@@ -176,8 +177,11 @@ impl OldVersions {
     /// # Errors
     /// [`StoreError::NotFound`] if there is no such version, or it has expired.
     pub fn open(&self, file: &RelPath, id: VersionId) -> Result<LocalSnapshot, StoreError> {
-        let path = self.path(file).at(OPEN, file)?;
-        let dir = self.all().and_then(|all| all.dir(&path, Use::Pass)).at(OPEN, file)?;
+        let path = self.path_in_volume(file).at(OPEN, file)?;
+        let dir = self
+            .open_all_versions()
+            .and_then(|all| all.open_dir(&path, Use::Pass))
+            .at(OPEN, file)?;
         self.open_in(&dir, file, id)
     }
 
@@ -188,7 +192,7 @@ impl OldVersions {
         id: VersionId,
     ) -> Result<LocalSnapshot, StoreError> {
         LocalSnapshot::open(dir, &id.name(), file, MetaMask::default())
-            .map(LocalSnapshot::while_it_gets_names)
+            .map(LocalSnapshot::allowing_new_names)
     }
 
     /// Removes versions beyond the age or number to keep, and empty directories.
@@ -196,14 +200,14 @@ impl OldVersions {
     /// # Errors
     /// Versions cannot be read or removed.
     pub fn expire(&self) -> Result<(), StoreError> {
-        let all = match self.all() {
+        let all = match self.open_all_versions() {
             Err(Errno::NOENT) => return Ok(()),
             opened => opened.at(EXPIRE, &RelPath::root())?,
         };
         let (mut dirs, mut next) = (vec![RelPath::root()], 0);
         while let Some(path) = dirs.get(next).cloned() {
             next += 1;
-            let dir = match all.dir(&path, Use::Read) {
+            let dir = match all.open_dir(&path, Use::Read) {
                 Err(Errno::NOENT) => continue,
                 opened => opened.at(EXPIRE, &path)?,
             };
@@ -212,25 +216,25 @@ impl OldVersions {
             let is_dir = |name: &Name| dir.stat(name).is_ok_and(|stat| file_type(&stat).is_dir());
             dirs.extend(names.iter().filter(|name| is_dir(name)).flat_map(|name| path.join(name)));
             let _turn = lock(path_lock(&path));
-            self.prune(&dir, &ids(&dir).at(EXPIRE, &path)?).at(EXPIRE, &path)?;
+            self.remove_expired(&dir, &ids(&dir).at(EXPIRE, &path)?).at(EXPIRE, &path)?;
         }
         // Directories with versions stay.
         for (above, name) in dirs.iter().rev().filter_map(RelPath::split_last) {
-            let _ = all.dir(&above, Use::Pass).and_then(|above| above.remove_dir(&name));
+            let _ = all.open_dir(&above, Use::Pass).and_then(|above| above.remove_dir(&name));
         }
         Ok(())
     }
 
     /// Flushes the directories that got versions since the last flush.
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        match self.all() {
+        match self.open_all_versions() {
             Ok(all) => self.touched.flush(&all),
             Err(_) => Ok(()),
         }
     }
 
     /// Converts a path in the store to a path in the volume.
-    pub(crate) fn path(&self, path: &RelPath) -> Result<RelPath, Errno> {
+    pub(crate) fn path_in_volume(&self, path: &RelPath) -> Result<RelPath, Errno> {
         let names = [self.below.as_bytes(), path.as_bytes()];
         let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
         RelPath::parse(&names.join(&b'/')).map_err(|_| Errno::NAMETOOLONG)
@@ -242,28 +246,28 @@ impl OldVersions {
     }
 
     /// Returns the inode of the entry at `path` in the volume.
-    fn present(&self, path: &RelPath) -> Option<Inode> {
+    fn inode_in_volume(&self, path: &RelPath) -> Option<Inode> {
         let (above, name) = path.split_last()?;
-        let dir = self.volume.dir(&above, Use::Pass).ok()?;
-        dir.find(&name).ok()?.as_ref().map(inode_of)
+        let dir = self.volume.open_dir(&above, Use::Pass).ok()?;
+        dir.stat_if_exists(&name).ok()?.as_ref().map(inode_of)
     }
 
     /// Opens the directory with the versions of `path`, a path in the volume. Creates missing directories.
-    pub(crate) fn make(&self, path: &RelPath) -> Result<Dir, Errno> {
+    pub(crate) fn open_or_create(&self, path: &RelPath) -> Result<Dir, Errno> {
         let make = |dir: &Dir, name: &Name| match dir.make_dir(name, Mode::RWXU) {
             Err(Errno::EXIST) => Ok(false),
             made => made.map(|()| true),
         };
-        let all = match self.all() {
+        let all = match self.open_all_versions() {
             Err(Errno::NOENT) => {
                 if make(&self.volume, &own_name())? && self.touched.is_durable() {
                     self.volume.flush()?;
                 }
-                self.all()?
+                self.open_all_versions()?
             }
             opened => opened?,
         };
-        match all.dir(path, Use::Read) {
+        match all.open_dir(path, Use::Read) {
             Err(Errno::NOENT) => {}
             opened => return opened,
         }
@@ -274,16 +278,16 @@ impl OldVersions {
                 self.touched.add(&at);
             }
             let below = RelPath::root().join(&name).map_err(|_| Errno::NAMETOOLONG)?;
-            held = held.dir(&below, Use::Read)?;
+            held = held.open_dir(&below, Use::Read)?;
             at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
         }
         Ok(held)
     }
 
     /// Removes expired versions in `dir`, from the oldest to the newest. No other code removes versions.
-    pub(crate) fn prune(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
+    pub(crate) fn remove_expired(&self, dir: &Dir, ids: &[VersionId]) -> Result<(), Errno> {
         let History { keep, clock } = &self.history;
-        let gone = expired_count(*keep, ids, clock.believed(Clocks::now()));
+        let gone = expired_count(*keep, ids, clock.trusted_time(Clocks::now()));
         ids[..gone].iter().try_for_each(|id| {
             let was = dir.stat(&id.name());
             match dir.remove_file(&id.name()) {

@@ -48,14 +48,14 @@ const PATH_QUANTUM: usize = 256;
 
 impl VersionsPage {
     /// Returns the order of a printed path, by its components, relative to the end of the page before.
-    fn order(&self, path: &str) -> Ordering {
+    fn order_of(&self, path: &str) -> Ordering {
         path.split('/').cmp(self.after.split('/'))
     }
 
     /// True if this page may have `path` or a path below.
-    fn reaches(&self, path: &str) -> bool {
+    fn may_contain(&self, path: &str) -> bool {
         let is_above = || self.after.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-        self.order(path) != Ordering::Less || is_above()
+        self.order_of(path) != Ordering::Less || is_above()
     }
 }
 
@@ -77,8 +77,8 @@ impl OldVersions {
             let shown = printable(path.as_bytes());
             let (names, has_versions) = self.names_below(&path, page.all_files)?;
             let below = names.iter().rev().flat_map(|name| path.join(name));
-            left.extend(below.filter(|path| page.reaches(&printable(path.as_bytes()))));
-            if path != *dir && page.order(&shown) == Ordering::Greater {
+            left.extend(below.filter(|path| page.may_contain(&printable(path.as_bytes()))));
+            if path != *dir && page.order_of(&shown) == Ordering::Greater {
                 let versions = if has_versions { self.list(&path)? } else { Vec::new() };
                 let present = self.present_file(&path);
                 weight += 1 + versions.len() + shown.len() / PATH_QUANTUM;
@@ -99,15 +99,15 @@ impl OldVersions {
         path: &RelPath,
         all_files: bool,
     ) -> Result<(Vec<Name>, bool), StoreError> {
-        let in_volume = self.path(path).at(LIST, path)?;
+        let in_volume = self.path_in_volume(path).at(LIST, path)?;
         let (mut names, mut has_versions) = (Vec::new(), false);
         let mut add = |name: &[u8]| match VersionId::named(name) {
             Some(_) => has_versions = true,
             None => names.extend(Name::new(name)),
         };
-        let present = || self.volume.dir(&in_volume, Use::Read);
+        let present = || self.volume.open_dir(&in_volume, Use::Read);
         let dirs = [
-            Some(self.all().and_then(|all| all.dir(&in_volume, Use::Read))),
+            Some(self.open_all_versions().and_then(|all| all.open_dir(&in_volume, Use::Read))),
             all_files.then(present),
         ];
         for dir in dirs.into_iter().flatten() {
@@ -127,8 +127,8 @@ impl OldVersions {
 
     /// Returns the regular file at `path`, if any.
     fn present_file(&self, path: &RelPath) -> Option<PresentFile> {
-        let (above, name) = self.path(path).ok()?.split_last()?;
-        let dir = self.volume.dir(&above, Use::Pass).ok()?;
+        let (above, name) = self.path_in_volume(path).ok()?.split_last()?;
+        let dir = self.volume.open_dir(&above, Use::Pass).ok()?;
         let asked = StatxFlags::TYPE | StatxFlags::BTIME;
         let stat = fs::statx(&dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW, asked).ok()?;
         let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
@@ -143,12 +143,12 @@ mod tests {
     #[test]
     fn a_page_goes_on_after_the_last_path_by_components() {
         let page = VersionsPage { after: "a/b".into(), limit: 1, all_files: false };
-        let later = |path: &str| page.order(path) == Ordering::Greater;
+        let later = |path: &str| page.order_of(path) == Ordering::Greater;
         assert!(["a/b/c", "a/c", "a.txt", "b"].into_iter().all(later));
         assert!(!["a", "a/b", "a/a/z", "A"].into_iter().any(later));
-        assert!(["a", "a/b", "a/b/c", "b"].into_iter().all(|path| page.reaches(path)));
-        assert!(!["a/a", "A"].into_iter().any(|path| page.reaches(path)));
+        assert!(["a", "a/b", "a/b/c", "b"].into_iter().all(|path| page.may_contain(path)));
+        assert!(!["a/a", "A"].into_iter().any(|path| page.may_contain(path)));
         let first = VersionsPage { after: String::new(), ..page };
-        assert!(first.reaches("a") && first.order("a") == Ordering::Greater);
+        assert!(first.may_contain("a") && first.order_of("a") == Ordering::Greater);
     }
 }

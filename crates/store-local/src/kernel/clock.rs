@@ -37,7 +37,7 @@ impl Clocks {
     }
 
     /// Returns the time that the wall clock will show at `steady`, if nobody sets the clock.
-    fn wall_at(self, steady: Instant) -> Duration {
+    fn wall_clock_at(self, steady: Instant) -> Duration {
         self.wall.saturating_add(steady.saturating_duration_since(self.steady))
     }
 }
@@ -70,13 +70,13 @@ pub struct Jump {
 
 impl AgeClock {
     /// Starts with a reading of both clocks. `known` is a time in the past: the last time that was
-    /// [believed](AgeClock::believed), or the last change found on the disks.
+    /// [believed](AgeClock::trusted_time), or the last change found on the disks.
     #[must_use]
     pub fn start(now: Clocks, known: Option<Duration>) -> Self {
         let jump = known.map(|known| Jump::new(now.wall, known));
         let settling = jump.map_or(SETTLING, |jump| jump.settling);
         // An absence of some days is not worth a message.
-        let is_news = |jump: &Jump| jump.settling > SETTLING || jump.is_back();
+        let is_news = |jump: &Jump| jump.settling > SETTLING || jump.is_set_back();
         Self(Mutex::new(ClockState {
             since: now,
             settled: now.steady + settling,
@@ -86,9 +86,9 @@ impl AgeClock {
     }
 
     /// Returns the wall clock's time, by which versions expire. `None` while a jump of the clock is not believed.
-    pub fn believed(&self, now: Clocks) -> Option<Duration> {
+    pub fn trusted_time(&self, now: Clocks) -> Option<Duration> {
         let mut state = lock(&self.0);
-        let expected = state.since.wall_at(now.steady);
+        let expected = state.since.wall_clock_at(now.steady);
         if now.wall.abs_diff(expected) > MOST_DRIFT {
             let jump = Jump::new(now.wall, expected);
             state.settled = now.steady + jump.settling;
@@ -103,13 +103,13 @@ impl AgeClock {
 
     /// Returns the time in the name of a version that is kept at `now`. After the clock was set back, the version does
     /// not get an earlier time than the last version.
-    pub(crate) fn naming(&self, now: Clocks) -> Duration {
+    pub(crate) fn version_name_time(&self, now: Clocks) -> Duration {
         let floor = lock(&self.0).floor;
-        now.wall.max(floor.map_or(Duration::ZERO, |floor| floor.wall_at(now.steady)))
+        now.wall.max(floor.map_or(Duration::ZERO, |floor| floor.wall_clock_at(now.steady)))
     }
 
     /// Returns the last jump, at the first call after the jump.
-    pub fn news(&self) -> Option<Jump> {
+    pub fn take_jump(&self) -> Option<Jump> {
         lock(&self.0).news.take()
     }
 }
@@ -122,7 +122,7 @@ impl Jump {
 
     /// True if the clock was set back.
     #[must_use]
-    pub fn is_back(&self) -> bool {
+    pub fn is_set_back(&self) -> bool {
         self.shown + MOST_DRIFT < self.expected
     }
 }
@@ -146,28 +146,31 @@ mod tests {
     fn nothing_is_old_within_an_hour_of_a_start() {
         let (clock, at) = clock(Some(START - HOUR));
         let second = Duration::from_secs(1);
-        assert_eq!(clock.believed(at(START + HOUR - second, HOUR - second)), None);
-        assert_eq!(clock.believed(at(START + HOUR, HOUR)), Some(START + HOUR));
-        assert_eq!(clock.news(), None);
+        assert_eq!(clock.trusted_time(at(START + HOUR - second, HOUR - second)), None);
+        assert_eq!(clock.trusted_time(at(START + HOUR, HOUR)), Some(START + HOUR));
+        assert_eq!(clock.take_jump(), None);
     }
 
     #[test]
     fn a_jump_is_not_believed_before_a_part_of_it_has_passed() {
         let (clock, at) = clock(None);
-        assert!(clock.believed(at(START + HOUR, HOUR)).is_some());
+        assert!(clock.trusted_time(at(START + HOUR, HOUR)).is_some());
         // Two hours forward, as at a wrong change to summer time.
         let ahead = START + 2 * HOUR;
-        assert_eq!(clock.believed(at(ahead + HOUR, HOUR)), None);
-        assert_eq!(clock.believed(at(ahead + 2 * HOUR - DAY / 1000, 2 * HOUR - DAY / 1000)), None);
-        assert!(clock.believed(at(ahead + 2 * HOUR, 2 * HOUR)).is_some());
+        assert_eq!(clock.trusted_time(at(ahead + HOUR, HOUR)), None);
+        assert_eq!(
+            clock.trusted_time(at(ahead + 2 * HOUR - DAY / 1000, 2 * HOUR - DAY / 1000)),
+            None
+        );
+        assert!(clock.trusted_time(at(ahead + 2 * HOUR, 2 * HOUR)).is_some());
         // 400 days forward, and back to 1970.
         for (wall, is_back) in [(START + 400 * DAY, false), (Duration::ZERO, true)] {
             let (clock, at) = self::clock(None);
             let jumped = |steady| at(wall + steady, steady);
-            assert_eq!(clock.believed(jumped(2 * HOUR)), None, "{wall:?}");
-            assert_eq!(clock.believed(jumped(25 * HOUR)), None, "{wall:?}");
-            assert!(clock.believed(jumped(26 * HOUR)).is_some(), "{wall:?}");
-            assert_eq!(clock.news().map(|jump| jump.is_back()), Some(is_back));
+            assert_eq!(clock.trusted_time(jumped(2 * HOUR)), None, "{wall:?}");
+            assert_eq!(clock.trusted_time(jumped(25 * HOUR)), None, "{wall:?}");
+            assert!(clock.trusted_time(jumped(26 * HOUR)).is_some(), "{wall:?}");
+            assert_eq!(clock.take_jump().map(|jump| jump.is_set_back()), Some(is_back));
         }
     }
 
@@ -175,32 +178,35 @@ mod tests {
     fn small_steps_add_up_to_a_jump() {
         let (clock, at) = clock(None);
         let minute = Duration::from_secs(60);
-        assert!(clock.believed(at(START + HOUR + 9 * minute, HOUR)).is_some());
-        assert_eq!(clock.believed(at(START + HOUR + 18 * minute, HOUR)), None);
+        assert!(clock.trusted_time(at(START + HOUR + 9 * minute, HOUR)).is_some());
+        assert_eq!(clock.trusted_time(at(START + HOUR + 18 * minute, HOUR)), None);
     }
 
     #[test]
     fn at_a_start_the_clock_is_compared_with_the_last_time_that_is_known() {
         let (clock, at) = clock(Some(START - 400 * DAY));
-        assert_eq!(clock.news().map(|jump| (jump.settling, jump.is_back())), Some((DAY, false)));
-        assert_eq!(clock.believed(at(START + 23 * HOUR, 23 * HOUR)), None);
-        assert!(clock.believed(at(START + DAY, DAY)).is_some());
+        assert_eq!(
+            clock.take_jump().map(|jump| (jump.settling, jump.is_set_back())),
+            Some((DAY, false))
+        );
+        assert_eq!(clock.trusted_time(at(START + 23 * HOUR, 23 * HOUR)), None);
+        assert!(clock.trusted_time(at(START + DAY, DAY)).is_some());
         // A machine without a battery clock starts in the past.
         let (behind, at) = self::clock(Some(START + 90 * DAY));
-        assert!(behind.news().is_some_and(|jump| jump.is_back()));
-        assert_eq!(behind.naming(at(START + HOUR, HOUR)), START + 90 * DAY + HOUR);
-        assert_eq!(behind.believed(at(START + HOUR, HOUR)), None);
+        assert!(behind.take_jump().is_some_and(|jump| jump.is_set_back()));
+        assert_eq!(behind.version_name_time(at(START + HOUR, HOUR)), START + 90 * DAY + HOUR);
+        assert_eq!(behind.trusted_time(at(START + HOUR, HOUR)), None);
     }
 
     #[test]
     fn a_version_that_goes_while_the_clock_is_behind_has_the_time_that_is_known() {
         let (clock, at) = clock(None);
-        assert!(clock.believed(at(START + HOUR, HOUR)).is_some());
+        assert!(clock.trusted_time(at(START + HOUR, HOUR)).is_some());
         let back = at(START - 90 * DAY, 2 * HOUR);
-        assert_eq!(clock.believed(back), None);
-        assert_eq!(clock.naming(back), START + 2 * HOUR);
+        assert_eq!(clock.trusted_time(back), None);
+        assert_eq!(clock.version_name_time(back), START + 2 * HOUR);
         assert_eq!(
-            clock.naming(at(START + DAY, 2 * HOUR)),
+            clock.version_name_time(at(START + DAY, 2 * HOUR)),
             START + DAY,
             "ahead, it is kept longer"
         );

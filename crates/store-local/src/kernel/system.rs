@@ -31,19 +31,19 @@ impl System {
     }
 
     /// Returns the device, if versions on the file system are [reliable](Self::is_lasting).
-    pub(crate) fn lasting_device(self) -> Option<u64> {
-        self.is_lasting().then_some(self.device)
+    pub(crate) fn device_if_reliable(self) -> Option<u64> {
+        self.has_reliable_versions().then_some(self.device)
     }
 
     /// True if versions on the file system of `file` are [reliable](Self::is_lasting).
     pub(crate) fn keeps_versions(file: impl AsFd) -> bool {
-        kind_of(file).is_ok_and(is_lasting)
+        kind_of(file).is_ok_and(is_reliable_kind)
     }
 
     /// True if versions are reliable: inodes keep their numbers, and the local kernel sets ctime at each change. FAT
     /// assigns new numbers and has no ctime. On network and FUSE file systems, both are up to the server.
-    pub(crate) const fn is_lasting(self) -> bool {
-        is_lasting(self.kind)
+    pub(crate) const fn has_reliable_versions(self) -> bool {
+        is_reliable_kind(self.kind)
     }
 
     /// True if `sync_file_range` writes. Some file systems keep the pages of a file elsewhere, where the call finds
@@ -73,7 +73,7 @@ impl System {
     }
 }
 
-const fn is_lasting(kind: u64) -> bool {
+const fn is_reliable_kind(kind: u64) -> bool {
     matches!(kind, EXT4 | XFS | BTRFS | F2FS | ZFS | BCACHEFS | TMPFS | OVERLAYFS)
 }
 

@@ -19,11 +19,11 @@ const LARGE_BYTES: u64 = 16 << 20;
 #[must_use]
 pub fn is_memory_tight() -> bool {
     static IS_TIGHT: OnceLock<bool> = OnceLock::new();
-    *IS_TIGHT.get_or_init(|| limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
+    *IS_TIGHT.get_or_init(|| memory_limit().is_some_and(|bytes| bytes <= TIGHT_BYTES))
 }
 
 /// Turns off read-ahead for a large `file`, if memory is tight.
-pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
+pub(crate) fn disable_read_ahead(file: impl AsFd, len: u64) {
     if len >= LARGE_BYTES && is_memory_tight() {
         // After an error, the memory may suffice even so.
         let _ = fs::fadvise(file, 0, None, Advice::Random);
@@ -31,15 +31,18 @@ pub(crate) fn spare_memory(file: impl AsFd, len: u64) {
 }
 
 /// Returns the memory limit in bytes of this process's cgroup, if there is a limit.
-fn limit() -> Option<u64> {
+fn memory_limit() -> Option<u64> {
     let text = |path: &str| String::from_utf8(read_system_file(path, 4096)?).ok();
     let groups = text("/proc/self/cgroup")?;
-    groups.lines().filter_map(limit_file).find_map(|path| text(&path)?.trim_end().parse().ok())
+    groups
+        .lines()
+        .filter_map(memory_limit_file)
+        .find_map(|path| text(&path)?.trim_end().parse().ok())
 }
 
 /// Returns the file with the memory limit of a cgroup, given a line of `/proc/self/cgroup`. `None` if the line is not
 /// about memory.
-fn limit_file(line: &str) -> Option<String> {
+fn memory_limit_file(line: &str) -> Option<String> {
     let (kinds, path) = line.split_once(':')?.1.split_once(':')?;
     match kinds {
         "memory" => Some(format!("/sys/fs/cgroup/memory{path}/memory.limit_in_bytes")),
@@ -55,10 +58,13 @@ mod tests {
     #[test]
     fn the_memory_limit_file_is_found_for_both_cgroup_versions() {
         let first = "/sys/fs/cgroup/memory/a:b/memory.limit_in_bytes";
-        assert_eq!(limit_file("4:memory:/a:b").as_deref(), Some(first));
-        assert_eq!(limit_file("0::/user/x").as_deref(), Some("/sys/fs/cgroup/user/x/memory.max"));
+        assert_eq!(memory_limit_file("4:memory:/a:b").as_deref(), Some(first));
+        assert_eq!(
+            memory_limit_file("0::/user/x").as_deref(),
+            Some("/sys/fs/cgroup/user/x/memory.max")
+        );
         for line in ["3:cpu,cpuacct:/a", "1:name=systemd:/", "", "0", "4:memory"] {
-            assert_eq!(limit_file(line), None, "{line}");
+            assert_eq!(memory_limit_file(line), None, "{line}");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use deltic_tree::{MetaMask, RelPath};
 
 use super::snapshot::LocalSnapshot;
-use crate::handles::dir::{Dir, Led, Trust};
+use crate::handles::dir::{Dir, Resolution, Trust};
 use crate::handles::place::Place;
 use crate::handles::stat::file_type;
 use crate::kernel::errno::At;
@@ -16,7 +16,7 @@ use deltic_store::filter::{Linked, Reads, Scopes, Start, cleaned, read_bounded};
 use deltic_store::{Filter, StoreError};
 
 /// Returns the scopes of `rules` below the root at `base`, a path that the operator chose.
-pub(crate) fn scopes(rules: Filter, base: &Path, start: Start) -> Scopes {
+pub(crate) fn scopes_below(rules: Filter, base: &Path, start: Start) -> Scopes {
     let absolute = || {
         let path = std::path::absolute(base).unwrap_or_else(|_| base.to_path_buf());
         cleaned(path.as_os_str().as_bytes())
@@ -41,18 +41,19 @@ impl Reads for Dir {
         }
     }
 
-    fn has(&self, path: &RelPath) -> bool {
-        let found = Place::of(self, "look at", path).map(|place| place.dir.find(&place.name));
+    fn has_file(&self, path: &RelPath) -> bool {
+        let found = Place::parent_of(self, "look at", path)
+            .map(|place| place.dir.stat_if_exists(&place.name));
         matches!(found, Ok(Ok(Some(_))))
     }
 
-    fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
+    fn reader_above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let path = if path.is_empty() { b"/" } else { path };
         Some(Box::new(Self::open_root(Path::new(OsStr::from_bytes(path)), &self.shared()).ok()?))
     }
 
-    fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
-        self.bounds().rebased(base, path)
+    fn path_in_process(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+        self.bounds().path_in_process(base, path)
     }
 
     fn may_read(&self, base: &[u8], path: &[u8]) -> bool {
@@ -62,26 +63,27 @@ impl Reads for Dir {
 
 /// Returns the bytes of the file at `path` below `dir`. `None` if there is no such file.
 fn read(dir: &Dir, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError> {
-    let place = Place::of(dir, ACTION, path)?;
+    let place = Place::parent_of(dir, ACTION, path)?;
     // Reading rules never changes the access time, even if the run changes other access times.
     let see = MetaMask { untouched: true, ..MetaMask::default() };
-    let snapshot = match place.dir.find(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
-        None => return Ok(None),
-        Some(kind) if kind.is_dir() => return Ok(None),
-        Some(kind) if !kind.is_symlink() => {
-            LocalSnapshot::open(&place.dir, &place.name, path, see)?
-        }
-        Some(_) if linked == Linked::Ignore => return Ok(None),
-        Some(_) => {
-            let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
-            let held = Arc::into_inner(place.dir).expect("nobody else holds it");
-            match held.end_of(&way, Trust::Ours).at(ACTION, path)? {
-                Led::To(end) => LocalSnapshot::open_end(&end, path, see)?,
-                Led::Stranger(_) => {
-                    return Err(StoreError::Stranger { link: path.to_string() });
+    let snapshot =
+        match place.dir.stat_if_exists(&place.name).at(ACTION, path)?.as_ref().map(file_type) {
+            None => return Ok(None),
+            Some(kind) if kind.is_dir() => return Ok(None),
+            Some(kind) if !kind.is_symlink() => {
+                LocalSnapshot::open(&place.dir, &place.name, path, see)?
+            }
+            Some(_) if linked == Linked::Ignore => return Ok(None),
+            Some(_) => {
+                let way = Path::new(OsStr::from_bytes(place.name.as_bytes())).to_path_buf();
+                let held = Arc::into_inner(place.dir).expect("nobody else holds it");
+                match held.resolve(&way, Trust::Ours).at(ACTION, path)? {
+                    Resolution::To(end) => LocalSnapshot::open_end(&end, path, see)?,
+                    Resolution::Stranger(_) => {
+                        return Err(StoreError::ForeignSymlink { link: path.to_string() });
+                    }
                 }
             }
-        }
-    };
+        };
     read_bounded(&snapshot, path).map(Some)
 }

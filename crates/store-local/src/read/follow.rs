@@ -13,7 +13,7 @@ use deltic_tree::{Follow, Kind, Meta, MetaMask, Name, RelPath};
 use rustix::fs::{AtFlags, fstat, statat};
 use rustix::io::Errno;
 
-use crate::attributes::metadata::{look_at, look_behind};
+use crate::attributes::metadata::{read_meta_following, read_meta_of};
 use crate::handles::dir::{Dir, Use};
 use crate::handles::stat::{file_type, inode_of};
 
@@ -39,16 +39,16 @@ enum Behind {
 
 /// Returns the metadata of the entry that `name` of `dir` stands for, through a link if links are followed. `path` is
 /// the path of `name`.
-pub(crate) fn look(
+pub(crate) fn look_at_followed(
     dir: &Dir,
     name: &Name,
     path: &RelPath,
     follow: Follow,
     see: MetaMask,
 ) -> Result<Meta, Errno> {
-    let meta = look_at(dir, name, see)?;
+    let meta = read_meta_of(dir, name, see)?;
     let Some(taken) = followed_kinds(follow, &meta, path) else { return Ok(meta) };
-    match (look_behind(dir, name, see), taken) {
+    match (read_meta_following(dir, name, see), taken) {
         (Ok(behind), Behind::Dirs) if !behind.is_dir() => Ok(meta),
         (Err(_), Behind::Dirs) => Ok(meta),
         // The link exists, but its target does not.
@@ -61,7 +61,7 @@ pub(crate) fn look(
 pub(crate) fn open_follows_link(follow: Follow, dir: &Dir, name: &Name, path: &RelPath) -> bool {
     // Most runs follow no links, or only links to directories, and need no look.
     !matches!(follow, Follow::Never | Follow::Dirs)
-        && look_at(dir, name, MetaMask::default())
+        && read_meta_of(dir, name, MetaMask::default())
             .is_ok_and(|meta| followed_kinds(follow, &meta, path) == Some(Behind::All))
 }
 
@@ -73,15 +73,15 @@ pub(crate) fn leads_back(root: &Dir, dir: &Dir, path: &RelPath, name: &Name) -> 
     is_link
         && dir.stat_behind(name).is_ok_and(|behind| {
             let behind = inode_of(&behind);
-            on_the_way(root, path).chain(dirs_above(root)).any(|is| is == behind)
+            dirs_on_the_way(root, path).chain(dirs_above(root)).any(|is| is == behind)
         })
 }
 
 /// Returns the directory `path` below `root`, and each directory on the path.
-fn on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = Inode> {
+fn dirs_on_the_way(root: &Dir, path: &RelPath) -> impl Iterator<Item = Inode> {
     let paths = successors(Some(path.clone()), |path| path.split_last().map(|(above, _)| above));
     paths.filter_map(|path| {
-        let stat = fstat(root.dir(&path, Use::Pass).ok()?).ok()?;
+        let stat = fstat(root.open_dir(&path, Use::Pass).ok()?).ok()?;
         Some(inode_of(&stat))
     })
 }

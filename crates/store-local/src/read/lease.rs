@@ -24,11 +24,11 @@ pub(crate) enum Writers {
 ///
 /// A program that opens the file for writing in this instant waits until the lease is given back.
 pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
-    survive_breaks();
-    match set(file, F_RDLCK) {
+    ignore_lease_signals();
+    match set_lease(file, F_RDLCK) {
         Ok(()) => {
             // The lease belongs to this descriptor, so this call can give the lease back.
-            let _ = set(file, F_UNLCK);
+            let _ = set_lease(file, F_UNLCK);
             Writers::Nobody
         }
         Err(Errno::EAGAIN) => Writers::Somebody,
@@ -36,14 +36,14 @@ pub(crate) fn writers(file: BorrowedFd<'_>) -> Writers {
     }
 }
 
-fn set(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
+fn set_lease(file: BorrowedFd<'_>, lease: c_int) -> Result<(), Errno> {
     // SAFETY: the descriptor is open as long as `file` is borrowed, and the call accesses no memory of this process.
     Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), F_SETLEASE, lease) }).map(drop)
 }
 
 /// Installs an empty handler of SIGIO, unless the program handles SIGIO. The kernel sends SIGIO to the holder of a
 /// lease when another program wants to write, and SIGIO ends a process by default.
-fn survive_breaks() {
+fn ignore_lease_signals() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let mut old = MaybeUninit::<libc::sigaction>::uninit();

@@ -6,8 +6,8 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Name, RelPath, UnsortedNames};
 use rustix::fs::{self, FileType};
 use rustix::io::Errno;
 
-use crate::attributes::metadata::{look_at, look_at_version};
-use crate::attributes::more::{Reach, look_again};
+use crate::attributes::metadata::{read_meta_and_version, read_meta_of};
+use crate::attributes::more::{Reach, read_again};
 use crate::handles::dir::Dir;
 use crate::kernel::errno::store_error;
 use crate::kernel::system::System;
@@ -34,7 +34,7 @@ impl From<Option<Box<SortedNames>>> for Part {
 
 impl Part {
     /// Returns the most names to examine.
-    pub(crate) const fn most(&self) -> usize {
+    pub(crate) const fn max_names(&self) -> usize {
         if matches!(self, Self::All) { usize::MAX } else { PART_NAMES }
     }
 }
@@ -48,8 +48,8 @@ pub(crate) struct Portion {
 }
 
 impl Portion {
-    pub(crate) const fn of(part: &Part) -> Self {
-        Self { most: part.most(), names: 0, bytes: 0 }
+    pub(crate) const fn for_part(part: &Part) -> Self {
+        Self { most: part.max_names(), names: 0, bytes: 0 }
     }
 
     /// Returns the number of names to examine next; 0 if the part is full.
@@ -58,9 +58,13 @@ impl Portion {
         if is_full { 0 } else { (self.most - self.names).min(BATCH_NAMES) }
     }
 
-    pub(crate) fn add<'a>(&mut self, names: usize, found: impl Iterator<Item = &'a Entry>) {
+    pub(crate) fn count_examined<'a>(
+        &mut self,
+        names: usize,
+        found: impl Iterator<Item = &'a Entry>,
+    ) {
         self.names += names;
-        self.bytes += found.map(|entry| entry.meta.more_bytes()).sum::<usize>();
+        self.bytes += found.map(|entry| entry.meta.extra_metadata_bytes()).sum::<usize>();
     }
 }
 
@@ -86,17 +90,17 @@ impl Look<'_> {
     /// Lists the entries that `judge` admits.
     pub(crate) fn list(self, judge: &mut Judge, part: Part) -> Listing {
         let mut listing = Listing::default();
-        let look = self.looking(matches!(part, Part::FirstVersions));
-        let (most, mut portion) = (part.most(), Portion::of(&part));
-        let names = names_for(&[self.dir], self.path, &|_| false, part, &mut listing);
+        let look = self.lookup_of(matches!(part, Part::FirstVersions));
+        let (most, mut portion) = (part.max_names(), Portion::for_part(&part));
+        let names = names_to_list(&[self.dir], self.path, &|_| false, part, &mut listing);
         let Some(mut rest) = names else { return listing };
         listing.entries.reserve_exact(rest.len().min(most));
         while portion.next() > 0 && rest.len() > 0 {
             let (some, before) = (portion.next(), listing.entries.len());
-            self.add(judge, &look, (&mut rest).take(some), &mut listing);
-            portion.add(some, listing.entries[before..].iter());
+            self.add_entries(judge, &look, (&mut rest).take(some), &mut listing);
+            portion.count_examined(some, listing.entries[before..].iter());
         }
-        listing.rest = left_of(&[self.dir], rest);
+        listing.rest = remaining_names(&[self.dir], rest);
         listing
     }
 
@@ -105,51 +109,55 @@ impl Look<'_> {
     pub(crate) fn list_after(self, judge: &mut Judge, last: &[u8], most: usize) -> Listing {
         let mut listing = Listing::default();
         let is_seen = |name: &Name| name.as_bytes() <= last;
-        let names = names_for(&[self.dir], self.path, &is_seen, Part::First, &mut listing);
-        let (Some(mut rest), look) = (names, self.looking(true)) else { return listing };
+        let names = names_to_list(&[self.dir], self.path, &is_seen, Part::First, &mut listing);
+        let (Some(mut rest), look) = (names, self.lookup_of(true)) else { return listing };
         while listing.entries.len() < most && rest.len() > 0 {
             let some = most - listing.entries.len();
-            self.add(judge, &look, (&mut rest).take(some), &mut listing);
+            self.add_entries(judge, &look, (&mut rest).take(some), &mut listing);
         }
         listing
     }
 
     /// Returns a function that looks at a name; with `versions` also at the version of a file.
-    fn looking(self, versions: bool) -> impl Fn(&Name) -> Result<Looked, Errno> {
+    fn lookup_of(self, versions: bool) -> impl Fn(&Name) -> Result<Looked, Errno> {
         // With followed links or `--fake-super`, a name may stand for another file.
         let is_plain = self.follow == Follow::Never && !self.see.fake_super;
-        let device = (is_plain && versions).then(|| System::of(self.dir).lasting_device());
+        let device = (is_plain && versions).then(|| System::of(self.dir).device_if_reliable());
         move |name| match device {
-            Some(device) => look_at_version(self.dir, name, self.see).map(|(meta, stamp)| {
+            Some(device) => read_meta_and_version(self.dir, name, self.see).map(|(meta, stamp)| {
                 let lasts = meta.is_file() && device == Some(stamp.device());
                 (meta, Some(lasts.then(|| stamp.version())))
             }),
-            None => self.look(name),
+            None => self.look_at(name),
         }
     }
 
     /// Lists the first entries that `judge` admits, except the names for which `keep` is true. These names are not
     /// examined.
-    pub(crate) fn list_but(self, judge: &mut Judge, keep: &dyn Fn(&Name) -> bool) -> Listing {
+    pub(crate) fn list_except_kept(
+        self,
+        judge: &mut Judge,
+        keep: &dyn Fn(&Name) -> bool,
+    ) -> Listing {
         let mut listing = Listing::default();
-        let names = names_for(&[self.dir], self.path, keep, Part::First, &mut listing);
+        let names = names_to_list(&[self.dir], self.path, keep, Part::First, &mut listing);
         let Some(mut rest) = names else { return listing };
-        let look = |name: &Name| self.look(name);
-        self.add(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
-        listing.rest = left_of(&[self.dir], rest);
+        let look = |name: &Name| self.look_at(name);
+        self.add_entries(judge, look, (&mut rest).take(PART_NAMES), &mut listing);
+        listing.rest = remaining_names(&[self.dir], rest);
         listing
     }
 
     /// Lists the entries of these `names` that `judge` admits.
     pub(crate) fn list_names(self, judge: &mut Judge, names: &[Name]) -> Listing {
         let mut listing = Listing::default();
-        let look = |name: &Name| self.look(name);
-        self.add(judge, look, names.iter().cloned(), &mut listing);
+        let look = |name: &Name| self.look_at(name);
+        self.add_entries(judge, look, names.iter().cloned(), &mut listing);
         listing
     }
 
     /// Adds an entry for each of `names` that `look` finds and `judge` admits.
-    fn add(
+    fn add_entries(
         self,
         judge: &mut Judge,
         look: impl Fn(&Name) -> Result<Looked, Errno>,
@@ -160,7 +168,7 @@ impl Look<'_> {
             match look(&name) {
                 Ok((meta, _)) if !judge.admits(&name, meta.is_dir()) => {}
                 Ok((meta, _)) if self.leads_back(&name, &meta) => {
-                    listing.errors.push(StoreError::LeadsBack { path: self.path_of(&name) });
+                    listing.errors.push(StoreError::SymlinkLoop { path: self.path_of(&name) });
                 }
                 Ok((mut meta, version)) => {
                     self.remove_excluded_xattrs(&name, &mut meta, judge);
@@ -173,7 +181,7 @@ impl Look<'_> {
                 Err(_) if [false, true].iter().any(|is_dir| !judge.admits(&name, *is_dir)) => {}
                 Err(errno) => {
                     let path = self.path_of(&name);
-                    listing.errors.push(match dangles(self.dir, &name, errno) {
+                    listing.errors.push(match is_dangling_link(self.dir, &name, errno) {
                         true => StoreError::Dangling { action: "look at", path },
                         false => store_error("look at", &path, errno),
                     });
@@ -199,17 +207,17 @@ impl Look<'_> {
         let is_name = self.follow == Follow::Never || meta.is_symlink();
         let reach = if is_name { Reach::Name } else { Reach::Followed };
         let admits = |name: &[u8]| judge.admits_xattr(name);
-        look_again(|| reach(self.dir.path_to(name)), meta, self.see, &admits);
+        read_again(|| reach(self.dir.path_to(name)), meta, self.see, &admits);
         judge.remove_excluded_xattrs(meta);
     }
 
     /// Returns the metadata of `name`. The full path is built only if links are followed.
-    fn look(self, name: &Name) -> Result<Looked, Errno> {
+    fn look_at(self, name: &Name) -> Result<Looked, Errno> {
         let meta = match self.follow {
-            Follow::Never => look_at(self.dir, name, self.see),
+            Follow::Never => read_meta_of(self.dir, name, self.see),
             follow => {
                 let path = self.path.join(name).map_err(|_| Errno::NAMETOOLONG)?;
-                follow::look(self.dir, name, &path, follow, self.see)
+                follow::look_at_followed(self.dir, name, &path, follow, self.see)
             }
         };
         Ok((meta?, None))
@@ -230,7 +238,7 @@ fn inodes(dirs: &[&Dir]) -> Result<Vec<Inode>, Errno> {
 
 /// Returns the names in `dirs`, all of which have the path `path`, that `keep` does not admit; for a next part, the
 /// remaining names. `None` if the directories are not the same as in the part before.
-pub(crate) fn names_for(
+pub(crate) fn names_to_list(
     dirs: &[&Dir],
     path: &RelPath,
     keep: &dyn Fn(&Name) -> bool,
@@ -246,23 +254,23 @@ pub(crate) fn names_for(
         return None;
     }
     let mut names = UnsortedNames::default();
-    dirs.iter().for_each(|dir| pile_up(dir, path, keep, &mut names, listing));
-    Some(Box::new(names.in_order()))
+    dirs.iter().for_each(|dir| collect_names(dir, path, keep, &mut names, listing));
+    Some(Box::new(names.into_sorted()))
 }
 
 /// Returns the names of later parts, with the inodes of `dirs`. A later part needs the same directories.
-pub(crate) fn left_of(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
+pub(crate) fn remaining_names(dirs: &[&Dir], rest: Box<SortedNames>) -> Option<Box<SortedNames>> {
     if rest.len() == 0 {
         return None;
     }
     Some(match inodes(dirs) {
-        Ok(here) => Box::new(rest.read_in(here)),
+        Ok(here) => Box::new(rest.with_dirs(here)),
         Err(_) => rest,
     })
 }
 
 /// Adds the names in `dir` for which `keep` is false.
-fn pile_up(
+fn collect_names(
     dir: &Dir,
     path: &RelPath,
     keep: &dyn Fn(&Name) -> bool,
@@ -271,7 +279,7 @@ fn pile_up(
 ) {
     let Listing { errors, warnings, .. } = &mut *listing;
     let whole =
-        dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.holds(n)) {
+        dir.for_each_entry(|name, kind| match Name::new(name).ok().filter(|n| path.can_hold(n)) {
             Some(name) if dir.bounds().is_private(name.as_bytes()) => {
                 // A source reports such a name as skipped; a destination leaves it alone.
                 if !matches!(kind, FileType::Directory | FileType::Unknown) {
@@ -295,6 +303,6 @@ fn pile_up(
 }
 
 /// True if `errno` means that the link `name` has no target. False if it means a loop of links.
-pub(crate) fn dangles(dir: &Dir, name: &Name, errno: Errno) -> bool {
+pub(crate) fn is_dangling_link(dir: &Dir, name: &Name, errno: Errno) -> bool {
     errno == Errno::LOOP && dir.stat_behind(name).err() == Some(Errno::NOENT)
 }

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::attributes::metadata::{meta_of, read_target};
 use crate::attributes::more::Reach;
 use crate::attributes::noted;
-use crate::bytes::holes::{data_runs, has_holes, read_around};
+use crate::bytes::holes::{data_runs, has_holes, read_skipping_holes};
 use crate::facts;
 use crate::handles::dir::{Dir, WayEnd, proc_path};
 use crate::handles::shared::SharedState;
@@ -23,7 +23,7 @@ use crate::handles::stat::{Stamp, created, file_type};
 use crate::kernel::errno::At;
 use crate::kernel::read_write::read_at;
 use crate::kernel::system::System;
-use crate::kernel::tight::spare_memory;
+use crate::kernel::tight::disable_read_ahead;
 use crate::read::lease::{self, Writers};
 use deltic_store::{Extents, Snapshot, StoreError, Version};
 
@@ -49,7 +49,7 @@ impl LocalSnapshot {
         path: &RelPath,
         see: MetaMask,
     ) -> Result<Self, StoreError> {
-        Self::opened(|more| dir.open(name, more), path, see, dir)
+        Self::open_by(|more| dir.open(name, more), path, see, dir)
     }
 
     /// Opens the regular file `name` of `dir`, at `path`, following a symlink.
@@ -59,7 +59,7 @@ impl LocalSnapshot {
         path: &RelPath,
         see: MetaMask,
     ) -> Result<Self, StoreError> {
-        Self::opened(|more| dir.open_behind(name, more), path, see, dir)
+        Self::open_by(|more| dir.open_behind(name, more), path, see, dir)
     }
 
     /// Opens the regular file at the `end` of a resolved path. Errors name `path`.
@@ -69,10 +69,10 @@ impl LocalSnapshot {
         see: MetaMask,
     ) -> Result<Self, StoreError> {
         let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-        Self::opened(|more| end.open(flags | more), path, see, &end.dir)
+        Self::open_by(|more| end.open_entry(flags | more), path, see, &end.dir)
     }
 
-    fn opened(
+    fn open_by(
         open: impl Fn(OFlags) -> Result<OwnedFd, Errno>,
         path: &RelPath,
         see: MetaMask,
@@ -88,19 +88,20 @@ impl LocalSnapshot {
         };
         let file = file.at("open", path)?;
         let not_a_file = || StoreError::NotAFile { action: "open", path: path.clone() };
-        let mut snapshot = Self::of(file, path, dir.shared())?.ok_or_else(not_a_file)?;
+        let mut snapshot =
+            Self::from_open_file(file, path, dir.shared())?.ok_or_else(not_a_file)?;
         if see.fake_super {
             let stat = fs::fstat(&snapshot.file).at("open", path)?;
             let at = Reach::Followed(proc_path(snapshot.as_fd()));
             let target = || read_target(&snapshot.file);
-            noted::look(&at, &stat, &mut snapshot.meta, see.without_optional(), target)
+            noted::apply_note(&at, &stat, &mut snapshot.meta, see.without_optional(), target)
                 .at("open", path)?;
         }
         if snapshot.meta.is_file() { Ok(snapshot) } else { Err(not_a_file()) }
     }
 
     /// Returns a snapshot of `file`; `None` for any other type than a regular file.
-    pub(crate) fn of(
+    pub(crate) fn from_open_file(
         file: OwnedFd,
         path: &RelPath,
         shared: Arc<SharedState>,
@@ -110,14 +111,14 @@ impl LocalSnapshot {
         let (path, stamp) = (path.clone(), Stamp::of(&stat));
         let doubt = Doubt::of(&file, stamp.changed);
         let has_holes = has_holes(&stat);
-        spare_memory(&file, stamp.len);
+        disable_read_ahead(&file, stamp.len);
         let gets_names = false;
         let snapshot = Self { file, path, meta, stamp, doubt, gets_names, has_holes, shared };
         Ok(file_type(&stat).is_file().then_some(snapshot))
     }
 
     /// Returns the snapshot. From now on, new hard links are no change of the file.
-    pub(crate) fn while_it_gets_names(self) -> Self {
+    pub(crate) fn allowing_new_names(self) -> Self {
         Self { gets_names: true, ..self }
     }
 
@@ -135,15 +136,15 @@ impl LocalSnapshot {
     /// # Errors
     /// The system's error.
     pub fn of_open_file(file: OwnedFd) -> io::Result<Option<Self>> {
-        Self::of(file, &RelPath::root(), Arc::default()).map_err(io::Error::other)
+        Self::from_open_file(file, &RelPath::root(), Arc::default()).map_err(io::Error::other)
     }
 
     /// Returns the device addresses of the file's bytes, as any file system reports them: a hint.
     ///
     /// # Errors
     /// [`StoreError::Changed`] if the file has changed since it was opened.
-    pub fn mapped(&self) -> Result<Option<facts::Mapped>, StoreError> {
-        let mapped = facts::mapped(self.as_fd(), self.stamp.len);
+    pub fn device_addresses(&self) -> Result<Option<facts::Mapped>, StoreError> {
+        let mapped = facts::device_addresses(self.as_fd(), self.stamp.len);
         self.check_unchanged()?;
         Ok(mapped)
     }
@@ -184,7 +185,7 @@ impl Snapshot for LocalSnapshot {
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
         let read = match self.has_holes {
-            true => read_around(self.as_fd(), start, buf),
+            true => read_skipping_holes(self.as_fd(), start, buf),
             false => read_at(&self.file, start, buf),
         };
         let read = read.at("read", &self.path)?;
@@ -198,7 +199,7 @@ impl Snapshot for LocalSnapshot {
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
         let now = self.stamp_now()?;
-        let is_linked = || self.gets_names && now.is_but_for_more_names(self.stamp);
+        let is_linked = || self.gets_names && now.is_same_with_more_names(self.stamp);
         if now == self.stamp || is_linked() {
             Ok(())
         } else {
@@ -216,7 +217,7 @@ impl Snapshot for LocalSnapshot {
         self.doubt.is_some()
     }
 
-    fn comes_to_rest(&self) -> bool {
+    fn wait_for_writes(&self) -> bool {
         if let Some(Doubt::Until(end)) = self.doubt {
             thread::sleep(end.saturating_duration_since(Instant::now()));
         }
@@ -228,7 +229,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn only_got_names(&self) -> Result<bool, StoreError> {
-        Ok(self.stamp_now()?.is_but_for_more_names(self.stamp))
+        Ok(self.stamp_now()?.is_same_with_more_names(self.stamp))
     }
 
     fn has_other_names(&self) -> bool {
@@ -271,7 +272,7 @@ impl Snapshot for LocalSnapshot {
     }
 
     fn verity(&self) -> Option<[u8; 32]> {
-        facts::verity(self.as_fd(), self.stamp.len)
+        facts::verity_digest(self.as_fd(), self.stamp.len)
     }
 }
 
@@ -298,7 +299,7 @@ impl Doubt {
     /// Returns the doubt about `file`, which was opened just now.
     fn of(file: &OwnedFd, changed: Timestamp) -> Option<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let age = age(changed, now);
+        let age = age_of_change(changed, now);
         if age.is_some_and(|age| age > LONGEST_WRITE) {
             return None;
         }
@@ -327,7 +328,7 @@ fn writers(file: BorrowedFd<'_>) -> Writers {
 /// Returns the time since the change of a file; `now` is the time since 1970. Zero if the change is less than five
 /// minutes ahead, since the clock of a file server may be a little ahead. `None` if the change is further ahead or
 /// before 1970, by a wrong clock.
-fn age(changed: Timestamp, now: Duration) -> Option<Duration> {
+fn age_of_change(changed: Timestamp, now: Duration) -> Option<Duration> {
     let changed = Duration::new(changed.secs.try_into().ok()?, changed.nanos);
     let is_ahead = changed > now && changed - now < CLOCK_AHEAD;
     if is_ahead { Some(Duration::ZERO) } else { now.checked_sub(changed) }
@@ -349,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_age_of_a_file_is_known_by_its_own_clock_alone() {
-        let at = |secs, nanos| age(Timestamp { secs, nanos }, Duration::new(1000, 0));
+        let at = |secs, nanos| age_of_change(Timestamp { secs, nanos }, Duration::new(1000, 0));
         assert_eq!(at(999, 951_000_000), Some(Duration::from_millis(49)));
         assert_eq!(at(1000, 0), Some(Duration::ZERO));
         // The clock of a file server is a little ahead.

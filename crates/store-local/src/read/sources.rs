@@ -26,11 +26,11 @@ use deltic_tree::path::BadPath;
 use deltic_tree::{Follow, Meta, MetaMask, Mounts, Name, Names, RelPath};
 use rustix::io::Errno;
 
-use super::above::scopes;
-use super::list::{Look, Part, dangles, inode};
+use super::above::scopes_below;
+use super::list::{Look, Part, inode, is_dangling_link};
 use super::snapshot::LocalSnapshot;
-use crate::attributes::metadata::look_at_root;
-use crate::attributes::more::{Reach, look_again};
+use crate::attributes::metadata::read_meta_of_root;
+use crate::attributes::more::{Reach, read_again};
 use crate::handles::dir::{Dir, Trust, Use, Way};
 use crate::handles::place::{Place, VersionLookup};
 use crate::handles::stat::{file_type, inode_of};
@@ -83,7 +83,7 @@ pub struct SourceOptions {
 
 impl SourceOptions {
     /// Returns the parameters for examining entries of `dir`, at `path` below `root`.
-    fn look<'a>(&self, root: &'a Dir, dir: &'a Dir, path: &'a RelPath) -> Look<'a> {
+    fn look_parameters<'a>(&self, root: &'a Dir, dir: &'a Dir, path: &'a RelPath) -> Look<'a> {
         Look { root, dir, path, follow: self.follow, see: self.see }
     }
 }
@@ -117,7 +117,7 @@ impl SourceTree {
         let hold = |(path, is_root): (OsString, bool)| {
             let path = PathBuf::from(path);
             let start = if is_root { Start::Root } else { Start::Names };
-            let scopes = scopes(options.rules.clone(), &path, start);
+            let scopes = scopes_below(options.rules.clone(), &path, start);
             let dir = held.get(&path).map_or_else(
                 || {
                     let named = NamedDir {
@@ -125,7 +125,7 @@ impl SourceTree {
                         trust: options.trust,
                         context: options.context.clone(),
                     };
-                    named.open().map(|dir| Arc::new(following(dir, &options)))
+                    named.open().map(|dir| Arc::new(set_to_follow(dir, &options)))
                 },
                 |dir| Ok(Arc::clone(dir)),
             );
@@ -147,18 +147,18 @@ impl SourceTree {
         });
         // The path of the destination is unknown here. No pattern matches this path.
         let base = Path::new(OsStr::from_bytes(b"/\0"));
-        let protects = scopes(options.protects.clone(), base, Start::Root);
+        let protects = scopes_below(options.protects.clone(), base, Start::Root);
         let chosen = Mutex::default();
         let names_of_one = 1;
         let mut sources =
             Self { args, bases, dotted, by_path, chosen, protects, refused, names_of_one, options };
-        if sources.options.see.linked && sources.overlap() {
+        if sources.options.see.linked && sources.has_overlapping_args() {
             sources.names_of_one = u32::try_from(sources.args.len()).unwrap_or(u32::MAX);
         }
         sources
     }
 
-    fn source(&self, at: StringSlot) -> Source<'_> {
+    fn source_at(&self, at: StringSlot) -> Source<'_> {
         let mut bytes = Reader::new(self.args.get(at));
         let base = bytes.varint().expect("it was written whole");
         let path = RelPath::parse(bytes.rest()).expect("it was one before it was packed");
@@ -168,21 +168,21 @@ impl SourceTree {
 
     /// Returns all arguments in order.
     fn sources(&self) -> impl Iterator<Item = Source<'_>> {
-        self.args.iter().map(|(at, _)| self.source(at))
+        self.args.iter().map(|(at, _)| self.source_at(at))
     }
 
     /// Returns the argument if there is only one; `None` for several.
-    fn only(&self) -> Option<Source<'_>> {
-        if let [only] = *self.by_path { Some(self.source(only)) } else { None }
+    fn only_source(&self) -> Option<Source<'_>> {
+        if let [only] = *self.by_path { Some(self.source_at(only)) } else { None }
     }
 
     /// Returns the arguments with this path, in order.
-    fn at(&self, path: &RelPath) -> &[StringSlot] {
+    fn sources_at(&self, path: &RelPath) -> &[StringSlot] {
         self.split_at(path).0
     }
 
     /// Returns the arguments below `path`, sorted by path.
-    fn below(&self, path: &RelPath) -> &[StringSlot] {
+    fn sources_below(&self, path: &RelPath) -> &[StringSlot] {
         let behind = self.split_at(path).1;
         &behind[..behind.partition_point(|at| is_in(path_in(self.args.get(*at)), path))]
     }
@@ -198,9 +198,9 @@ impl SourceTree {
     }
 
     /// True if one argument includes another, so that a file may be listed under more names than it has hard links.
-    fn overlap(&self) -> bool {
+    fn has_overlapping_args(&self) -> bool {
         let names = |at: &StringSlot| {
-            let source = self.source(*at);
+            let source = self.source_at(*at);
             let path = source.base.path.join(OsStr::from_bytes(source.path.as_bytes()));
             path.components().filter(|name| *name != Component::CurDir).collect::<PathBuf>()
         };
@@ -214,20 +214,20 @@ impl SourceTree {
 
     /// Returns the tree without the directory `destination`, wherever found.
     #[must_use]
-    pub fn without(mut self, destination: Option<PathBuf>) -> Self {
+    pub fn excluding_destination(mut self, destination: Option<PathBuf>) -> Self {
         self.options.destination = destination;
         self
     }
 
     /// Returns the tree for a transfer to the directory `destination` on this machine.
     #[must_use]
-    pub fn beside(mut self, destination: Option<PathBuf>) -> Self {
+    pub fn for_destination(mut self, destination: Option<PathBuf>) -> Self {
         self.options.beside = destination;
         self
     }
 
     /// Returns the index of the base that provides the root's metadata.
-    fn carried(&self) -> Option<usize> {
+    fn index_of_root_metadata(&self) -> Option<usize> {
         self.dotted.filter(|_| !self.options.plain_implied_dirs)
     }
 
@@ -235,7 +235,7 @@ impl SourceTree {
     /// that is not entered. If no argument exists, returns the name of the first, so that no directory is created for
     /// it.
     #[must_use]
-    pub fn single(&self) -> Option<Name> {
+    pub fn single_name(&self) -> Option<Name> {
         if self.dotted.is_some() {
             return None;
         }
@@ -248,17 +248,19 @@ impl SourceTree {
         let name = Name::new(name).ok()?;
         let SourceOptions { follow, see, .. } = &self.options;
         let dir = source.base.dir.as_ref().ok()?;
-        let meta = follow::look(dir, &name, &source.path, *follow, see.without_optional()).ok()?;
+        let meta =
+            follow::look_at_followed(dir, &name, &source.path, *follow, see.without_optional())
+                .ok()?;
         let is_bare = self.options.dirs && !self.options.recursive && !source.contents;
         (!meta.is_dir() || is_bare).then_some(name)
     }
 
     /// Returns the inodes of the directories that provide the root's names, and of the file if that is the [only
-    /// entry](Self::single).
+    /// entry](Self::single_name).
     #[must_use]
-    pub fn places(&self) -> BTreeSet<Inode> {
+    pub fn dir_inodes(&self) -> BTreeSet<Inode> {
         let dirs = self.bases.iter().filter_map(|base| inode(base.dir.as_deref().ok()?).ok());
-        let file = self.single().and_then(|name| {
+        let file = self.single_name().and_then(|name| {
             let stat = |base: &Base| base.dir.as_deref().ok()?.stat_behind(&name).ok();
             let stat = self.bases.iter().find_map(stat).filter(|stat| !file_type(stat).is_dir())?;
             Some(Inode { device: stat.st_dev, number: stat.st_ino })
@@ -270,20 +272,20 @@ impl SourceTree {
     /// directory on the way to an argument. `None` for an unreadable directory, which provides neither entries nor its
     /// mode.
     #[must_use]
-    pub fn own(&self) -> Option<Meta> {
-        let base = match self.at(&RelPath::root()).first() {
+    pub fn root_meta(&self) -> Option<Meta> {
+        let base = match self.sources_at(&RelPath::root()).first() {
             Some(at) => {
-                let source = self.source(*at);
-                source.hold().ok()?;
+                let source = self.source_at(*at);
+                source.open_start_dir().ok()?;
                 source.base
             }
-            None => &self.bases[self.carried()?],
+            None => &self.bases[self.index_of_root_metadata()?],
         };
         let Base { dir, scopes, .. } = base;
-        let mut own = look_at_root(dir.as_deref().ok()?, self.options.see).ok()?;
+        let mut own = read_meta_of_root(dir.as_deref().ok()?, self.options.see).ok()?;
         let judge = scopes.judge_by_global_rules(&RelPath::root());
         let at = || Reach::Followed(dir.as_ref().map(|dir| dir.own_path()).unwrap_or_default());
-        look_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
+        read_again(at, &mut own, self.options.see, &|name| judge.admits_xattr(name));
         judge.remove_excluded_xattrs(&mut own);
         self.options.protects.remove_excluded_xattrs(&mut own);
         Some(own)
@@ -294,7 +296,8 @@ impl SourceTree {
     pub fn missing(&self) -> Vec<RelPath> {
         let is_gone = |look| look == Err(Errno::NOENT);
         let missing = |source: &Source<'_>| {
-            source.base.dir.is_ok() && source.look(self.options.follow).is_some_and(is_gone)
+            source.base.dir.is_ok()
+                && source.look_at_entry(self.options.follow).is_some_and(is_gone)
         };
         self.sources().filter(missing).map(|source| source.path).collect()
     }
@@ -303,7 +306,7 @@ impl SourceTree {
     /// the path.
     fn source_of(&self, action: &'static str, path: &RelPath) -> Result<Source<'_>, StoreError> {
         let not_found = || store_error(action, path, Errno::NOENT);
-        if let Some(only) = self.only() {
+        if let Some(only) = self.only_source() {
             let is_its = path.starts_with(&only.path) || only.path.starts_with(path);
             return is_its.then_some(only).ok_or_else(not_found);
         }
@@ -311,26 +314,27 @@ impl SourceTree {
             && let Some(chosen) = lock(&self.chosen).get(&dir)
             && let Some((at, _)) = chosen.iter().find(|(_, names)| names.contains(&name))
         {
-            return Ok(self.source(*at));
+            return Ok(self.source_at(*at));
         }
-        let candidates = self.candidates(path);
-        let shows = |at: &&StringSlot| self.source(**at).shows(path);
+        let candidates = self.candidate_args(path);
+        let shows = |at: &&StringSlot| self.source_at(**at).has_path(path);
         let first = match &*candidates {
             [only] => Some(only),
             // The first argument that has the path counts. If every argument lacks the path, the error of the last
             // argument is reported.
             several => several.iter().find(shows).or_else(|| several.last()),
         };
-        first.map(|at| self.source(*at)).ok_or_else(not_found)
+        first.map(|at| self.source_at(*at)).ok_or_else(not_found)
     }
 
     /// Returns the arguments that may have `path`, in order: the arguments at the path or above, and the first argument
     /// below.
-    fn candidates(&self, path: &RelPath) -> Vec<StringSlot> {
-        let mut all: Vec<StringSlot> = self.below(path).first().copied().into_iter().collect();
+    fn candidate_args(&self, path: &RelPath) -> Vec<StringSlot> {
+        let mut all: Vec<StringSlot> =
+            self.sources_below(path).first().copied().into_iter().collect();
         let mut above = Some(path.clone());
         while let Some(at) = above {
-            all.extend(self.at(&at));
+            all.extend(self.sources_at(&at));
             above = at.split_last().map(|(dir, _)| dir);
         }
         all.sort_unstable();
@@ -340,19 +344,19 @@ impl SourceTree {
 
     /// Returns the arguments that have the directory `dir` with all contents, in order. Empty if only one argument may
     /// have the directory.
-    fn sharers(&self, dir: &RelPath) -> Vec<StringSlot> {
+    fn args_with_whole_dir(&self, dir: &RelPath) -> Vec<StringSlot> {
         let shares = |at: &StringSlot| {
-            let source = self.source(*at);
+            let source = self.source_at(*at);
             let Ok(held) = &source.base.dir else { return false };
             dir.starts_with(&source.path)
-                && source.goes_into(dir, &self.options)
-                && held.dir(dir, Use::Pass).is_ok()
+                && source.lists_whole_dir(dir, &self.options)
+                && held.open_dir(dir, Use::Pass).is_ok()
                 && source.device(&self.options).is_none_or(|own| device_of(held, dir) == Some(own))
         };
-        if self.only().is_some() {
+        if self.only_source().is_some() {
             return Vec::new();
         }
-        match self.candidates(dir) {
+        match self.candidate_args(dir) {
             // A single candidate need not be looked at.
             candidates if candidates.len() < 2 => Vec::new(),
             candidates => candidates.into_iter().filter(shares).collect(),
@@ -360,12 +364,12 @@ impl SourceTree {
     }
 
     fn dir_of(&self, action: &'static str, path: &RelPath) -> Result<&Dir, StoreError> {
-        self.source_of(action, path)?.held(action, path)
+        self.source_of(action, path)?.open_held(action, path)
     }
 
     /// True if there are arguments at or below `dir`.
-    fn leads_on(&self, dir: &RelPath) -> bool {
-        !self.below(dir).is_empty()
+    fn has_args_below(&self, dir: &RelPath) -> bool {
+        !self.sources_below(dir).is_empty()
     }
 
     /// True if the source at `place` and the destination entry of the same path are one entry, because of symlinks or
@@ -373,15 +377,16 @@ impl SourceTree {
     fn is_at_destination(&self, place: &Place) -> bool {
         let Some(root) = &self.options.beside else { return false };
         let root = Dir::open_root(root, &self.options.context.shared)
-            .map(|root| root.with_way(Way::Follow));
-        let there = root.and_then(|root| root.dir(&place.dir_path, Use::Pass)?.stat(&place.name));
+            .map(|root| root.with_resolver(Way::Follow));
+        let there =
+            root.and_then(|root| root.open_dir(&place.dir_path, Use::Pass)?.stat(&place.name));
         let here = place.dir.stat(&place.name);
         there.is_ok_and(|there| here.is_ok_and(|here| inode_of(&here) == inode_of(&there)))
     }
 
     /// Returns the place of `path`. Reuses the directory handle of the place `last` if directory and argument are the
     /// same.
-    fn place_after<'a, 'l>(
+    fn place_reusing<'a, 'l>(
         &'a self,
         action: &'static str,
         path: &RelPath,
@@ -389,8 +394,8 @@ impl SourceTree {
     ) -> Result<&'l Place, StoreError> {
         let dir = self.dir_of(action, path)?;
         let place = match last.take() {
-            Some((of, place)) if std::ptr::eq(of, dir) => place.next(dir, action, path)?,
-            _ => Place::of(dir, action, path)?,
+            Some((of, place)) if std::ptr::eq(of, dir) => place.next_place(dir, action, path)?,
+            _ => Place::parent_of(dir, action, path)?,
         };
         Ok(&last.insert((dir, place)).1)
     }
@@ -400,7 +405,7 @@ impl SourceTree {
         path: &RelPath,
         last: &mut Option<(&'a Dir, Place)>,
     ) -> Result<LocalSnapshot, StoreError> {
-        let place = self.place_after("open", path, last)?;
+        let place = self.place_reusing("open", path, last)?;
         let SourceOptions { follow, see, .. } = self.options;
         if follow::open_follows_link(follow, &place.dir, &place.name, path) {
             LocalSnapshot::open_behind(&place.dir, &place.name, path, see)
@@ -412,10 +417,10 @@ impl SourceTree {
 
 /// Returns `dir`, set to follow all symlinks if an option follows any. Otherwise follows only symlinks in paths that
 /// arguments name.
-fn following(dir: Dir, options: &SourceOptions) -> Dir {
+fn set_to_follow(dir: Dir, options: &SourceOptions) -> Dir {
     match options.follow {
         Follow::Never => dir.keeping_links(options.trust),
-        _ => dir.with_way(Way::Follow),
+        _ => dir.with_resolver(Way::Follow),
     }
 }
 
@@ -477,7 +482,7 @@ impl Tree for SourceTree {
         }
         let mut last = None;
         let mut versions = VersionLookup::default();
-        let version = |path| versions.of(self.place_after("look at", path, &mut last).ok()?);
+        let version = |path| versions.of(self.place_reusing("look at", path, &mut last).ok()?);
         paths.iter().map(version).collect()
     }
 
@@ -494,7 +499,8 @@ impl Tree for SourceTree {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        let place = self.dir_of("remove", path).and_then(|dir| Place::of(dir, "remove", path));
+        let place =
+            self.dir_of("remove", path).and_then(|dir| Place::parent_of(dir, "remove", path));
         let place = match place {
             // The entry led to the argument, so the entry was removed under another name of the list.
             Err(StoreError::NotFound { .. }) => return Ok(()),
@@ -506,9 +512,9 @@ impl Tree for SourceTree {
             return Err(StoreError::Io { action: "remove", path, source });
         }
         let see = self.options.see.without_optional();
-        match follow::look(&place.dir, &place.name, path, self.options.follow, see) {
+        match follow::look_at_followed(&place.dir, &place.name, path, self.options.follow, see) {
             // The symlink's target was removed under its own name.
-            Err(errno) if dangles(&place.dir, &place.name, errno) => Ok(()),
+            Err(errno) if is_dangling_link(&place.dir, &place.name, errno) => Ok(()),
             found => place.remove_unchanged(is, found),
         }
     }

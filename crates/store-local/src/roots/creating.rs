@@ -21,7 +21,7 @@ pub fn create_root(
     durability: Durability,
     quotas: &[Arc<SpaceQuota>],
 ) -> Result<bool, StoreError> {
-    create(dir, Mode::RWXU, durability, quotas)
+    create_dir(dir, Mode::RWXU, durability, quotas)
 }
 
 /// Creates a directory above a root, unless it exists, with the mode `0777` less the `umask`. Returns true if the
@@ -29,15 +29,15 @@ pub fn create_root(
 ///
 /// # Errors
 /// As [`create_root`].
-pub fn create_above(
+pub fn create_parent(
     dir: &NamedDir,
     durability: Durability,
     quotas: &[Arc<SpaceQuota>],
 ) -> Result<bool, StoreError> {
-    create(dir, Mode::from_raw_mode(0o777), durability, quotas)
+    create_dir(dir, Mode::from_raw_mode(0o777), durability, quotas)
 }
 
-fn create(
+fn create_dir(
     dir: &NamedDir,
     mode: Mode,
     durability: Durability,
@@ -48,12 +48,12 @@ fn create(
         Ok(_) => Reserved::default(),
         Err(_) => Reserved::of_dir(dir, quotas)?,
     };
-    let made = dir.make(mode).at("make directory", &RelPath::root())?;
+    let made = dir.make_dir(mode).at("make directory", &RelPath::root())?;
     if made {
-        reserved.keep();
+        reserved.convert_to_used();
     }
     if durability == Durability::Run {
-        let flushed = dir.above().and_then(|above| above.flush());
+        let flushed = dir.open_parent().and_then(|above| above.flush());
         flushed.at("flush above", &RelPath::root())?;
     }
     Ok(made)
@@ -64,7 +64,7 @@ fn create(
 /// # Errors
 /// The directory cannot be removed, for example because it is not empty.
 pub fn remove_root(dir: &NamedDir, quotas: &[Arc<SpaceQuota>]) -> Result<(), StoreError> {
-    dir.remove().at("remove", &RelPath::root())?;
-    SpaceQuota::dir_gone(dir, quotas);
+    dir.remove_dir().at("remove", &RelPath::root())?;
+    SpaceQuota::count_dir_removed(dir, quotas);
     Ok(())
 }

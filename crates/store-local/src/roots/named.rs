@@ -17,7 +17,7 @@ use deltic_tree::path::printable;
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::handles::dir::{Dir, Led, PathBounds, Trust, Use, WayEnd};
+use crate::handles::dir::{Dir, PathBounds, Resolution, Trust, Use, WayEnd};
 use crate::handles::shared::SharedState;
 use crate::kernel::errno::{LEADS_OUT, io_error};
 use crate::roots::context::StoreContext;
@@ -50,41 +50,41 @@ impl NamedDir {
 
     /// Returns the directory with this context.
     #[must_use]
-    pub fn within(self, context: &StoreContext) -> Self {
+    pub fn in_context(self, context: &StoreContext) -> Self {
         Self { context: context.clone(), ..self }
     }
 
     /// Opens the directory.
     pub(crate) fn open(&self) -> Result<Dir, Errno> {
-        match self.walk()? {
-            Led::To(dir) => Ok(dir),
-            Led::Stranger(_) => Err(Errno::LOOP),
+        match self.resolve()? {
+            Resolution::To(dir) => Ok(dir),
+            Resolution::Stranger(_) => Err(Errno::LOOP),
         }
     }
 
     /// Checks that no symlink of another user is on the way.
     ///
     /// # Errors
-    /// [`StoreError::Stranger`], with the path of the symlink.
-    pub fn check(&self) -> Result<(), StoreError> {
-        match self.walk() {
-            Ok(Led::Stranger(link)) => Err(stranger(&link, &self.context)),
+    /// [`StoreError::ForeignSymlink`], with the path of the symlink.
+    pub fn check_symlinks(&self) -> Result<(), StoreError> {
+        match self.resolve() {
+            Ok(Resolution::Stranger(link)) => Err(foreign_symlink_error(&link, &self.context)),
             // A missing directory is created later, and other errors are reported when the directory is used.
-            Ok(Led::To(_)) | Err(_) => Ok(()),
+            Ok(Resolution::To(_)) | Err(_) => Ok(()),
         }
     }
 
     /// Checks that no symlink of another user is on the way; the error names the option's directory.
     pub(crate) fn check_for(&self, action: &'static str) -> Result<(), StoreError> {
-        self.check().map_err(|link| self.refused(action, io::Error::other(link)))
+        self.check_symlinks().map_err(|link| self.refusal_error(action, io::Error::other(link)))
     }
 
     /// Opens the directory; the error names the option's directory.
     pub(crate) fn open_for(&self, action: &'static str) -> Result<Dir, StoreError> {
-        self.open().map_err(|errno| self.refused(action, io_error(errno)))
+        self.open().map_err(|errno| self.refusal_error(action, io_error(errno)))
     }
 
-    fn refused(&self, action: &'static str, source: io::Error) -> StoreError {
+    fn refusal_error(&self, action: &'static str, source: io::Error) -> StoreError {
         StoreError::Argument {
             action,
             argument: self.context.client_path(&self.path).into(),
@@ -96,9 +96,9 @@ impl NamedDir {
     ///
     /// # Errors
     /// The system's error.
-    pub fn names(&self) -> io::Result<Vec<Vec<u8>>> {
+    pub fn list_names(&self) -> io::Result<Vec<Vec<u8>>> {
         let mut names = Vec::new();
-        let dir = self.open()?.dir(&RelPath::root(), Use::Read)?;
+        let dir = self.open()?.open_dir(&RelPath::root(), Use::Read)?;
         dir.for_each_name(|name| names.push(name.to_vec()))?;
         Ok(names)
     }
@@ -123,9 +123,9 @@ impl NamedDir {
     /// # Errors
     /// A symlink of another user is in the path.
     pub fn check_operators(&self) -> io::Result<()> {
-        match self.walk() {
-            Ok(Led::Stranger(link)) => Err(not_followed(&link)),
-            Ok(Led::To(_)) | Err(_) => Ok(()),
+        match self.resolve() {
+            Ok(Resolution::Stranger(link)) => Err(untrusted_symlink_error(&link)),
+            Ok(Resolution::To(_)) | Err(_) => Ok(()),
         }
     }
 
@@ -133,19 +133,19 @@ impl NamedDir {
     ///
     /// # Errors
     /// The system's error, or a symlink of another user in the path.
-    pub fn held(&self) -> io::Result<OwnedFd> {
-        match self.walk()? {
-            Led::To(dir) => dir.as_fd().try_clone_to_owned(),
-            Led::Stranger(link) => Err(not_followed(&link)),
+    pub fn open_held(&self) -> io::Result<OwnedFd> {
+        match self.resolve()? {
+            Resolution::To(dir) => dir.as_fd().try_clone_to_owned(),
+            Resolution::Stranger(link) => Err(untrusted_symlink_error(&link)),
         }
     }
 
     /// Returns the path of the directory, without symlinks.
     ///
     /// # Errors
-    /// As [`NamedDir::held`].
+    /// As [`NamedDir::open_held`].
     pub fn real_path(&self) -> io::Result<PathBuf> {
-        let held = self.held()?;
+        let held = self.open_held()?;
         let link = format!("/proc/self/fd/{}", held.as_raw_fd());
         Ok(OsString::from_vec(fs::readlinkat(CWD, link, Vec::new())?.into_bytes()).into())
     }
@@ -153,55 +153,58 @@ impl NamedDir {
     /// Opens the directory. Creates the directory and its missing parents with `mode`.
     ///
     /// # Errors
-    /// As [`NamedDir::held`].
-    pub fn made(&self, mode: u32) -> io::Result<OwnedFd> {
+    /// As [`NamedDir::open_held`].
+    pub fn open_or_create(&self, mode: u32) -> io::Result<OwnedFd> {
         self.check_operators()?;
-        self.make_all(Mode::from_raw_mode(mode))?;
-        self.held()
+        self.make_with_parents(Mode::from_raw_mode(mode))?;
+        self.open_held()
     }
 
     /// Creates the last directory of the path, if missing. Returns true if the directory was created.
-    pub(crate) fn make(&self, mode: Mode) -> Result<bool, Errno> {
+    pub(crate) fn make_dir(&self, mode: Mode) -> Result<bool, Errno> {
         let Some(name) = self.path.file_name() else { return self.open().map(|_| false) };
-        match fs::mkdirat(self.above()?, name, mode) {
+        match fs::mkdirat(self.open_parent()?, name, mode) {
             Err(Errno::EXIST) => self.open().map(|_| false),
             made => made.map(|()| true),
         }
     }
 
     /// Removes the directory, which must be empty.
-    pub(crate) fn remove(&self) -> Result<(), Errno> {
+    pub(crate) fn remove_dir(&self) -> Result<(), Errno> {
         let name = self.path.file_name().ok_or(Errno::INVAL)?;
-        fs::unlinkat(self.above()?, name, AtFlags::REMOVEDIR)
+        fs::unlinkat(self.open_parent()?, name, AtFlags::REMOVEDIR)
     }
 
     /// Opens the parent directory.
-    pub(crate) fn above(&self) -> Result<Dir, Errno> {
+    pub(crate) fn open_parent(&self) -> Result<Dir, Errno> {
         match self.path.parent() {
-            Some(above) if above != Path::new("") => self.at(above).open(),
-            _ => self.at(Path::new(".")).open(),
+            Some(above) if above != Path::new("") => self.in_own_context(above).open(),
+            _ => self.in_own_context(Path::new(".")).open(),
         }
     }
 
     /// Opens the directory. Creates the directory and its missing parents with `mode`.
-    pub(crate) fn make_all(&self, mode: Mode) -> Result<Dir, Errno> {
+    pub(crate) fn make_with_parents(&self, mode: Mode) -> Result<Dir, Errno> {
         let missing = |dir: &Self| dir.open().is_err_and(|errno| errno == Errno::NOENT);
         let ancestors = self.path.ancestors().filter(|dir| *dir != Path::new(""));
-        let above: Vec<_> = ancestors.map(|dir| self.at(dir)).take_while(missing).collect();
-        above.iter().rev().try_for_each(|dir| dir.make(mode).map(drop))?;
+        let above: Vec<_> =
+            ancestors.map(|dir| self.in_own_context(dir)).take_while(missing).collect();
+        above.iter().rev().try_for_each(|dir| dir.make_dir(mode).map(drop))?;
         self.open()
     }
 
-    fn at(&self, path: &Path) -> Self {
+    fn in_own_context(&self, path: &Path) -> Self {
         Self { path: path.to_path_buf(), trust: self.trust, context: self.context.clone() }
     }
 
-    fn walk(&self) -> Result<Led, Errno> {
-        match Dir::open_straight(&self.path, &self.context.shared) {
-            Ok(dir) => Ok(Led::To(dir)),
+    fn resolve(&self) -> Result<Resolution, Errno> {
+        match Dir::open_without_symlinks(&self.path, &self.context.shared) {
+            Ok(dir) => Ok(Resolution::To(dir)),
             Err(Errno::NAMETOOLONG) => Err(Errno::NAMETOOLONG),
             // A symlink is in the path, or this kernel cannot check that.
-            Err(_) => begin(&self.path, &self.context.shared)?.led_to(&self.path, self.trust),
+            Err(_) => {
+                open_start(&self.path, &self.context.shared)?.resolve_dir(&self.path, self.trust)
+            }
         }
     }
 }
@@ -216,21 +219,23 @@ impl NamedFile {
     ///
     /// # Errors
     /// The directory of the file is missing or cannot be entered, or a symlink of another user is on the way.
-    pub fn find(path: &Path, trust: Trust) -> io::Result<Self> {
+    pub fn find_file(path: &Path, trust: Trust) -> io::Result<Self> {
         Self::find_within(path, trust, &StoreContext::default())
     }
 
     /// Finds the file at `path`, for a client that is confined to the directories of `context`.
     ///
     /// # Errors
-    /// As [`NamedFile::find`], and if the path leads out of the directories.
+    /// As [`NamedFile::find_file`], and if the path leads out of the directories.
     pub fn find_within(path: &Path, trust: Trust, context: &StoreContext) -> io::Result<Self> {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        match begin(path, &context.shared)?.end_of(path, trust)? {
-            Led::To(end) => Ok(Self(end)),
-            Led::Stranger(link) => Err(io::Error::other(stranger(&link, context))),
+        match open_start(path, &context.shared)?.resolve(path, trust)? {
+            Resolution::To(end) => Ok(Self(end)),
+            Resolution::Stranger(link) => {
+                Err(io::Error::other(foreign_symlink_error(&link, context)))
+            }
         }
     }
 
@@ -244,9 +249,9 @@ impl NamedFile {
         if path.as_os_str().is_empty() {
             return Err(Errno::NOENT.into());
         }
-        match Dir::end_of_operators(path)? {
-            Led::To(end) => Ok(Self(end)),
-            Led::Stranger(link) => Err(not_followed(&link)),
+        match Dir::resolve_trusted(path)? {
+            Resolution::To(end) => Ok(Self(end)),
+            Resolution::Stranger(link) => Err(untrusted_symlink_error(&link)),
         }
     }
 
@@ -254,11 +259,11 @@ impl NamedFile {
     ///
     /// # Errors
     /// The system's error.
-    pub fn read(&self) -> io::Result<OwnedFd> {
+    pub fn open_to_read(&self) -> io::Result<OwnedFd> {
         // A client may have created a FIFO there, which would block the open.
         match self.0.dir.bounds().are_confined() {
-            true => self.read_regular(),
-            false => Ok(self.0.open(READ)?),
+            true => self.open_regular(),
+            false => Ok(self.0.open_entry(READ)?),
         }
     }
 
@@ -266,8 +271,8 @@ impl NamedFile {
     ///
     /// # Errors
     /// The system's error, or the entry is no regular file.
-    pub fn read_regular(&self) -> io::Result<OwnedFd> {
-        let file = self.read_at_once()?;
+    pub fn open_regular(&self) -> io::Result<OwnedFd> {
+        let file = self.open_any()?;
         let kind = FileType::from_raw_mode(fs::fstat(&file)?.st_mode);
         if kind.is_file() { Ok(file) } else { Err(io::Error::other("not a file")) }
     }
@@ -276,25 +281,25 @@ impl NamedFile {
     ///
     /// # Errors
     /// The system's error.
-    pub fn read_at_once(&self) -> io::Result<OwnedFd> {
-        Ok(self.0.open(READ | OFlags::NONBLOCK)?)
+    pub fn open_any(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open_entry(READ | OFlags::NONBLOCK)?)
     }
 
     /// Opens the file for reading and appending. A missing file is created, with access for its owner alone.
     ///
     /// # Errors
     /// The system's error.
-    pub fn log(&self) -> io::Result<OwnedFd> {
+    pub fn open_log(&self) -> io::Result<OwnedFd> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY;
-        Ok(self.0.make(flags, OWNERS)?)
+        Ok(self.0.make_entry(flags, OWNERS)?)
     }
 
     /// Creates the file for writing, with access for the owner alone.
     ///
     /// # Errors
     /// The system's error, also if the name is taken.
-    pub fn create(&self) -> io::Result<OwnedFd> {
-        Ok(self.0.make(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNERS)?)
+    pub fn create_file(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.make_entry(OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL, OWNERS)?)
     }
 
     /// Returns the metadata of the entry with this name.
@@ -302,15 +307,15 @@ impl NamedFile {
     /// # Errors
     /// The system's error.
     pub fn stat(&self) -> io::Result<Stat> {
-        Ok(fs::fstat(self.0.open(OFlags::PATH)?)?)
+        Ok(fs::fstat(self.0.open_entry(OFlags::PATH)?)?)
     }
 
     /// Opens the file for appending; creates a missing file.
     ///
     /// # Errors
     /// The system's error.
-    pub fn append(&self) -> io::Result<OwnedFd> {
-        Ok(self.0.open(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
+    pub fn open_to_append(&self) -> io::Result<OwnedFd> {
+        Ok(self.0.open_entry(OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::NOCTTY)?)
     }
 
     /// Returns the file's name.
@@ -328,8 +333,8 @@ impl AsFd for NamedFile {
 }
 
 /// Opens the directory in which `path` starts. This needs no read permission.
-fn begin(path: &Path, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
-    match Dir::start(path, shared)? {
+fn open_start(path: &Path, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
+    match Dir::open_start(path, shared)? {
         Some(start) => Ok(start),
         None => Dir::open_root(Path::new(if path.is_absolute() { "/" } else { "." }), shared),
     }
@@ -340,11 +345,11 @@ impl StoreContext {
     ///
     /// # Errors
     /// The system's error.
-    pub fn look(&self, path: &Path) -> io::Result<Stat> {
+    pub fn stat_path(&self, path: &Path) -> io::Result<Stat> {
         if let Some(stat) = self.shared.bounds.stat_in_volume(path) {
             return Ok(stat);
         }
-        match Dir::start(path, &self.shared)? {
+        match Dir::open_start(path, &self.shared)? {
             None => Ok(fs::statat(CWD, path, AtFlags::empty())?),
             Some(start) => Ok(start.stat_at_end(path)?),
         }
@@ -354,7 +359,7 @@ impl StoreContext {
     ///
     /// # Errors
     /// The system's error.
-    pub fn look_at(&self, path: &Path) -> io::Result<Stat> {
+    pub fn lstat_path(&self, path: &Path) -> io::Result<Stat> {
         if !self.shared.bounds.are_confined() {
             return Ok(fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?);
         }
@@ -363,13 +368,13 @@ impl StoreContext {
         }
         match path.file_name() {
             Some(name) if !path.as_os_str().as_bytes().ends_with(b"/") => {
-                match NamedDir::new(path, Trust::Anyone).within(self).above() {
+                match NamedDir::new(path, Trust::Anyone).in_context(self).open_parent() {
                     // The path is the directory that confines this context, and so no symlink.
-                    Err(LEADS_OUT) => self.look(path),
+                    Err(LEADS_OUT) => self.stat_path(path),
                     above => Ok(fs::statat(above?, name, AtFlags::SYMLINK_NOFOLLOW)?),
                 }
             }
-            _ => self.look(path),
+            _ => self.stat_path(path),
         }
     }
 }
@@ -380,13 +385,13 @@ const READ: OFlags = OFlags::RDONLY.union(OFlags::NOCTTY);
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Error for a symlink of another user in a path of the program itself, for which no option allows such symlinks.
-fn not_followed(link: &Path) -> io::Error {
+fn untrusted_symlink_error(link: &Path) -> io::Error {
     let link = printable(link.as_os_str().as_bytes());
     io::Error::other(format!(
         "{link} is a symlink of another user, and is not followed: give the path of its target"
     ))
 }
 
-fn stranger(link: &Path, context: &StoreContext) -> StoreError {
-    StoreError::Stranger { link: printable(context.client_path(link).as_os_str().as_bytes()) }
+fn foreign_symlink_error(link: &Path, context: &StoreContext) -> StoreError {
+    StoreError::ForeignSymlink { link: printable(context.client_path(link).as_os_str().as_bytes()) }
 }

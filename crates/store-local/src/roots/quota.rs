@@ -109,7 +109,7 @@ struct Used {
 }
 
 impl Used {
-    fn all(self) -> SpaceUsage {
+    fn total(self) -> SpaceUsage {
         let Self { settled, pending } = self;
         let (bytes, files) = (settled.bytes + pending.bytes, settled.files + pending.files);
         Balance { bytes, files }.usage()
@@ -139,7 +139,7 @@ impl SpaceLedger {
         let mut ledger = Self::default();
         for volume in volumes.iter().filter(|volume| volume.quota != QuotaLimits::default()) {
             let path = volume_path(&volume.name);
-            let root = Dir::start(&path, shared)?.ok_or(LEADS_OUT)?;
+            let root = Dir::open_start(&path, shared)?.ok_or(LEADS_OUT)?;
             let quota = ledger.of_volume(root, volume.quota)?;
             ledger.volumes.push((path, quota));
         }
@@ -178,32 +178,32 @@ impl SpaceLedger {
     }
 
     /// Returns the reservation of the unfinished file `inode`, if there is one.
-    fn take(&self, inode: Inode) -> Option<Reserved> {
-        lock(&self.left).remove(&inode).map(LeftSpace::take)
+    fn take_pending(&self, inode: Inode) -> Option<Reserved> {
+        lock(&self.left).remove(&inode).map(LeftSpace::into_reservation)
     }
 
     /// Frees the space of the unfinished file `name` of `dir`, which is about to be removed.
-    pub(crate) fn forget(&self, dir: &Dir, name: &Name) {
+    pub(crate) fn free_pending(&self, dir: &Dir, name: &Name) {
         if lock(&self.left).is_empty() {
             return;
         }
         let Ok(stat) = dir.stat(name) else { return };
         // Dropping the reservation frees the space.
-        drop(self.take(inode_of(&stat)));
+        drop(self.take_pending(inode_of(&stat)));
     }
 
     /// Converts the reservation of the unfinished file `inode`, if there is one, to used space: the file is in place.
     pub(crate) fn settle_pending(&self, inode: Inode) {
-        if let Some(reserved) = self.take(inode) {
-            reserved.keep();
+        if let Some(reserved) = self.take_pending(inode) {
+            reserved.convert_to_used();
         }
     }
 }
 
 /// Opens the directory `part` in the volume `name`.
-fn place_of(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
+fn open_part(name: &Name, part: &RelPath, shared: &Arc<SharedState>) -> Result<Dir, Errno> {
     let path = if part.is_root() { volume_path(name) } else { part_path(name, part) };
-    Dir::start(&path, shared)?.ok_or(LEADS_OUT)
+    Dir::open_start(&path, shared)?.ok_or(LEADS_OUT)
 }
 
 #[derive(Debug, Default)]
@@ -215,7 +215,7 @@ struct LeftSpace {
 
 impl LeftSpace {
     /// Converts this space to a reservation whose bytes are all written.
-    fn take(self) -> Reserved {
+    fn into_reservation(self) -> Reserved {
         let Self { quotas, bytes, names } = self;
         let share = |quota| QuotaShare { quota, bytes, names, unwritten: AtomicU64::new(0) };
         Reserved(quotas.into_iter().map(share).collect())
@@ -233,7 +233,7 @@ pub(crate) struct FileSize {
 
 impl FileSize {
     /// Returns the size of a file without holes.
-    pub(crate) const fn full(len: u64) -> Self {
+    pub(crate) const fn without_holes(len: u64) -> Self {
         Self { len, data: len }
     }
 }
@@ -249,7 +249,7 @@ impl SpaceQuota {
     ) -> (Arc<Self>, HashMap<Inode, u64>) {
         let counted = Mutex::new(Instant::now());
         let quota = Arc::new(Self { root, whose, counted, limits, used: Mutex::default(), disk });
-        if !quota.counts() {
+        if !quota.is_counting() {
             return (quota, HashMap::new());
         }
         let (settled, unfinished) = quota.count();
@@ -268,7 +268,7 @@ impl SpaceQuota {
         limits: QuotaLimits,
         shared: &Arc<SharedState>,
     ) -> Result<Arc<Self>, StoreError> {
-        let root = place_of(name, part, shared).at("count", part)?;
+        let root = open_part(name, part, shared).at("count", part)?;
         // Unwritten bytes count in the quota of the volume.
         Ok(Self::new(root, limits, QuotaOwner::Token, Arc::default()).0)
     }
@@ -286,14 +286,14 @@ impl SpaceQuota {
             is_due
         };
         if is_due {
-            self.count_anew();
+            self.recount_now();
         }
     }
 
     /// True if the counted directory is still the directory of `part` in the volume `name`.
     #[must_use]
     pub fn is_still_dir_of(&self, name: &Name, part: &RelPath) -> bool {
-        let there = place_of(name, part, &self.root.shared()).and_then(|dir| fs::fstat(&dir));
+        let there = open_part(name, part, &self.root.shared()).and_then(|dir| fs::fstat(&dir));
         let is = fs::fstat(&self.root);
         is.and_then(|is| Ok(inode_of(&is) == inode_of(&there?))).unwrap_or(false)
     }
@@ -307,17 +307,17 @@ impl SpaceQuota {
     /// Returns the used and reserved space, if a limit requires counting.
     #[must_use]
     pub fn usage(&self) -> Option<SpaceUsage> {
-        self.counts().then(|| lock(&self.used).all())
+        self.is_counting().then(|| lock(&self.used).total())
     }
 
     /// Counts all files again.
     pub fn recount(&self) {
         *lock(&self.counted) = Instant::now();
-        self.count_anew();
+        self.recount_now();
     }
 
-    fn count_anew(&self) {
-        if !self.counts() {
+    fn recount_now(&self) {
+        if !self.is_counting() {
             return;
         }
         let before = lock(&self.used).settled;
@@ -330,13 +330,13 @@ impl SpaceQuota {
     }
 
     /// True if a limit requires counting.
-    const fn counts(&self) -> bool {
+    const fn is_counting(&self) -> bool {
         self.limits.bytes.is_some() || self.limits.files.is_some()
     }
 
     /// Fails if `names` more names at `path` would exceed the limit.
     fn check_names(&self, used: Used, path: &RelPath, names: u64) -> Result<(), StoreError> {
-        let (files, whose) = (used.all().files, self.whose);
+        let (files, whose) = (used.total().files, self.whose);
         match self.limits.files {
             Some(most) if names > 0 && files.saturating_add(names) > most => {
                 let why = format!("the quota of the {whose} is used up: {files} of {most} names");
@@ -354,13 +354,13 @@ impl SpaceQuota {
         names: u64,
     ) -> Result<QuotaShare, StoreError> {
         let FileSize { len: bytes, data } = size;
-        self.take(path, size, names)?;
+        self.count_file(path, size, names)?;
         Ok(QuotaShare { quota: Arc::clone(self), bytes, names, unwritten: AtomicU64::new(data) })
     }
 
     /// Fails if `bytes` more bytes at `path` would exceed the limit.
     fn check_bytes(&self, used: Used, path: &RelPath, bytes: u64) -> Result<(), StoreError> {
-        let (had, whose) = (used.all().bytes, self.whose);
+        let (had, whose) = (used.total().bytes, self.whose);
         match self.limits.bytes {
             Some(most) if had.saturating_add(bytes) > most => {
                 let left = most.saturating_sub(had);
@@ -373,7 +373,7 @@ impl SpaceQuota {
     }
 
     /// Counts a file of `size` and `names` further names as pending, if the limits have room for both.
-    fn take(&self, path: &RelPath, size: FileSize, names: u64) -> Result<(), StoreError> {
+    fn count_file(&self, path: &RelPath, size: FileSize, names: u64) -> Result<(), StoreError> {
         let FileSize { len: bytes, data } = size;
         let mut used = lock(&self.used);
         self.check_names(*used, path, names)?;
@@ -395,7 +395,7 @@ impl SpaceQuota {
 
     /// Subtracts a removed entry.
     pub(crate) fn subtract_removed(&self, stat: &Stat) {
-        lock(&self.used).settled.remove(taken_by(stat));
+        lock(&self.used).settled.remove(space_freed_by(stat));
     }
 
     /// Counts all entries in place. Returns their space, and the lengths of unfinished files by device and inode.
@@ -403,7 +403,7 @@ impl SpaceQuota {
         let (mut usage, mut unfinished) = (Balance::default(), HashMap::new());
         let (mut seen, mut dirs) = (HashSet::new(), vec![(RelPath::root(), Within::Tree)]);
         while let Some((path, within)) = dirs.pop() {
-            let Ok(dir) = self.root.dir(&path, Use::Read) else { continue };
+            let Ok(dir) = self.root.open_dir(&path, Use::Read) else { continue };
             let mut names = Vec::new();
             // A name that cannot be read is left for the next count.
             let _ = dir.for_each_name(|name| names.extend(Name::new(name)));
@@ -454,7 +454,7 @@ const fn name_usage(bytes: u64) -> SpaceUsage {
 }
 
 /// Returns the space that is freed when a name of this entry is removed.
-fn taken_by(stat: &Stat) -> SpaceUsage {
+fn space_freed_by(stat: &Stat) -> SpaceUsage {
     let is_last = file_type(stat).is_file() && stat.st_nlink <= 1;
     name_usage(if is_last { stat.st_size as u64 } else { 0 })
 }
@@ -464,7 +464,7 @@ fn full_error(path: &RelPath, kind: io::ErrorKind, why: String) -> StoreError {
 }
 
 /// Reserved space, with a share for each quota. Dropping this value frees the space, unless the space is
-/// [kept](Self::keep). Empty in a store without a quota.
+/// [kept](Self::convert_to_used). Empty in a store without a quota.
 #[derive(Debug, Default)]
 pub(crate) struct Reserved(Vec<QuotaShare>);
 
@@ -486,7 +486,7 @@ impl QuotaShare {
 
 impl Reserved {
     /// Notes that `bytes` of the file were written to the disk.
-    pub(crate) fn wrote(&self, bytes: u64) {
+    pub(crate) fn note_written(&self, bytes: u64) {
         for share in &self.0 {
             let mut unwritten = lock(&share.quota.disk);
             let left = share.unwritten.load(Ordering::Relaxed);
@@ -503,7 +503,7 @@ impl Reserved {
     pub(crate) fn resize(&mut self, path: &RelPath, bytes: u64) -> Result<(), StoreError> {
         for share in &mut self.0 {
             if let Some(more) = bytes.checked_sub(share.bytes) {
-                share.quota.take(path, FileSize::full(more), 0)?;
+                share.quota.count_file(path, FileSize::without_holes(more), 0)?;
                 *share.unwritten.get_mut() += more;
             } else {
                 let less = share.bytes - bytes;
@@ -519,9 +519,9 @@ impl Reserved {
     }
 
     /// Counts the allocated blocks of a new file as written.
-    pub(crate) fn allocated(&self, file: impl AsFd) -> Result<(), Errno> {
+    pub(crate) fn count_allocated(&self, file: impl AsFd) -> Result<(), Errno> {
         if !self.0.is_empty() {
-            self.wrote(bytes_on_disk(&fs::fstat(file)?));
+            self.note_written(bytes_on_disk(&fs::fstat(file)?));
         }
         Ok(())
     }
@@ -544,7 +544,7 @@ impl Reserved {
     }
 
     /// Converts the reservation to used space: the entry is in place.
-    pub(crate) fn keep(mut self) {
+    pub(crate) fn convert_to_used(mut self) {
         for share in self.0.drain(..) {
             let mut used = lock(&share.quota.used);
             used.pending.remove(share.usage());
@@ -553,9 +553,9 @@ impl Reserved {
     }
 
     /// Keeps the space if `put` says that an entry is in place, even with incomplete metadata.
-    pub(crate) fn keep_if<T>(self, put: &Result<T, StoreError>) {
-        if matches!(put, Ok(_) | Err(StoreError::Unset { .. })) {
-            self.keep();
+    pub(crate) fn convert_if_put<T>(self, put: &Result<T, StoreError>) {
+        if matches!(put, Ok(_) | Err(StoreError::AttributesNotSet { .. })) {
+            self.convert_to_used();
         }
     }
 
@@ -563,7 +563,7 @@ impl Reserved {
     pub(crate) fn move_to_file(mut self, inode: Inode, ledger: &SpaceLedger) {
         for share in self.0.drain(..) {
             let quota = Arc::clone(&share.quota);
-            if quota.counts() {
+            if quota.is_counting() {
                 ledger.note_pending(inode, share.usage(), quota);
             } else {
                 lock(&quota.used).pending.remove(share.usage());

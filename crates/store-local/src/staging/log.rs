@@ -19,7 +19,7 @@ use rustix::io::Errno;
 
 use crate::handles::dir::Dir;
 use crate::handles::place::STAGED_SUFFIX;
-use crate::handles::stat::{file_type, inode_of, names};
+use crate::handles::stat::{file_type, inode_of, name_count};
 use crate::kernel::boot::boot;
 use crate::kernel::read_write::{read_at, write_at};
 
@@ -40,7 +40,7 @@ pub(crate) enum Log {
 impl Log {
     /// Adds a note about `staged`, which has the name `name` in `dir`. Writes nothing if this boot of the machine has
     /// no identifier.
-    pub(crate) fn append(
+    pub(crate) fn append_note(
         &mut self,
         dir: impl FnOnce() -> Result<Arc<Dir>, Errno>,
         staged: &OwnedFd,
@@ -49,17 +49,17 @@ impl Log {
     ) -> Result<(), Errno> {
         if let Self::Unwritten = self {
             let Some(boot) = boot() else { return Ok(()) };
-            let about = about(boot, &fs::fstat(staged)?);
+            let about = first_note(boot, &fs::fstat(staged)?);
             *self = Self::Broken;
             let file = create(&*dir()?, &log_name(name))?;
-            write_at(file.as_fd(), 0, &frame(&about))?;
+            write_at(file.as_fd(), 0, &note_frame(&about))?;
             *self = Self::Open(file, frame_len(about.len()));
         }
         let Self::Open(file, end) = self else { return Err(Errno::IO) };
         let next = *end + frame_len(note.len());
         let fits = next <= MAX_LOG_BYTES;
         let written =
-            if fits { write_at(file.as_fd(), *end, &frame(note)) } else { Err(Errno::FBIG) };
+            if fits { write_at(file.as_fd(), *end, &note_frame(note)) } else { Err(Errno::FBIG) };
         match written {
             Ok(()) => *end = next,
             Err(_) => *self = Self::Broken,
@@ -69,7 +69,7 @@ impl Log {
 
     /// Opens the log of the staged file `name` of `dir`, to continue the log. Returns the log and its notes. `None`
     /// without a log or without notes, or if the log is not valid for this file and boot.
-    pub(crate) fn resume(
+    pub(crate) fn open_log(
         dir: &Dir,
         staged: &OwnedFd,
         name: &Name,
@@ -80,7 +80,7 @@ impl Log {
             opened => opened?,
         };
         let log = fs::fstat(&file)?;
-        let has_one_name = names(log.st_nlink) == 1;
+        let has_one_name = name_count(log.st_nlink) == 1;
         if !has_one_name || !is_ours(&log) || !is_ours(&stat) || log.st_size as u64 > MAX_LOG_BYTES
         {
             return Ok(None);
@@ -88,8 +88,8 @@ impl Log {
         let written_later = stat.st_mtime.max(stat.st_ctime) > log.st_mtime + SLACK_SECS;
         let mut bytes = vec![0; log.st_size as usize];
         let got = read_at(file.as_fd(), 0, &mut bytes)?;
-        let (mut notes, end) = notes(&bytes[..got]);
-        if written_later || notes.first() != Some(&about(boot, &stat)) {
+        let (mut notes, end) = parse_notes(&bytes[..got]);
+        if written_later || notes.first() != Some(&first_note(boot, &stat)) {
             return Ok(None);
         }
         notes.remove(0);
@@ -129,7 +129,7 @@ fn create(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
 }
 
 /// Returns the notes before the first torn or damaged frame, and the offset of that frame.
-fn notes(bytes: &[u8]) -> (Vec<Vec<u8>>, u64) {
+fn parse_notes(bytes: &[u8]) -> (Vec<Vec<u8>>, u64) {
     let (mut notes, mut rest) = (Vec::new(), bytes);
     while let Some((len, behind)) = rest.split_first_chunk::<LEN_BYTES>() {
         let len = u32::from_le_bytes(*len) as usize;
@@ -144,7 +144,7 @@ fn notes(bytes: &[u8]) -> (Vec<Vec<u8>>, u64) {
     (notes, (bytes.len() - rest.len()) as u64)
 }
 
-fn frame(note: &[u8]) -> Vec<u8> {
+fn note_frame(note: &[u8]) -> Vec<u8> {
     [&(note.len() as u32).to_le_bytes()[..], &sum_of(note), note].concat()
 }
 
@@ -157,7 +157,7 @@ fn sum_of(note: &[u8]) -> [u8; SUM_BYTES] {
 }
 
 /// Returns the first note of a log, which identifies the boot and the staged file.
-fn about(boot: &[u8], staged: &Stat) -> Vec<u8> {
+fn first_note(boot: &[u8], staged: &Stat) -> Vec<u8> {
     let Inode { device, number } = inode_of(staged);
     let numbers = [device, number, staged.st_size as u64].map(u64::to_le_bytes);
     [MAGIC, numbers.as_flattened(), boot].concat()
@@ -185,8 +185,8 @@ mod tests {
     #[test]
     fn a_log_is_read_up_to_its_first_damage() {
         let told: [&[u8]; 3] = [b"one", b"", b"three of them"];
-        let log = told.map(frame).concat();
-        assert_eq!(notes(&log), (told.map(<[u8]>::to_vec).to_vec(), log.len() as u64));
+        let log = told.map(note_frame).concat();
+        assert_eq!(parse_notes(&log), (told.map(<[u8]>::to_vec).to_vec(), log.len() as u64));
         let ends = [0, 23, 43, 76];
         assert_eq!(log.len(), ends[3]);
         for at in 0..log.len() {
@@ -194,7 +194,7 @@ mod tests {
             let mut damaged = log.clone();
             damaged[at] ^= 0x40;
             for bytes in [&damaged[..], &log[..at]] {
-                let (found, end) = notes(bytes);
+                let (found, end) = parse_notes(bytes);
                 assert_eq!((found.len(), end as usize), (whole, ends[whole]), "at {at}");
             }
         }

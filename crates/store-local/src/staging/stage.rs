@@ -33,14 +33,16 @@ use rustix::fs::{self, FlockOperation, Mode, Stat};
 use rustix::io::Errno;
 
 use super::log::{Log, Notes, remove_log};
-use crate::attributes::heritage::disinherit;
+use crate::attributes::heritage::remove_inheritance;
 use crate::attributes::recent::Recent;
 use crate::bytes::holes::has_holes;
 use crate::handles::place::{Place, STAGED_SUFFIX};
 use crate::handles::stat::{Stamp, file_type};
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::SpaceLedger;
-use left::{LockWaits, MAX_LEFTOVERS, is_nobodys, resume, scan, sweep_dir, take};
+use left::{
+    LockWaits, MAX_LEFTOVERS, is_unlocked, resume, scan_leftovers, sweep_dir, take_leftovers,
+};
 use realm::Realm;
 
 use crate::handles::dir::{Dir, Use};
@@ -95,7 +97,7 @@ pub(crate) enum StageOwner {
     Temp,
 }
 
-/// Staged files that had no owner at the time of the scan, by the [`key`] of the path.
+/// Staged files that had no owner at the time of the scan, by the [`path_key`] of the path.
 type Leftovers = HashMap<Vec<u8>, Vec<Leftover>>;
 
 #[derive(Debug)]
@@ -165,22 +167,26 @@ impl Stages {
     }
 
     /// Creates a staged file for `place`, accessible by the owner only.
-    pub(crate) fn create(&self, place: &Place) -> Result<Staged, StoreError> {
-        self.create_as(place, Mode::RUSR | Mode::WUSR)
+    pub(crate) fn create_staged(&self, place: &Place) -> Result<Staged, StoreError> {
+        self.create_staged_with_mode(place, Mode::RUSR | Mode::WUSR)
     }
 
     /// Creates a staged file for `place` with this mode, less the `umask`.
-    pub(crate) fn create_as(&self, place: &Place, mode: Mode) -> Result<Staged, StoreError> {
-        let (home, name) = (self.home(place)?, new_name(&place.path));
-        let create = || match self.enter(&home)?.create_as(&name, mode) {
+    pub(crate) fn create_staged_with_mode(
+        &self,
+        place: &Place,
+        mode: Mode,
+    ) -> Result<Staged, StoreError> {
+        let (home, name) = (self.home_of(place)?, new_name(&place.path));
+        let create = || match self.open_or_create(&home)?.create_as(&name, mode) {
             // A user has removed the staging directory.
             Err(Errno::NOENT) => {
-                self.let_go(&home);
-                self.enter(&home)?.create_as(&name, mode)
+                self.release_dir(&home);
+                self.open_or_create(&home)?.create_as(&name, mode)
             }
             created => created,
         };
-        let file = create().map_err(|errno| cannot_enter(place, errno))?;
+        let file = create().map_err(|errno| staging_error(place, errno))?;
         // A file system may have no locks, as some network file systems. A sweep then removes no file.
         let _ = fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
         Ok(Staged { file, home, whose: self.whose, name })
@@ -193,8 +199,8 @@ impl Stages {
         if self.needs_names.load(Ordering::Relaxed) {
             return None;
         }
-        let home = self.home(place).ok()?;
-        match self.enter(&home).and_then(|dir| dir.create_nameless(mode)) {
+        let home = self.home_of(place).ok()?;
+        match self.open_or_create(&home).and_then(|dir| dir.create_nameless(mode)) {
             Ok(file) => Some((file, home)),
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
                 self.need_names();
@@ -212,35 +218,35 @@ impl Stages {
 
     /// Opens the staging directory for `place`. Also returns its parent directory. While the handle exists, no sweep
     /// removes files from the staging directory.
-    pub(crate) fn home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
-        let home = self.home(place)?;
-        let dir = self.enter(&home).map_err(|errno| cannot_enter(place, errno))?;
+    pub(crate) fn open_home_for(&self, place: &Place) -> Result<(RelPath, Arc<Dir>), StoreError> {
+        let home = self.home_of(place)?;
+        let dir = self.open_or_create(&home).map_err(|errno| staging_error(place, errno))?;
         Ok((home, dir))
     }
 
     /// Opens the staging directory for `place`. While the handle exists, no sweep removes files from it.
-    pub(crate) fn dir_for(&self, place: &Place) -> Result<Arc<Dir>, StoreError> {
-        self.home_for(place).map(|(_, dir)| dir)
+    pub(crate) fn open_dir_for(&self, place: &Place) -> Result<Arc<Dir>, StoreError> {
+        self.open_home_for(place).map(|(_, dir)| dir)
     }
 
     /// Opens the staging directory of `home`, which may be missing.
-    pub(crate) fn dir(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
+    pub(crate) fn open_dir_of(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         match lock(&self.held).get(home) {
             Some((_, dir)) => Ok(Arc::clone(dir)),
-            None => self.open(home).map(|(_, dir)| Arc::new(dir)),
+            None => self.open_own(home).map(|(_, dir)| Arc::new(dir)),
         }
     }
 
     /// Returns the path of the staging directory of `home`.
-    pub(crate) fn path(&self, home: &RelPath) -> Result<RelPath, Errno> {
+    pub(crate) fn path_of_dir(&self, home: &RelPath) -> Result<RelPath, Errno> {
         let held = lock(&self.held).get(home).map(|(name, _)| name.clone());
         below(home, &held.unwrap_or_else(staging_name))
     }
 
     /// Opens this user's staging directory in `home`. Also returns its name. A directory of another user is ignored.
-    fn open(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
+    fn open_own(&self, home: &RelPath) -> Result<(Name, Dir), Errno> {
         for name in [self.own_name(), staging_name()] {
-            match self.root.dir(&below(home, &name)?, Use::Read) {
+            match self.root.open_dir(&below(home, &name)?, Use::Read) {
                 Ok(dir) if self.is_ours(&dir)? => return Ok((name, dir)),
                 Ok(_) | Err(Errno::NOENT | Errno::ACCESS | Errno::LOOP | Errno::NOTDIR) => {}
                 Err(errno) => return Err(errno),
@@ -252,21 +258,25 @@ impl Stages {
     /// True if `dir` can hold staged files: it belongs to this user, and other users may not write to it.
     fn is_ours(&self, dir: &Dir) -> Result<bool, Errno> {
         let stat = fs::fstat(dir)?;
-        let is_of = |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_open(&stat));
+        let is_of =
+            |of: MadeUp| stat.st_uid == of.user && (of.opens || !is_writable_by_others(&stat));
         let is_plainly_ours = || is_of(MadeUp { user: self.user, opens: false });
         Ok(file_type(&stat).is_dir()
-            && (is_plainly_ours() || is_of(self.made_up(dir, stat.st_dev))))
+            && (is_plainly_ours() || is_of(self.probe_new_files(dir, stat.st_dev))))
     }
 
     /// Returns the owner and mode of new files in `dir` on `device`, found with a probe file once for each device. The
     /// probe is a file, not a directory, because another user could replace a directory before it is opened.
-    fn made_up(&self, dir: &Dir, device: u64) -> MadeUp {
+    fn probe_new_files(&self, dir: &Dir, device: u64) -> MadeUp {
         *lock(&self.made_up).entry(device).or_insert_with(|| {
             let name = new_name(&RelPath::root());
             let stat = dir.create_as(&name, Mode::RUSR | Mode::WUSR).and_then(fs::fstat);
             let _ = dir.remove_file(&name);
             let as_asked = MadeUp { user: self.user, opens: false };
-            stat.map_or(as_asked, |stat| MadeUp { user: stat.st_uid, opens: is_open(&stat) })
+            stat.map_or(as_asked, |stat| MadeUp {
+                user: stat.st_uid,
+                opens: is_writable_by_others(&stat),
+            })
         })
     }
 
@@ -277,9 +287,9 @@ impl Stages {
     }
 
     /// True if unwritten ranges of a new file staged for `place` are holes.
-    pub(crate) fn makes_holes(&self, place: &Place) -> Result<bool, StoreError> {
+    pub(crate) fn leaves_holes(&self, place: &Place) -> Result<bool, StoreError> {
         const PROBE_BYTES: u64 = 64 << 10;
-        let dir = self.dir_for(place)?;
+        let dir = self.open_dir_for(place)?;
         let device = fs::fstat(&*dir).at("create", &place.path)?.st_dev;
         let probe = || {
             let name = new_name(&RelPath::root());
@@ -295,17 +305,17 @@ impl Stages {
 
     /// Creates a staging directory in `home`, unless other users have taken both names. A sweep may remove the
     /// directory before it is opened.
-    fn make(&self, home: &RelPath) -> Result<(), Errno> {
-        let dir = self.root.dir(home, Use::Pass)?;
+    fn make_dir(&self, home: &RelPath) -> Result<(), Errno> {
+        let dir = self.root.open_dir(home, Use::Pass)?;
         for name in [staging_name(), self.own_name()] {
             match dir.make_dir(&name, Mode::RWXU) {
                 Ok(()) => {
-                    return match self.root.dir(&below(home, &name)?, Use::Read) {
+                    return match self.root.open_dir(&below(home, &name)?, Use::Read) {
                         Err(Errno::NOENT) => Ok(()),
-                        made => disinherit(&made?),
+                        made => remove_inheritance(&made?),
                     };
                 }
-                Err(Errno::EXIST) => match self.root.dir(&below(home, &name)?, Use::Read) {
+                Err(Errno::EXIST) => match self.root.open_dir(&below(home, &name)?, Use::Read) {
                     Ok(dir) if self.is_ours(&dir)? => return Ok(()),
                     Err(Errno::NOENT) => return Ok(()),
                     _ => {}
@@ -317,12 +327,12 @@ impl Stages {
     }
 
     /// Opens the staging directory of `home`, created if missing. The directory stays locked, so no sweep removes it.
-    fn enter(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
+    fn open_or_create(&self, home: &RelPath) -> Result<Arc<Dir>, Errno> {
         if let Some((_, dir)) = lock(&self.held).get(home) {
             return Ok(Arc::clone(dir));
         }
-        let open = || match self.open(home) {
-            Err(Errno::NOENT) => self.make(home).and(Err(Errno::AGAIN)),
+        let open = || match self.open_own(home) {
+            Err(Errno::NOENT) => self.make_dir(home).and(Err(Errno::AGAIN)),
             opened => opened.map(Some),
         };
         let (name, dir) = lock_dir(open, TO_MAKE)?.ok_or(Errno::AGAIN)?;
@@ -332,16 +342,16 @@ impl Stages {
     }
 
     /// Releases the staging directory of `home`.
-    fn let_go(&self, home: &RelPath) {
+    fn release_dir(&self, home: &RelPath) {
         lock(&self.held).remove(home);
     }
 
     /// Returns locked snapshots of the leftovers for `place`, newest first.
     pub(crate) fn leftovers(&self, place: &Place) -> Result<Vec<LocalSnapshot>, StoreError> {
         let mut found = Vec::new();
-        for home in self.homes(place)? {
+        for home in self.homes_for(place)? {
             found.extend(self.with_known_leftovers(place, &home, |dir, known| {
-                take(dir, place, known, &self.waits)
+                take_leftovers(dir, place, known, &self.waits)
             })?);
         }
         Ok(found)
@@ -355,7 +365,7 @@ impl Stages {
         len: u64,
         shown: Option<Inode>,
     ) -> Result<Option<Logged>, StoreError> {
-        for home in self.homes(place)? {
+        for home in self.homes_for(place)? {
             let resumed = self.with_known_leftovers(place, &home, |dir, known| {
                 for at in 0..known.len().min(MAX_LEFTOVERS) {
                     let found = resume(dir, &known[at].name, len, shown, &self.waits);
@@ -382,24 +392,24 @@ impl Stages {
         with: impl FnOnce(&Dir, &mut Vec<Leftover>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         if let Some(Some(known)) = lock(&self.homes).get(home)
-            && !known.contains_key(&key(&place.path))
+            && !known.contains_key(&path_key(&place.path))
         {
             return Ok(T::default());
         }
-        let dir = match self.dir(home) {
+        let dir = match self.open_dir_of(home) {
             Err(Errno::NOENT) => return Ok(T::default()),
             opened => opened.at("resume", &place.path)?,
         };
         let mut homes = lock(&self.homes);
         let known = homes.entry(home.clone()).or_default();
         if known.is_none() {
-            *known = match scan(&dir) {
+            *known = match scan_leftovers(&dir) {
                 // Another run has swept the directory meanwhile.
                 Err(Errno::NOENT) => return Ok(T::default()),
                 found => Some(found.at("resume", &place.path)?),
             };
         }
-        let of_path = known.as_mut().and_then(|known| known.get_mut(&key(&place.path)));
+        let of_path = known.as_mut().and_then(|known| known.get_mut(&path_key(&place.path)));
         let Some(known) = of_path else { return Ok(T::default()) };
         let age = |leftover: &Leftover| {
             dir.stat(&leftover.name).map(|stat| Stamp::of(&stat).modified).ok()
@@ -409,30 +419,30 @@ impl Stages {
     }
 
     /// Notes a staged file as a leftover of `path`. Called when a rebuild is dropped.
-    pub(crate) fn leave(&self, path: &RelPath, home: &RelPath, name: Name) {
+    pub(crate) fn note_leftover(&self, path: &RelPath, home: &RelPath, name: Name) {
         // Without a scan so far, the first scan will find the file.
         if let Some(Some(known)) = lock(&self.homes).get_mut(home) {
-            known.entry(key(path)).or_default().push(Leftover { name, taken: false });
+            known.entry(path_key(path)).or_default().push(Leftover { name, taken: false });
         }
     }
 
     /// Removes the leftovers of `path`, which was committed from the staging directory of `home`.
-    pub(crate) fn clear(&self, path: &RelPath, home: &RelPath) {
-        self.clear_in(path, home);
+    pub(crate) fn remove_leftovers(&self, path: &RelPath, home: &RelPath) {
+        self.remove_leftovers_in(path, home);
         if !home.is_root() {
-            self.clear_in(path, &RelPath::root());
+            self.remove_leftovers_in(path, &RelPath::root());
         }
     }
 
-    fn clear_in(&self, path: &RelPath, home: &RelPath) {
+    fn remove_leftovers_in(&self, path: &RelPath, home: &RelPath) {
         let known = lock(&self.homes).get_mut(home).and_then(|known| {
             let known = known.as_mut().filter(|known| !known.is_empty())?;
-            known.remove(&key(path))
+            known.remove(&path_key(path))
         });
         let Some(known) = known else { return };
-        let Ok(dir) = self.dir(home) else { return };
+        let Ok(dir) = self.open_dir_of(home) else { return };
         for leftover in known {
-            if leftover.taken || is_nobodys(&dir, &leftover.name) {
+            if leftover.taken || is_unlocked(&dir, &leftover.name) {
                 self.discard(&dir, &leftover.name);
             }
         }
@@ -452,8 +462,8 @@ impl Stages {
     /// Removes files without an owner from the staging directory of `home`. Also removes the directory if it is then
     /// empty. Returns the number of files.
     pub(crate) fn sweep_home(&self, home: &RelPath) -> Result<u64, StoreError> {
-        self.let_go(home);
-        let open = || match self.open(home) {
+        self.release_dir(home);
+        let open = || match self.open_own(home) {
             Err(Errno::NOENT) => Ok(None),
             opened => opened.map(Some),
         };
@@ -462,7 +472,7 @@ impl Stages {
         let dir = lock_dir(open, if self.root.bounds().are_volumes() { TO_TIDY } else { TO_SWEEP });
         let Some((name, dir)) = dir.at(SWEEP, home)? else { return self.sweep_old(home) };
         let removed = sweep_dir(&dir, &self.space, Duration::ZERO).at(SWEEP, home)?;
-        match self.root.dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
+        match self.root.open_dir(home, Use::Pass).and_then(|home| home.remove_dir(&name)) {
             Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => Ok(removed),
             Err(errno) => Err(store_error(SWEEP, home, errno)),
         }
@@ -472,33 +482,33 @@ impl Stages {
 impl Stages {
     /// Removes the staged file `name` of `dir`, and its log. After an error, the sweep removes what is left.
     pub(crate) fn discard(&self, dir: &Dir, name: &Name) {
-        self.space.forget(dir, name);
+        self.space.free_pending(dir, name);
         let _ = dir.remove_file(name);
         remove_log(dir, name);
     }
 
     /// Removes the staged file `name` of the staging directory of `home`, and the log, if the directory can be opened.
     pub(crate) fn discard_in(&self, home: &RelPath, name: &Name) {
-        if let Ok(dir) = self.dir(home) {
+        if let Ok(dir) = self.open_dir_of(home) {
             self.discard(&dir, name);
         }
     }
 
     /// Removes the staging directories that this run used, if empty and not in use by another process.
-    pub(crate) fn tidy(&self) {
+    pub(crate) fn remove_empty_dirs(&self) {
         let homes: Vec<_> = lock(&self.held).drain().map(|(home, _)| home).collect();
         for home in homes {
-            let open = || self.open(&home).map(Some);
+            let open = || self.open_own(&home).map(Some);
             if let Ok(Some((name, _locked))) = lock_dir(open, TO_TIDY) {
                 // A directory with files stays.
-                let _ = self.root.dir(&home, Use::Pass).and_then(|dir| dir.remove_dir(&name));
+                let _ = self.root.open_dir(&home, Use::Pass).and_then(|dir| dir.remove_dir(&name));
             }
         }
     }
 }
 
 /// Returns the error of staging for `place`.
-fn cannot_enter(place: &Place, errno: Errno) -> StoreError {
+fn staging_error(place: &Place, errno: Errno) -> StoreError {
     match errno {
         Errno::EXIST => store_error(STAGE, &place.path, Errno::PERM),
         errno => store_error("create", &place.path, errno),
@@ -531,7 +541,7 @@ fn lock_dir(
 pub(crate) fn new_name(path: &RelPath) -> Name {
     // The standard library's hasher is keyed with random bytes.
     let nonce = RandomState::new().build_hasher().finish().to_be_bytes();
-    let mut name = key(path);
+    let mut name = path_key(path);
     name.push(b'.');
     name.extend(hex(&nonce));
     name.extend(STAGED_SUFFIX);
@@ -539,12 +549,12 @@ pub(crate) fn new_name(path: &RelPath) -> Name {
 }
 
 /// True if the group or other users may write.
-fn is_open(stat: &Stat) -> bool {
+fn is_writable_by_others(stat: &Stat) -> bool {
     stat.st_mode & 0o022 != 0
 }
 
 /// Returns the part of a staged name that identifies the path.
-fn key(path: &RelPath) -> Vec<u8> {
+fn path_key(path: &RelPath) -> Vec<u8> {
     // With capacity for a whole staged name.
     let mut key = Vec::with_capacity(2 * KEY_DIGITS);
     key.extend(hex(&Fingerprint::of(path.as_bytes()).as_bytes()[..KEY_DIGITS / 2]));

@@ -10,7 +10,7 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use super::{LOOK, LocalStore};
-use crate::attributes::metadata::{look_at, look_at_root};
+use crate::attributes::metadata::{read_meta_of, read_meta_of_root};
 use crate::attributes::more::Reach;
 use crate::attributes::new_entries::UnfinishedDir;
 use crate::handles::dir::Use;
@@ -68,7 +68,7 @@ impl Tree for LocalStore {
     fn versions(&self, paths: &[RelPath]) -> Vec<Option<Version>> {
         let (mut last, mut versions) = (None, VersionLookup::default());
         let mut version = |path| {
-            let place = self.place_after(LOOK, path, &mut last).ok()?;
+            let place = self.place_reusing(LOOK, path, &mut last).ok()?;
             versions.of(last.insert(place)).filter(|_| !self.0.see.fake_super)
         };
         paths.iter().map(&mut version).collect()
@@ -87,9 +87,9 @@ impl Tree for LocalStore {
     }
 
     fn remove_source(&self, path: &RelPath, is: &Meta) -> Result<(), StoreError> {
-        let place = self.place("remove", path)?;
-        let found = look_at(&place.dir, &place.name, self.0.see.without_optional());
-        self.0.removing(&place, || place.remove_unchanged(is, found))
+        let place = self.place_of("remove", path)?;
+        let found = read_meta_of(&place.dir, &place.name, self.0.see.without_optional());
+        self.0.report_removal_by(&place, || place.remove_unchanged(is, found))
     }
 }
 
@@ -128,13 +128,13 @@ impl LocalStore {
         names: impl Iterator<Item = &'a Name>,
     ) -> Result<Vec<Option<ChangeNote>>, StoreError> {
         self.0.root.check_path("list", dir)?;
-        let held = self.0.root.dir(dir, Use::Pass).at("list", dir)?;
+        let held = self.0.root.open_dir(dir, Use::Pass).at("list", dir)?;
         Ok(names.map(|name| ChangeNote::of_name(&held, name)).collect())
     }
 
     fn list_with(&self, dir: &RelPath, much: Much<'_>) -> Result<Listing, StoreError> {
         self.0.root.check_path("list", dir)?;
-        let held = self.0.root.dir(dir, Use::Read).at("list", dir)?;
+        let held = self.0.root.open_dir(dir, Use::Read).at("list", dir)?;
         let mut judge = self.0.scopes.judge(dir, &*self.0.root)?;
         // Owner and group are read at no cost. Digests of directories also cover ACLs and extended attributes.
         let MetaMask { users, groups, fake_super, .. } = self.0.see;
@@ -149,10 +149,10 @@ impl LocalStore {
                 let risks = |name: &Name| own.borrow_mut().risks(name);
                 let is_kept = |name: &Name| {
                     self.0.old.protects(dir, name)
-                        && !(self.0.old.is_of_before(&held, name, keep) && risks(name))
+                        && !(self.0.old.is_earlier_backup(&held, name, keep) && risks(name))
                 };
                 let keep = |name: &Name| keep(name) || is_kept(name);
-                look.list_but(&mut judge, &keep)
+                look.list_except_kept(&mut judge, &keep)
             }
             Much::Part(part) | Much::Stat(part) => look.list(&mut judge, part),
             Much::After(last, most) => look.list_after(&mut judge, last, most),
@@ -160,7 +160,7 @@ impl LocalStore {
         listing.warnings = self.0.scopes.filter().warnings();
         // Listings with versions are not used for removal.
         if self.0.borders.one_file_system() && listing.versions.is_empty() {
-            let is_home = self.0.borders.is_home(fs::fstat(&held));
+            let is_home = self.0.borders.is_on_root_device(fs::fstat(&held));
             let is_mount =
                 |entry: &Entry| entry.meta.is_dir() && self.0.borders.is_mount(&held, &entry.name);
             listing.entries.retain(|entry| is_home && !is_mount(entry));
@@ -173,10 +173,10 @@ impl LocalStore {
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<LocalSnapshot, StoreError> {
-        let place = self.place_after("open", path, last)?;
+        let place = self.place_reusing("open", path, last)?;
         let place = last.insert(place);
         let opened = LocalSnapshot::open(&place.dir, &place.name, path, self.0.see);
-        opened.map(LocalSnapshot::while_it_gets_names)
+        opened.map(LocalSnapshot::allowing_new_names)
     }
 
     /// Returns the metadata of `path`. Reuses the directory handle of the `last` place if the directory is the same.
@@ -186,21 +186,23 @@ impl LocalStore {
         last: &mut Option<Place>,
     ) -> Result<Option<Meta>, StoreError> {
         if path.is_root() && self.0.root.is_missing() {
-            return Ok(Some(Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755)));
+            return Ok(Some(Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o755)));
         }
         if path.is_root() {
-            let mut own = look_at_root(&self.0.root, self.0.see).at(LOOK, path)?;
-            if self.was_made_in_vain() {
+            let mut own = read_meta_of_root(&self.0.root, self.0.see).at(LOOK, path)?;
+            if self.is_new_and_unused() {
                 own.mode |= 0o777 & !self.0.makes.umask;
             }
             if self.0.root.may_keep_links() {
                 let stat = fs::fstat(&*self.0.root).at(LOOK, path)?;
-                self.0.borders.note_looked_at(&stat);
+                self.0.borders.note_seen_dir(&stat);
             }
-            return Ok(Some(self.0.sifted(own, || Reach::Followed(self.0.root.own_path()))));
+            return Ok(Some(
+                self.0.without_excluded(own, || Reach::Followed(self.0.root.own_path())),
+            ));
         }
-        let place = self.place_after(LOOK, path, last);
-        let look = |place: &Place| self.look_in(place).at(LOOK, path);
+        let place = self.place_reusing(LOOK, path, last);
+        let look = |place: &Place| self.meta_at(place).at(LOOK, path);
         match place.and_then(|place| look(last.insert(place))) {
             Err(StoreError::NotFound { .. } | StoreError::NotADir { .. }) => Ok(None),
             found => found.map(Some),
@@ -218,16 +220,16 @@ impl LocalStore {
 
     fn is_empty(&self, dir: &RelPath) -> bool {
         let mut is_empty = true;
-        let held = self.0.root.dir(dir, Use::Read);
+        let held = self.0.root.open_dir(dir, Use::Read);
         held.and_then(|held| held.for_each_name(|_| is_empty = false)).is_ok() && is_empty
     }
 
-    fn look_in(&self, place: &Place) -> Result<Meta, Errno> {
-        let meta = place.look(self.0.see)?;
+    fn meta_at(&self, place: &Place) -> Result<Meta, Errno> {
+        let meta = place.read_meta(self.0.see)?;
         if meta.is_dir() && self.0.root.may_keep_links() {
-            self.0.borders.note_looked_at(&place.dir.stat(&place.name)?);
+            self.0.borders.note_seen_dir(&place.dir.stat(&place.name)?);
         }
-        Ok(self.0.sifted(meta, || Reach::Name(place.dir.path_to(&place.name))))
+        Ok(self.0.without_excluded(meta, || Reach::Name(place.dir.path_to(&place.name))))
     }
 }
 

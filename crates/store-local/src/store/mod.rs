@@ -16,37 +16,37 @@ use rustix::io::Errno;
 
 use super::attributes::attrs::{Attrs, NewMode, On, open_to_owner};
 use super::attributes::heritage::Heritage;
-use super::attributes::metadata::look_at_root;
+use super::attributes::metadata::read_meta_of_root;
 use super::attributes::more::{Reach, default_acl};
 use super::attributes::new_entries::{NewEntries, UnfinishedDir};
 use super::bytes::copy::Copier;
 use super::commit::changes::Changes;
 use super::commit::inplace::{LeftFiles, UnderWay};
-use super::commit::land::{link, stage_hard_link};
+use super::commit::land::{link_delayed, stage_hard_link};
 use super::commit::rebuild::LocalRebuild;
 use super::commit::remove::{Removals, remove_after, remove_version};
 use super::commit::state::{CommitState, StoreState};
-use super::commit::whole::{BegunFile, begin, finish_all};
+use super::commit::whole::{BegunFile, begin_file, finish_all};
 use super::commit::writing::{CommitOptions, PartialDir};
 use super::handles::borders::{KeepLinks, TreeBorders};
 use super::handles::place::{COMMIT, Place};
 use super::handles::touched::Touched;
 use super::keep::backup::{BackupPlace, ListedPaths};
 use super::keep::old_copies::OldCopies;
-use super::read::above::scopes;
+use super::read::above::scopes_below;
 use super::read::snapshot::LocalSnapshot;
 use super::roots::named::NamedDir;
 use super::roots::quota::{FileSize, SpaceQuota, StoreSpace};
 use super::staging::stage::{StageOwner, StagedPlace, Stages};
 use crate::kernel::lock;
-use setting::{making, node_of};
+use setting::{making_action, node_of};
 
 use crate::handles::dir::{Dir, Trust};
 use crate::keep::versions::OldVersions;
 use crate::kernel::errno::{At, store_error};
 use deltic_store::filter::Start;
 use deltic_store::{
-    Durability, Filter, Going, Keep, Link, Listing, NamePair, OneName, Posix, RemoveResult,
+    Durability, Filter, Keep, Link, Listing, NamePair, OneName, Posix, RemoveOptions, RemoveResult,
     Respell, Resumed, Store, StoreError, Version, Whole,
 };
 
@@ -123,12 +123,12 @@ impl LocalStore {
     /// # Errors
     /// The system's error, or a process uses the file.
     pub fn discard_staged(&self, staged: &StagedPlace) -> Result<(), StoreError> {
-        self.0.growing().discard_staged(staged).at("discard", &staged.home)
+        self.0.growing_stages().discard_staged(staged).at("discard", &staged.home)
     }
 
     /// True if the root was created and not used: no entry was created in it, and the root got no mode.
     #[must_use]
-    pub fn was_made_in_vain(&self) -> bool {
+    pub fn is_new_and_unused(&self) -> bool {
         lock(&self.0.makes.unfinished).get(&RelPath::root()) == Some(&UnfinishedDir::Heir)
     }
 
@@ -136,7 +136,7 @@ impl LocalStore {
     ///
     /// # Errors
     /// The system's error.
-    pub fn missing(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
+    pub fn with_missing_root(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
         let dir = Dir::missing_root(&root.context.shared).at("open", &RelPath::root())?;
         Self::new(dir, root, options)
     }
@@ -146,7 +146,7 @@ impl LocalStore {
     /// # Errors
     /// `root` is no directory, may not be entered, or has a symlink of another user in its path.
     pub fn open_named(root: &NamedDir, options: LocalOptions) -> Result<Self, StoreError> {
-        root.check()?;
+        root.check_symlinks()?;
         let mut dir = root.open().at("open", &RelPath::root())?;
         if options.keep_dirlinks != KeepLinks::None {
             dir = dir.keeping_links(root.trust);
@@ -183,7 +183,7 @@ impl LocalStore {
             touched: Touched::new(options.durability, &root),
             root,
             root_path: path.to_owned(),
-            scopes: scopes(options.rules.clone(), path, Start::Root),
+            scopes: scopes_below(options.rules.clone(), path, Start::Root),
             see: options.see,
             old: OldCopies { backup: options.backup, listed: ListedPaths::default(), versions },
             space: StoreSpace::new(
@@ -194,7 +194,7 @@ impl LocalStore {
             stages: own,
             temp,
             writing: options.writing,
-            removals: Removals::new(scopes(options.rules, path, Start::Root)),
+            removals: Removals::new(scopes_below(options.rules, path, Start::Root)),
             commits: CommitState {
                 delayed: Mutex::default(),
                 left: LeftFiles::default(),
@@ -225,8 +225,9 @@ impl LocalStore {
     /// # Errors
     /// The directory cannot be removed, for example because it is not empty.
     pub fn remove_empty(&self, path: &RelPath) -> Result<(), StoreError> {
-        let place = self.place("remove", path)?;
-        self.0.removing(&place, || place.dir.remove_dir(&place.name).at("remove", path))?;
+        let place = self.place_of("remove", path)?;
+        self.0
+            .report_removal_by(&place, || place.dir.remove_dir(&place.name).at("remove", path))?;
         self.0.touched.add(&place.dir_path);
         Ok(())
     }
@@ -238,31 +239,31 @@ impl LocalStore {
 
     /// From now on, gives every file a name before the commit.
     #[cfg(test)]
-    pub(crate) fn need_names(&self) {
+    pub(crate) fn require_names(&self) {
         self.0.stages.need_names();
     }
 
-    fn place(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
-        Place::of(&self.0.root, action, path)
+    fn place_of(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
+        Place::parent_of(&self.0.root, action, path)
     }
 
     /// Returns the metadata that entries inherit from the new root. The root inherited the same metadata from its
     /// parent.
-    fn heritage_of_root(&self) -> Heritage {
+    fn inherited_by_root(&self) -> Heritage {
         let acl = default_acl(&Reach::Followed(self.0.root.own_path()));
         Heritage { acl, ..Heritage::default() }
     }
 
     /// Returns the place of `path`. Reuses the directory handle of the `last` place if the directory is the same.
-    fn place_after(
+    fn place_reusing(
         &self,
         action: &'static str,
         path: &RelPath,
         last: &mut Option<Place>,
     ) -> Result<Place, StoreError> {
         match last.take() {
-            Some(place) => place.next(&self.0.root, action, path),
-            None => self.place(action, path),
+            Some(place) => place.next_place(&self.0.root, action, path),
+            None => self.place_of(action, path),
         }
     }
 }
@@ -276,36 +277,38 @@ impl Posix for LocalStore {
         keep: Keep,
     ) -> Result<(), StoreError> {
         if self.0.see.fake_super {
-            return self.make_noted(path, target, meta, keep);
+            return self.make_file_with_note(path, target, meta, keep);
         }
         let make = |dir: &Dir, name: &Name| dir.make_symlink(name, target);
-        self.make_at(making(&meta.kind), path, make, |dir, name, heritage| {
+        self.make_at(making_action(&meta.kind), path, make, |dir, name, heritage| {
             let heritage = Heritage { acl: None, ..heritage };
             let what = self.0.attribute_rules(keep);
-            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
+            let attrs =
+                Attrs::of_new(meta, what, NewMode::for_new_entry(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Link(dir, name)))
         })
     }
 
     fn make_special(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
-        let action = making(&meta.kind);
+        let action = making_action(&meta.kind);
         let (kind, device) =
             node_of(&meta.kind).ok_or_else(|| store_error(action, path, Errno::INVAL))?;
         if self.0.see.fake_super {
-            return self.make_noted(path, b"", meta, keep);
+            return self.make_file_with_note(path, b"", meta, keep);
         }
         let make = |dir: &Dir, name: &Name| dir.make_special(name, kind, device);
         self.make_at(action, path, make, |dir, name, heritage| {
             let held = dir.open(name, OFlags::PATH)?;
             let what = self.0.attribute_rules(keep);
-            let attrs = Attrs::of_new(meta, what, NewMode::below(heritage, self.0.makes.umask));
+            let attrs =
+                Attrs::of_new(meta, what, NewMode::for_new_entry(heritage, self.0.makes.umask));
             Ok(attrs.set(On::Handle(held.as_fd())))
         })
     }
 
     fn link(&self, path: &RelPath, named: Link<'_, Self>) -> Result<(), StoreError> {
         let Link { from: Self(from), at, is, seen } = named;
-        link(&self.0, path, &Link { from: &**from, at, is, seen })
+        link_delayed(&self.0, path, &Link { from: &**from, at, is, seen })
     }
 
     fn keep_dirlink(&self, path: &RelPath) -> Result<Option<Meta>, StoreError> {
@@ -314,14 +317,14 @@ impl Posix for LocalStore {
         let behind = match self.0.borders.keep_link(path) {
             Err(Errno::XDEV) => Err(Errno::LOOP),
             Err(Errno::PERM) => {
-                return Err(StoreError::Stranger { link: printable(path.as_bytes()) });
+                return Err(StoreError::ForeignSymlink { link: printable(path.as_bytes()) });
             }
             behind => behind,
         }
         .at(LOOK, path)?;
         let look = |dir: Dir| {
-            let meta = look_at_root(&dir, self.0.see).at(LOOK, path)?;
-            Ok(self.0.sifted(meta, || Reach::Followed(dir.own_path())))
+            let meta = read_meta_of_root(&dir, self.0.see).at(LOOK, path)?;
+            Ok(self.0.without_excluded(meta, || Reach::Followed(dir.own_path())))
         };
         behind.map(look).transpose()
     }
@@ -340,8 +343,8 @@ impl Posix for LocalStore {
         let (mut last, mut failed) = (None::<Place>, Vec::new());
         for finished in delayed {
             let landed = self
-                .place_after(COMMIT, &finished.path, &mut last)
-                .and_then(|place| finished.land_unless(&self.0, last.insert(place), is_same));
+                .place_reusing(COMMIT, &finished.path, &mut last)
+                .and_then(|place| finished.place_unless_same(&self.0, last.insert(place), is_same));
             failed.extend(landed.err().map(|error| (finished.path, error)));
         }
         failed
@@ -356,7 +359,7 @@ impl Store for LocalStore {
     }
 
     fn look_all(&self, paths: &[RelPath]) -> Vec<Result<Option<Meta>, StoreError>> {
-        self.0.old.backup.iter().for_each(|backup| self.0.old.listed.note(backup, paths));
+        self.0.old.backup.iter().for_each(|backup| self.0.old.listed.note_paths(backup, paths));
         if self.are_in_bare_dir(paths) {
             let root = &self.0.root;
             return paths.iter().map(|at| root.check_path(LOOK, at).map(|()| None)).collect();
@@ -366,7 +369,7 @@ impl Store for LocalStore {
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
-        LocalRebuild::new(Arc::clone(&self.0), path, FileSize::full(len))
+        LocalRebuild::new(Arc::clone(&self.0), path, FileSize::without_holes(len))
     }
 
     fn create_sparse(
@@ -385,17 +388,17 @@ impl Store for LocalStore {
     ) -> Vec<Result<Option<Version>, StoreError>> {
         let mut last = None;
         let mut begun = |file: &Whole<'_>| {
-            if file.seen.is_some() || !self.0.puts_plainly() {
+            if file.seen.is_some() || !self.0.can_put_whole() {
                 return Ok(BegunFile::Ended(self.replace(file, keep)));
             }
-            let place = self.place_after("create", file.path, &mut last)?;
-            begin(&self.0, last.insert(place).clone(), file, keep)
+            let place = self.place_reusing("create", file.path, &mut last)?;
+            begin_file(&self.0, last.insert(place).clone(), file, keep)
         };
         finish_all(&self.0, files.iter().map(&mut begun).collect())
     }
 
     fn leftovers(&self, path: &RelPath) -> Result<Vec<LocalSnapshot>, StoreError> {
-        match self.place("resume", path) {
+        match self.place_of("resume", path) {
             Err(StoreError::NotFound { .. }) => Ok(Vec::new()),
             place => self.0.leftovers(&place?),
         }
@@ -410,7 +413,7 @@ impl Store for LocalStore {
     }
 
     fn make_dir(&self, path: &RelPath, will: Option<(&Meta, Keep)>) -> Result<(), StoreError> {
-        self.make_ready(path, will)?;
+        self.create_or_prepare(path, will)?;
         match will {
             Some((meta, keep)) if keep.acls || keep.xattrs => self.set_early(path, meta, keep),
             _ => Ok(()),
@@ -419,8 +422,8 @@ impl Store for LocalStore {
 
     fn set_meta(&self, path: &RelPath, meta: &Meta, keep: Keep) -> Result<(), StoreError> {
         let made = lock(&self.0.makes.unfinished).remove(path).map(UnfinishedDir::old_mode);
-        let attrs = self.attrs(meta, keep, made);
-        let place = || self.place(SET_META, path);
+        let attrs = self.attrs_for(meta, keep, made);
+        let place = || self.place_of(SET_META, path);
         match &meta.kind {
             _ if attrs.is_empty() => Ok(()),
             Kind::Dir => {
@@ -438,11 +441,14 @@ impl Store for LocalStore {
         self.list_except(dir, keep)
     }
 
-    fn remove(&self, path: &RelPath, going: Going) -> Result<RemoveResult, StoreError> {
+    fn remove(&self, path: &RelPath, going: RemoveOptions) -> Result<RemoveResult, StoreError> {
         remove_after(&self.0, path, going, &mut None)
     }
 
-    fn remove_all(&self, names: &[(RelPath, Going)]) -> Vec<Result<RemoveResult, StoreError>> {
+    fn remove_all(
+        &self,
+        names: &[(RelPath, RemoveOptions)],
+    ) -> Vec<Result<RemoveResult, StoreError>> {
         let mut last = None;
         names.iter().map(|(path, going)| remove_after(&self.0, path, *going, &mut last)).collect()
     }
@@ -452,7 +458,7 @@ impl Store for LocalStore {
     }
 
     fn one_name(&self, dir: &RelPath, pair: &NamePair<'_>) -> Result<OneName, StoreError> {
-        spelling::one_name(&self.0, dir, pair)
+        spelling::is_one_name(&self.0, dir, pair)
     }
 
     fn flush(&self) -> Result<(), StoreError> {

@@ -32,9 +32,9 @@ impl LocalStore {
         // The directory has already inherited from its parent. But the default ACL of the parent also replaces the
         // umask.
         let above = match (made, keep.modes) {
-            (Some(None), false) if path.is_root() => self.heritage_of_root(),
+            (Some(None), false) if path.is_root() => self.inherited_by_root(),
             (Some(None), false) => {
-                let place = self.place(SET_META, path)?;
+                let place = self.place_of(SET_META, path)?;
                 self.0.makes.heritage(&place).at(SET_META, path)?
             }
             _ => Heritage::default(),
@@ -44,15 +44,15 @@ impl LocalStore {
         let set = |on: On<'_>, dir: &Dir| {
             let what = self.0.attribute_rules(keep);
             let attrs = match made {
-                Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, umask)),
+                Some(old) => Attrs::of_new(meta, what, NewMode::for_replacement(old, umask)),
                 None => Attrs::of_existing(meta, what),
             };
             let is = fs::fstat(dir)?;
-            let attrs = attrs.inheriting(is.st_mode).without(withheld);
+            let attrs = attrs.with_inherited_setgid(is.st_mode).without_bits(withheld);
             let lacks = made.is_some() || !attrs.are_set_on(&is);
             Ok(lacks.then(|| attrs.set(on)))
         };
-        let open = |usage| self.0.root.dir(path, usage);
+        let open = |usage| self.0.root.open_dir(path, usage);
         let set = match open(Use::Read) {
             Err(Errno::ACCESS) => {
                 open(Use::Pass).and_then(|dir| set(On::Handle(dir.as_fd()), &dir))
@@ -97,7 +97,7 @@ impl LocalStore {
         set: impl FnOnce() -> Result<(), StoreError>,
         now: impl FnOnce() -> Result<Stat, Errno>,
     ) -> Result<(), StoreError> {
-        let left = (stat.st_nlink > 1).then(|| self.0.commits.left.of(inode_of(stat)));
+        let left = (stat.st_nlink > 1).then(|| self.0.commits.left.turn_of(inode_of(stat)));
         let Some(left) = left.flatten() else { return set() };
         let mut left = lock(&left);
         if left.rewritten_as.is_some() {
@@ -111,7 +111,7 @@ impl LocalStore {
     }
 
     /// Creates a file with these bytes, and a note (`--fake-super`) of the kind of entry that the file stands for.
-    pub(super) fn make_noted(
+    pub(super) fn make_file_with_note(
         &self,
         path: &RelPath,
         bytes: &[u8],
@@ -119,9 +119,9 @@ impl LocalStore {
         keep: Keep,
     ) -> Result<(), StoreError> {
         let make = |dir: &Dir, name: &Name| write_at(dir.create(name)?.as_fd(), 0, bytes);
-        self.make_at(making(&meta.kind), path, make, |dir, name, heritage| {
+        self.make_at(making_action(&meta.kind), path, make, |dir, name, heritage| {
             let file = dir.open(name, OFlags::RDONLY)?;
-            let mode = NewMode::below(heritage, self.0.makes.umask);
+            let mode = NewMode::for_new_entry(heritage, self.0.makes.umask);
             let attrs = Attrs::of_new(meta, self.0.attribute_rules(keep), mode);
             let unset = attrs.set(On::Open(file.as_fd()));
             // A file without the note would be an ordinary file.
@@ -161,7 +161,7 @@ impl LocalStore {
 
     /// Returns the attributes to set on an existing entry. With `made`, the entry lacks its final mode: it was created
     /// here, or opened to the owner.
-    pub(super) fn attrs<'a>(
+    pub(super) fn attrs_for<'a>(
         &'a self,
         meta: &'a Meta,
         keep: Keep,
@@ -169,7 +169,9 @@ impl LocalStore {
     ) -> Attrs<'a> {
         let what = self.0.attribute_rules(keep);
         match made {
-            Some(old) => Attrs::of_new(meta, what, NewMode::replacing(old, self.0.makes.umask)),
+            Some(old) => {
+                Attrs::of_new(meta, what, NewMode::for_replacement(old, self.0.makes.umask))
+            }
             None => Attrs::of_existing(meta, what),
         }
     }
@@ -182,15 +184,16 @@ impl LocalStore {
         make: impl FnOnce(&Dir, &Name) -> Result<(), Errno>,
         set: impl FnOnce(&Dir, &Name, Heritage) -> Result<Unset, Errno>,
     ) -> Result<(), StoreError> {
-        let place = self.place(action, path)?;
+        let place = self.place_of(action, path)?;
         let heritage = self.0.makes.heritage(&place).at(action, path)?;
         let reserved = self.0.reserve(path, 0)?;
-        let (dir, name) = (self.0.stages.dir_for(&place)?, new_name(path));
+        let (dir, name) = (self.0.stages.open_dir_for(&place)?, new_name(path));
         make(&dir, &name).at(action, path)?;
         let landed = set(&dir, &name, heritage).at(action, path).and_then(|unset| {
-            let rename = |dir: &Dir, name: &Name| place.land(dir, name);
-            let land = || self.0.land(&place, &dir, &name, rename).map(drop).at(action, path);
-            let turn = place.turn().at(action, path)?;
+            let rename = |dir: &Dir, name: &Name| place.rename_into_place(dir, name);
+            let land =
+                || self.0.place_entry(&place, &dir, &name, rename).map(drop).at(action, path);
+            let turn = place.lock_entry().at(action, path)?;
             self.0.back_up(&turn, Goes::Replaced, None, land).map(|()| unset)
         });
         if landed.is_err() {
@@ -198,14 +201,14 @@ impl LocalStore {
             let _ = dir.remove_file(&name);
         }
         self.0.touched.add(&place.dir_path);
-        reserved.keep_if(&landed);
-        self.0.tell_if_put(path, &landed);
+        reserved.convert_if_put(&landed);
+        self.0.report_if_put(path, &landed);
         landed?.of(path)
     }
 }
 
 /// Returns the action, as errors name it, that makes an entry of this kind.
-pub(super) const fn making(kind: &Kind) -> &'static str {
+pub(super) const fn making_action(kind: &Kind) -> &'static str {
     match kind {
         Kind::Symlink(_) => "make symlink",
         _ => "make special file",

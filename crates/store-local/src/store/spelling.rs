@@ -29,7 +29,7 @@ pub(crate) fn respell(
     dir: &RelPath,
     &Respell { listed, samples, dry_run }: &Respell<'_>,
 ) -> Result<Vec<Name>, StoreError> {
-    let held = store.root.dir(dir, Use::Read).at(LIST, dir)?;
+    let held = store.root.open_dir(dir, Use::Read).at(LIST, dir)?;
     // A sample that does not exist proves nothing.
     let may_fold = |name: &Name| held.stat(name).is_err() || has_other_spelling(&held, name);
     if !samples.names().any(may_fold) {
@@ -65,7 +65,7 @@ fn rename(store: &StoreState, dir: &RelPath, held: &Dir, [entry, name]: [&Name; 
     store.touched.add(dir);
     for (name, became) in [(entry, Became::Gone), (name, Became::Put)] {
         if let Ok(path) = dir.join(name) {
-            store.commits.changes.tell(&path, became);
+            store.commits.changes.report(&path, became);
         }
     }
 }
@@ -79,7 +79,7 @@ fn has_other_spelling(dir: &Dir, name: &Name) -> bool {
 /// that the name may mean.
 fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>, Errno> {
     let (mut spelled, mut unlisted) = (HashSet::new(), HashMap::<_, Vec<Name>>::new());
-    each_name(dir, |name| {
+    for_each_name(dir, |name| {
         if listed.contains(&name) {
             spelled.insert(name);
         } else {
@@ -91,7 +91,7 @@ fn entries_of_listed(dir: &Dir, listed: &Names) -> Result<Vec<(Name, Vec<Name>)>
     if !found.is_empty() {
         // New entries may have appeared since the first listing.
         let mut now = HashSet::new();
-        each_name(dir, |name| {
+        for_each_name(dir, |name| {
             now.insert(name);
         })?;
         found.retain(|name| !now.contains(name));
@@ -117,7 +117,7 @@ fn same_inode(dir: &Dir, name: &Name, among: &HashMap<Vec<u8>, Vec<Name>>) -> Ve
     among.values().flatten().filter(|entry| inode(entry) == Some(own)).cloned().collect()
 }
 
-fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
+fn for_each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
     dir.for_each_name(|name| {
         if let Some(name) =
             Name::new(name).ok().filter(|name| !dir.bounds().is_private(name.as_bytes()))
@@ -128,24 +128,24 @@ fn each_name(dir: &Dir, mut each: impl FnMut(Name)) -> Result<(), Errno> {
 }
 
 /// Checks if `name` and `earlier` find one entry in `dir`. A dry run creates no file for the check.
-pub(crate) fn one_name(
+pub(crate) fn is_one_name(
     store: &StoreState,
     dir: &RelPath,
     &NamePair { name, earlier, dry_run }: &NamePair<'_>,
 ) -> Result<OneName, StoreError> {
     let (at, held) = nearest_dir(store, dir)?;
     if at != *dir {
-        return guess(&held).at(LIST, &at);
+        return guess_folding(&held).at(LIST, &at);
     }
     match (held.stat(name).is_ok(), held.stat(earlier).is_ok()) {
         (true, true) => {
             let mut spelled = 0;
-            each_name(&held, |is| spelled += usize::from(is == *name || is == *earlier))
+            for_each_name(&held, |is| spelled += usize::from(is == *name || is == *earlier))
                 .at(LIST, dir)?;
             Ok(if spelled == 2 { OneName::No } else { OneName::Yes })
         }
-        (false, false) if dry_run => guess(&held).at(LIST, dir),
-        (false, false) => try_names(&held, name, earlier).at("try two names in", dir),
+        (false, false) if dry_run => guess_folding(&held).at(LIST, dir),
+        (false, false) => test_names(&held, name, earlier).at("try two names in", dir),
         _ => Ok(OneName::No),
     }
 }
@@ -154,7 +154,7 @@ pub(crate) fn one_name(
 fn nearest_dir(store: &StoreState, dir: &RelPath) -> Result<(RelPath, Dir), StoreError> {
     let mut at = dir.clone();
     loop {
-        match (store.root.dir(&at, Use::Read), at.split_last()) {
+        match (store.root.open_dir(&at, Use::Read), at.split_last()) {
             (Err(Errno::NOENT | Errno::NOTDIR), Some((above, _))) => at = above,
             (held, _) => {
                 let held = held.at(LIST, &at)?;
@@ -166,11 +166,11 @@ fn nearest_dir(store: &StoreState, dir: &RelPath) -> Result<(RelPath, Dir), Stor
 
 /// Guesses if `dir` treats several spellings as one name, from existing entries or else from the type of the file
 /// system.
-fn guess(dir: &Dir) -> Result<OneName, Errno> {
+fn guess_folding(dir: &Dir) -> Result<OneName, Errno> {
     let mut samples = SampleNames::default();
     dir.for_each_name(|name| {
         if let Ok(name) = Name::new(name) {
-            samples.note(&name);
+            samples.keep_sample(&name);
         }
     })?;
     let mut names = samples.names().peekable();
@@ -190,19 +190,19 @@ fn guess(dir: &Dir) -> Result<OneName, Errno> {
 /// No directory or file can be created in `dir`.
 pub fn folds_names(dir: OwnedFd) -> io::Result<bool> {
     let name = |text: &[u8]| Name::new(text).map_err(|_| Errno::INVAL);
-    let answer = try_names(&Dir::of(dir, &Arc::default())?, &name(b"A")?, &name(b"a")?)?;
+    let answer = test_names(&Dir::from_handle(dir, &Arc::default())?, &name(b"A")?, &name(b"a")?)?;
     Ok(answer == OneName::Yes)
 }
 
 /// Checks if the file system treats two names as one, by a test in a new directory in `dir`.
-fn try_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
+fn test_names(dir: &Dir, name: &Name, earlier: &Name) -> Result<OneName, Errno> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let own = format!(".deltic-names-{}-{number}", std::process::id());
     let own = Name::new(own.as_bytes()).map_err(|_| Errno::INVAL)?;
     dir.make_dir(&own, Mode::RWXU)?;
     let tried = RelPath::root().join(&own).map_err(|_| Errno::INVAL).and_then(|path| {
-        let within = dir.dir(&path, Use::Pass)?;
+        let within = dir.open_dir(&path, Use::Pass)?;
         let made = within.create(earlier).map(drop);
         let is_one = within.stat(name).is_ok();
         let removed = made.and_then(|()| within.remove_file(earlier));

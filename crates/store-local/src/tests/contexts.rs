@@ -25,7 +25,7 @@ fn two_contexts_have_volumes_quotas_and_flushes_of_their_own() {
     let contexts = [0, 1].map(|at| StoreContext::of_volumes(&volumes[at]).unwrap());
     let photos = &volumes[0][0].name;
     let stores = contexts.each_ref().map(|context| {
-        let root = NamedDir::new(volume_path(photos), Trust::Ours).within(context);
+        let root = NamedDir::new(volume_path(photos), Trust::Ours).in_context(context);
         LocalStore::open_named(&root, LocalOptions::default()).unwrap()
     });
     let written = stores.each_ref().map(|store| put(store, "file", &[0; 20]));

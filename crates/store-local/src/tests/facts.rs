@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 
-use deltic_store::facts::{Extents, Is};
+use deltic_store::facts::{ExtentContent, Extents};
 use rustix::fs::{FallocateFlags, fallocate, syncfs};
 
 use super::mounts::{Mounted, loop_mount, succeeds};
@@ -30,10 +30,10 @@ fn extents(store: &LocalStore, at: &str) -> Option<Extents> {
 }
 
 fn kinds(extents: &Extents) -> String {
-    let kind = |(range, is): (std::ops::Range<u64>, Is)| match is {
-        Is::Id { .. } => format!("{}i", range.end - range.start),
-        Is::Zero => format!("{}z", range.end - range.start),
-        Is::Unknown => format!("{}u", range.end - range.start),
+    let kind = |(range, is): (std::ops::Range<u64>, ExtentContent)| match is {
+        ExtentContent::Id { .. } => format!("{}i", range.end - range.start),
+        ExtentContent::Zero => format!("{}z", range.end - range.start),
+        ExtentContent::Unknown => format!("{}u", range.end - range.start),
     };
     extents.parts().map(kind).collect::<Vec<_>>().join(" ")
 }
@@ -161,7 +161,7 @@ fn compressed_files_have_identities() {
     let lines: String = (0..200_000).map(|line| format!("line {line}\n")).collect();
     fs::write(at.path().join("file"), &lines).unwrap();
     let old = extents(&store, "file").unwrap();
-    let is_compressed = |(_, is)| matches!(is, Is::Id { id, .. } if id[2] > 0);
+    let is_compressed = |(_, is)| matches!(is, ExtentContent::Id { id, .. } if id[2] > 0);
     assert!(old.parts().all(is_compressed), "{old:?}");
     let file = File::options().write(true).open(at.path().join("file")).unwrap();
     file.write_all_at(b"x", 1_000_000).unwrap();

@@ -60,9 +60,9 @@ fn keep_to(world: &Path) {
     {
         let path = Path::new(&path);
         assert!(!context.leads_out(path), "{path:?}");
-        assert!(NamedDir::new(path, Trust::Ours).within(&context).open().is_ok(), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).in_context(&context).open().is_ok(), "{path:?}");
         assert!(Dir::open_root(path, &context.shared).is_ok(), "{path:?}");
-        assert!(context.look(path).is_ok() && context.look_at(path).is_ok(), "{path:?}");
+        assert!(context.stat_path(path).is_ok() && context.lstat_path(path).is_ok(), "{path:?}");
     }
     let outside = [
         "..",
@@ -93,20 +93,21 @@ fn keep_to(world: &Path) {
         let path = Path::new(&path);
         assert!(context.leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir::new(path, trust).within(&context);
+            let dir = NamedDir::new(path, trust).in_context(&context);
             assert!(
-                dir.open().is_err() && dir.names().is_err() && dir.enter().is_err(),
+                dir.open().is_err() && dir.list_names().is_err() && dir.enter().is_err(),
                 "{path:?}"
             );
-            let read = NamedFile::find_within(path, trust, &context).and_then(|file| file.read());
+            let read =
+                NamedFile::find_within(path, trust, &context).and_then(|file| file.open_to_read());
             assert!(read.is_err(), "{path:?}");
         }
         assert!(
             Dir::open_root(path, &context.shared).is_err()
-                && Dir::open_straight(path, &context.shared).is_err(),
+                && Dir::open_without_symlinks(path, &context.shared).is_err(),
             "{path:?}"
         );
-        assert!(context.look(path).is_err(), "{path:?}");
+        assert!(context.stat_path(path).is_err(), "{path:?}");
     }
     // A directory that is open for other reasons: the link of its file does not lead out either.
     let dir = Dir::open_root(Path::new("dir"), &context.shared).unwrap();
@@ -114,9 +115,10 @@ fn keep_to(world: &Path) {
     assert!(dir.stat_behind(&name("out")).is_err() && dir.stat_behind(&name("up")).is_ok());
     assert!(!context.leads_out(Path::new("loop")) && !context.leads_out(Path::new("missing/..")));
     assert!(
-        context.look_at(Path::new("up")).is_ok() && context.look_at(Path::new("up/file")).is_err()
+        context.lstat_path(Path::new("up")).is_ok()
+            && context.lstat_path(Path::new("up/file")).is_err()
     );
-    let made = NamedDir::new("up/made", Trust::Ours).within(&context).make(Mode::RWXU);
+    let made = NamedDir::new("up/made", Trust::Ours).in_context(&context).make_dir(Mode::RWXU);
     assert!(made.is_err() && !world.join("out/made").exists());
 }
 
@@ -159,11 +161,13 @@ fn assert_paths_stay_in_volumes(world: &Path) {
     for path in ["/photos", "/photos/", "/photos/dir/deep/..", "/photos/round", "/n/dir"] {
         let path = Path::new(path);
         assert!(
-            !context.leads_out(path) && context.look(path).is_ok() && context.look_at(path).is_ok(),
+            !context.leads_out(path)
+                && context.stat_path(path).is_ok()
+                && context.lstat_path(path).is_ok(),
             "{path:?}"
         );
         assert!(Dir::open_root(path, &context.shared).is_ok(), "{path:?}");
-        assert!(NamedDir::new(path, Trust::Ours).within(&context).open().is_ok(), "{path:?}");
+        assert!(NamedDir::new(path, Trust::Ours).in_context(&context).open().is_ok(), "{path:?}");
     }
     let real = world.join("photos/dir").display().to_string();
     let outside = [
@@ -188,25 +192,27 @@ fn assert_paths_stay_in_volumes(world: &Path) {
     for path in outside.map(Path::new) {
         assert!(context.leads_out(path), "{path:?}");
         for trust in [Trust::Ours, Trust::Anyone] {
-            let dir = NamedDir::new(path, trust).within(&context);
-            assert!(dir.open().is_err() && dir.names().is_err(), "{path:?}");
+            let dir = NamedDir::new(path, trust).in_context(&context);
+            assert!(dir.open().is_err() && dir.list_names().is_err(), "{path:?}");
             assert!(
-                NamedFile::find_within(path, trust, &context).and_then(|file| file.read()).is_err(),
+                NamedFile::find_within(path, trust, &context)
+                    .and_then(|file| file.open_to_read())
+                    .is_err(),
                 "{path:?}"
             );
         }
         assert!(
             Dir::open_root(path, &context.shared).is_err()
-                && Dir::open_straight(path, &context.shared).is_err(),
+                && Dir::open_without_symlinks(path, &context.shared).is_err(),
             "{path:?}"
         );
-        assert!(context.look(path).is_err(), "{path:?}");
+        assert!(context.stat_path(path).is_err(), "{path:?}");
     }
     assert!(
         context.shared.bounds.may_read(b"/photos/a", b"/photos")
             && !context.shared.bounds.may_read(b"/photos/a", b"/n/b")
     );
-    assert_eq!(context.shared.bounds.rebased(b"/photos/a", b"/rules"), b"/photos/rules");
+    assert_eq!(context.shared.bounds.path_in_process(b"/photos/a", b"/rules"), b"/photos/rules");
     keep_to_parts(&context);
 }
 
@@ -245,11 +251,14 @@ fn keep_to_parts(context: &StoreContext) {
     for first in ["photos:round", "photos:..", "photos:dir%2F..", "photos:.deltic-x", "x:dir"] {
         let path = Path::new("/").join(first);
         assert!(
-            Dir::open_root(&path, &context.shared).is_err() && context.look(&path).is_err(),
+            Dir::open_root(&path, &context.shared).is_err() && context.stat_path(&path).is_err(),
             "{first}"
         );
     }
     assert!(context.shared.bounds.may_read(b"/photos:dir/deep", b"/photos:dir/x"));
     assert!(!context.shared.bounds.may_read(b"/photos:dir/deep", b"/photos/x"));
-    assert_eq!(context.shared.bounds.rebased(b"/photos:dir/deep", b"/rules"), b"/photos:dir/rules");
+    assert_eq!(
+        context.shared.bounds.path_in_process(b"/photos:dir/deep", b"/rules"),
+        b"/photos:dir/rules"
+    );
 }

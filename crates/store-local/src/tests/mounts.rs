@@ -78,7 +78,7 @@ fn a_full_disk_keeps_the_old_file_and_what_fits() {
         put(&store, "small", &vec![2; 256 << 10]).unwrap();
     }
     assert!(names_in(&root.path().join(".deltic")).is_empty());
-    store.remove(&path("small"), Going::default()).unwrap();
+    store.remove(&path("small"), RemoveOptions::default()).unwrap();
     put(&store, "large", &vec![3; 900 << 10]).unwrap();
     assert_eq!(store.sweep().unwrap(), 0);
     assert_eq!(names_in(root.path()), ["large"]);
@@ -113,7 +113,7 @@ fn a_file_on_another_mount_is_staged_there_and_swept_there() {
     next.flush().unwrap();
     assert_eq!(next.sweep().unwrap(), 1);
     assert_eq!(names_in(&inner.join("dir")), ["file", "link"]);
-    let removed = next.remove(&path("mount"), Going::default()).unwrap();
+    let removed = next.remove(&path("mount"), RemoveOptions::default()).unwrap();
     assert_eq!((removed.gone.len(), removed.stayed.len()), (3, 1), "{removed:?}");
     assert!(names_in(&inner).is_empty());
 }

@@ -123,8 +123,8 @@ fn act(store: &LocalStore) -> (usize, usize) {
         store.set_meta(&path("flip"), &dir, KEEP_ALL),
         store.set_meta(&at("sub"), &dir, KEEP_ALL),
         store.set_meta(&at("new"), &file_meta(), KEEP_ALL),
-        store.remove(&at("new"), Going::default()).map(drop),
-        store.remove(&at("sub"), Going::default()).map(drop),
+        store.remove(&at("new"), RemoveOptions::default()).map(drop),
+        store.remove(&at("sub"), RemoveOptions::default()).map(drop),
         store.flush(),
         store.sweep().map(drop),
     ];

@@ -222,7 +222,7 @@ fn a_missing_source_is_told_and_the_others_go_on() {
 fn a_single_argument_that_is_no_directory_is_a_single_file() {
     let (_root, top) = tree();
     let single =
-        |args: &[&str]| sources(args, Filter::default()).single().map(|name| name.to_string());
+        |args: &[&str]| sources(args, Filter::default()).single_name().map(|name| name.to_string());
     let (file, dir, link) = (format!("{top}/a/one"), format!("{top}/a"), format!("{top}/link"));
     assert_eq!(single(&[&file]).as_deref(), Some("one"));
     assert_eq!(single(&[&link]).as_deref(), Some("link"));
@@ -230,7 +230,7 @@ fn a_single_argument_that_is_no_directory_is_a_single_file() {
     assert_eq!(single(&[&format!("{top}/no")]).as_deref(), Some("no"));
     let forgiven = SourceOptions { ignore_missing: true, ..SourceOptions::default() };
     let no = SourceArg::new(OsStr::new(&format!("{top}/no"))).unwrap();
-    assert!(SourceTree::new(packed([no]), forgiven).single().is_some());
+    assert!(SourceTree::new(packed([no]), forgiven).single_name().is_some());
     let no = format!("{top}/no");
     assert_eq!(single(&[&format!("{no}/"), &dir]), None);
     for args in [
@@ -265,7 +265,7 @@ fn an_argument_is_read_as_it_is_written() {
     let here = sources(&["."], Filter::default());
     assert!(names(&here, "").contains(&"Cargo.toml".to_owned()));
     assert_eq!(
-        sources(&["Cargo.toml"], Filter::default()).single().unwrap().as_bytes(),
+        sources(&["Cargo.toml"], Filter::default()).single_name().unwrap().as_bytes(),
         b"Cargo.toml"
     );
 }

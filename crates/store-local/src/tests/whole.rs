@@ -9,7 +9,7 @@ fn quick_store(root: &Path, needs_names: bool) -> LocalStore {
     let options = LocalOptions { durability: Durability::None, ..LocalOptions::default() };
     let store = LocalStore::open(root, options).unwrap();
     if needs_names {
-        store.need_names();
+        store.require_names();
     }
     store
 }

@@ -138,7 +138,7 @@ fn a_change_in_place_that_was_interrupted_goes_on() {
             continue;
         };
         resumed_runs += 1;
-        staged.iter().for_each(|span| rebuild.resume_with(span.clone()));
+        staged.iter().for_each(|span| rebuild.mark_staged(span.clone()));
         let snapshot = store.open(&path("file")).unwrap();
         let mut new = first.clone();
         let mut tiles = tiles(dice, len, old_len);

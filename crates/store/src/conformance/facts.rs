@@ -26,7 +26,7 @@ pub(super) fn run<F: FactStore>(make: &impl Fn() -> F) {
 fn run_digests<F: FactStore>(make: &impl Fn() -> F) {
     a_digest_is_found_by_its_version_alone(&make());
     answers_are_in_the_order_of_the_question(&make());
-    an_answer_that_needs_all_is_whole_or_of_no_use(&make());
+    a_query_that_needs_all_gets_all_or_nothing_usable(&make());
     a_later_version_of_a_file_replaces_the_earlier_one(&make());
     a_digest_that_is_too_old_is_unknown(&make());
     facts_outlive_the_end_of_a_session(&make());
@@ -77,7 +77,7 @@ fn answers_are_in_the_order_of_the_question(facts: &impl FactStore) {
     assert_eq!(find(facts, &asked), backwards.iter().map(expected).collect::<Vec<_>>());
 }
 
-fn an_answer_that_needs_all_is_whole_or_of_no_use(facts: &impl FactStore) {
+fn a_query_that_needs_all_gets_all_or_nothing_usable(facts: &impl FactStore) {
     let versions = [1, 2, 3].map(|n| version(facts, n));
     let ask = || {
         let (mut found, query) = ([None; 3], DigestQuery { needs_all: true, ..query(&versions) });

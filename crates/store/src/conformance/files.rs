@@ -7,7 +7,7 @@ use deltic_tree::{Meta, Timestamp};
 use super::given::{
     KEEP_ALL, WHEN, all_of, bytes, dir_meta, file_meta, meta, names, path, pattern, put,
 };
-use crate::{Commit, Going, Keep, Rebuild, Replaces, Snapshot, Store, StoreError, Whole};
+use crate::{Commit, Keep, Rebuild, RemoveOptions, Replaces, Snapshot, Store, StoreError, Whole};
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_commit_shows_what_was_written(&make());
@@ -152,7 +152,7 @@ fn a_held_version_outlives_its_name(store: &impl Store) {
     let copied = rebuild.copy(&old, 0..3, 0);
     assert!(matches!(copied, Err(StoreError::Changed { .. })), "{copied:?}");
     let new = store.open(&path("file")).expect("open");
-    store.remove(&path("file"), Going::default()).expect("remove");
+    store.remove(&path("file"), RemoveOptions::default()).expect("remove");
     assert_eq!(all_of(&new), b"new one");
     assert!(matches!(new.check_unchanged(), Err(StoreError::Changed { .. })));
 }
@@ -169,7 +169,7 @@ fn a_commit_over_another_version_is_a_conflict(store: &impl Store) {
         assert_eq!(bytes(store, "file"), b"also theirs");
     }
     let version = store.open(&path("file")).expect("open");
-    store.remove(&path("file"), Going::default()).expect("remove");
+    store.remove(&path("file"), RemoveOptions::default()).expect("remove");
     let answer = attempt(Replaces::Version(&version));
     assert!(matches!(answer, Err(StoreError::Conflict { .. })), "{answer:?}");
     assert!(store.look(&path("file")).expect("look").is_none());
@@ -201,7 +201,7 @@ fn a_commit_takes_the_place_of_a_directory_that_is_empty(store: &impl Store) {
     put(store, "dir/in the way", b"");
     let full = attempt(store, "dir", Replaces::Seen(&dir_meta()));
     assert!(matches!(full, Err(StoreError::NotEmpty { .. })), "{full:?}");
-    store.remove(&path("dir/in the way"), Going::default()).expect("remove");
+    store.remove(&path("dir/in the way"), RemoveOptions::default()).expect("remove");
     attempt(store, "dir", Replaces::Seen(&dir_meta())).expect("replace an empty directory");
     for at in ["file", "dir"] {
         assert_eq!(bytes(store, at), b"mine");

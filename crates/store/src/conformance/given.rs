@@ -40,7 +40,7 @@ pub(super) fn meta(store: &impl Store, at: &str) -> Meta {
 }
 
 pub(super) fn file_meta() -> Meta {
-    Meta::plain(Kind::File, 0, WHEN, 0o640)
+    Meta::without_owner(Kind::File, 0, WHEN, 0o640)
 }
 
 pub(super) fn dir_meta() -> Meta {

@@ -7,7 +7,7 @@ use crate::{
 
 pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     what_was_written_is_found_by_the_next_attempt(&make());
-    what_nobody_wrote_to_leaves_nothing(&make());
+    an_unwritten_rebuild_leaves_no_leftover(&make());
     what_was_sent_between_old_bytes_is_left(&make());
     leftovers_come_newest_first_and_few(&make());
     a_leftover_is_taken_once(&make());
@@ -15,7 +15,7 @@ pub(super) fn run<S: Store>(make: &impl Fn() -> S) {
     a_sweep_spares_what_is_held(&make());
     what_was_noted_goes_on(&make());
     what_was_not_noted_does_not_go_on(&make());
-    a_rebuild_goes_on_once(&make());
+    a_rebuild_resumes_only_once(&make());
     notes_go_with_their_rebuild(&make());
     nothing_is_left_in_the_staging_directory(&make());
 }
@@ -41,7 +41,7 @@ fn what_was_written_is_found_by_the_next_attempt(store: &impl Store) {
     assert_eq!(bytes(store, "file"), b"half");
 }
 
-fn what_nobody_wrote_to_leaves_nothing(store: &impl Store) {
+fn an_unwritten_rebuild_leaves_no_leftover(store: &impl Store) {
     put(store, "old", b"old");
     drop(store.create(&path("file"), 10).expect("create"));
     let copied = store.create(&path("file"), 3).expect("create");
@@ -118,7 +118,7 @@ fn a_sweep_spares_what_is_held(store: &impl Store) {
 
 fn what_was_noted_goes_on(store: &impl Store) {
     let at = path("file");
-    note(store, "file", &[b"half", b"", b"of it"]);
+    leave_staged_file_with_notes(store, "file", &[b"half", b"", b"of it"]);
     let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
     assert_eq!(resumed.notes, [&b"half"[..], b"", b"of it"]);
     resumed.rebuild.write(4, b" two").expect("write");
@@ -139,7 +139,7 @@ fn what_was_not_noted_does_not_go_on(store: &impl Store) {
     assert!(store.resume(&at, 4).expect("resume").is_none());
     leave(store, "file", b"half");
     assert!(store.resume(&at, 4).expect("resume").is_none());
-    note(store, "file", &[b"noted"]);
+    leave_staged_file_with_notes(store, "file", &[b"noted"]);
     for (other, len) in [("file", 8), ("file", 10), ("other", 9)] {
         assert!(store.resume(&path(other), len).expect("resume").is_none());
     }
@@ -148,9 +148,9 @@ fn what_was_not_noted_does_not_go_on(store: &impl Store) {
     assert_eq!(store.sweep().expect("sweep"), 2);
 }
 
-fn a_rebuild_goes_on_once(store: &impl Store) {
+fn a_rebuild_resumes_only_once(store: &impl Store) {
     let at = path("file");
-    note(store, "file", &[b"one"]);
+    leave_staged_file_with_notes(store, "file", &[b"one"]);
     let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
     assert!(store.resume(&at, 9).expect("resume").is_none());
     assert!(store.leftovers(&at).expect("leftovers").is_empty());
@@ -165,20 +165,20 @@ fn a_rebuild_goes_on_once(store: &impl Store) {
 
 fn notes_go_with_their_rebuild(store: &impl Store) {
     let at = path("file");
-    note(store, "file", &[b"one"]);
+    leave_staged_file_with_notes(store, "file", &[b"one"]);
     let resumed = store.resume(&at, 9).expect("resume").expect("it was noted");
     resumed.rebuild.discard().expect("discard");
     assert!(store.resume(&at, 9).expect("resume").is_none());
-    note(store, "file", &[b"two"]);
+    leave_staged_file_with_notes(store, "file", &[b"two"]);
     commit(store.create(&at, 0).expect("create"));
     assert!(store.resume(&at, 9).expect("resume").is_none());
-    note(store, "other", &[b"three"]);
+    leave_staged_file_with_notes(store, "other", &[b"three"]);
     assert_eq!(store.sweep().expect("sweep"), 1);
     assert!(store.resume(&path("other"), 9).expect("resume").is_none());
 }
 
 /// Drops an unfinished file of nine bytes with these notes, so the staged file stays as a leftover.
-fn note(store: &impl Store, at: &str, notes: &[&[u8]]) {
+fn leave_staged_file_with_notes(store: &impl Store, at: &str, notes: &[&[u8]]) {
     let rebuild = store.create(&path(at), 9).expect("create");
     rebuild.write(0, b"half").expect("write");
     notes.iter().for_each(|note| rebuild.note(note).expect("note"));

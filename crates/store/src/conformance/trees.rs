@@ -5,12 +5,16 @@ use deltic_tree::{EntryType, Kind, Meta, Name, RelPath};
 use super::given::{
     KEEP_ALL, bytes, dir_meta, file_meta, meta, names, path, put, special_meta, symlink_meta,
 };
-use crate::{Going, Keep, Link, STAGING_NAME, Store, StoreError};
+use crate::{Keep, Link, RemoveOptions, STAGING_NAME, Store, StoreError};
 
-const MAKE_WAY: Going = Going { gives_way: true, dry_run: false, most: u64::MAX };
+const MAKE_WAY: RemoveOptions = RemoveOptions { gives_way: true, dry_run: false, most: u64::MAX };
 
 /// Removes `at` with repeated calls. Returns the removed names, and the reasons why other names stayed.
-fn gone(store: &impl Store, at: &str, going: Going) -> (Vec<(String, EntryType)>, Vec<String>) {
+fn gone(
+    store: &impl Store,
+    at: &str,
+    going: RemoveOptions,
+) -> (Vec<(String, EntryType)>, Vec<String>) {
     let (mut gone, mut stayed) = (Vec::new(), Vec::new());
     loop {
         let some = store.remove(&path(at), going).expect("remove");
@@ -70,7 +74,7 @@ fn a_hard_link_is_made_only_if_both_entries_are_as_seen(store: &impl Store) {
     link("dir/old", &is, Some(&seen)).expect("it is what was seen");
     for at in ["other", "dir/old"] {
         assert_eq!(bytes(store, at), b"new");
-        assert!(meta(store, at).is_like(&is));
+        assert!(meta(store, at).is_equal_file(&is));
     }
     // The link exists already, and is replaced by an equal link.
     link("dir/old", &is, Some(&is)).expect("it is one already");
@@ -222,13 +226,16 @@ fn a_symlink_is_never_followed(store: &impl Store) {
             ("set_meta", store.set_meta(&below, &file_meta(), KEEP_ALL)),
             ("set_meta of itself", store.set_meta(&path("link"), &file_meta(), KEEP_ALL)),
             ("set_meta as directory", store.set_meta(&path("link"), &dir_meta(), KEEP_ALL)),
-            ("remove", store.remove(&below, Going::default()).map(drop)),
+            ("remove", store.remove(&below, RemoveOptions::default()).map(drop)),
         ];
         for (call, answer) in answers {
             assert!(matches!(answer, Err(StoreError::OutsideRoot { .. })), "{call}: {answer:?}");
         }
     }
-    assert_eq!(gone(store, "link", Going::default()).0, [("link".into(), EntryType::Symlink)]);
+    assert_eq!(
+        gone(store, "link", RemoveOptions::default()).0,
+        [("link".into(), EntryType::Symlink)]
+    );
     assert_eq!(bytes(store, "dir/file"), b"untouched");
 }
 
@@ -257,14 +264,15 @@ fn metadata_is_set_as_asked(store: &impl Store) {
 }
 
 fn no_more_names_go_in_a_call_than_may(store: &impl Store) {
-    for going in [Going::default(), MAKE_WAY] {
+    for going in [RemoveOptions::default(), MAKE_WAY] {
         store.make_dir(&path("some"), None).expect("make a directory");
         store.make_dir(&path("some/dir"), None).expect("make a directory");
         for file in ["some/1", "some/2", "some/dir/3"] {
             put(store, file, b"x");
         }
         let goes = |most| {
-            let removed = store.remove(&path("some"), Going { most, ..going }).expect("remove");
+            let removed =
+                store.remove(&path("some"), RemoveOptions { most, ..going }).expect("remove");
             assert!(removed.stayed.is_empty(), "{removed:?}");
             (removed.gone.len(), removed.goes_on)
         };
@@ -283,7 +291,10 @@ fn removing_takes_a_symlink_and_not_what_it_leads_to(store: &impl Store) {
     store.make_symlink(&path("dir/link"), b"../kept", &file_meta(), KEEP_ALL).expect("symlink");
     let all = [("dir/link".into(), EntryType::Symlink), ("dir".into(), EntryType::Dir)];
     for dry_run in [true, false] {
-        assert_eq!(gone(store, "dir", Going { dry_run, ..Going::default() }).0, all);
+        assert_eq!(
+            gone(store, "dir", RemoveOptions { dry_run, ..RemoveOptions::default() }).0,
+            all
+        );
     }
     assert_eq!(bytes(store, "kept/file"), b"x");
 }
@@ -295,7 +306,8 @@ fn removing_takes_everything_below(store: &impl Store) {
     for file in ["a/1", "a/b/2", "a/b/c/3", "a/d/4", "kept/file"] {
         put(store, file, b"x");
     }
-    let (removed, stayed) = gone(store, "a", Going { dry_run: true, ..Going::default() });
+    let (removed, stayed) =
+        gone(store, "a", RemoveOptions { dry_run: true, ..RemoveOptions::default() });
     assert!(stayed.is_empty(), "{stayed:?}");
     let told: Vec<_> = removed.iter().map(|(path, item)| (&**path, *item)).collect();
     assert_eq!(
@@ -312,11 +324,11 @@ fn removing_takes_everything_below(store: &impl Store) {
         ]
     );
     assert_eq!(store.would_remove(&path("a"), false).expect("count"), 8);
-    assert_eq!(gone(store, "a", Going::default()), (removed, stayed));
+    assert_eq!(gone(store, "a", RemoveOptions::default()), (removed, stayed));
     assert_eq!(names(store, &path("")), [b"kept"]);
     assert_eq!(bytes(store, "kept/file"), b"x");
     no_more_names_go_in_a_call_than_may(store);
-    let root = store.remove(&RelPath::root(), Going::default());
+    let root = store.remove(&RelPath::root(), RemoveOptions::default());
     assert!(matches!(root, Err(StoreError::BadName { .. })), "{root:?}");
     store.flush().expect("flush");
 }
@@ -333,7 +345,7 @@ fn the_staging_directory_is_no_target(store: &impl Store) {
             ("create", store.create(at, 1).map(drop)),
             ("make_dir", store.make_dir(at, None)),
             ("set_meta", store.set_meta(at, &dir_meta(), KEEP_ALL)),
-            ("remove", store.remove(at, Going::default()).map(drop)),
+            ("remove", store.remove(at, RemoveOptions::default()).map(drop)),
         ];
         for (call, answer) in answers {
             assert!(matches!(answer, Err(StoreError::BadName { .. })), "{call}: {answer:?}");
@@ -366,7 +378,7 @@ fn what_is_missing_is_not_found(store: &impl Store) {
         store.create(&path("missing/file"), 1).map(drop),
         store.make_dir(&path("missing/dir"), None),
         store.set_meta(&path("missing"), &file_meta(), KEEP_ALL),
-        store.remove(&path("missing"), Going::default()).map(drop),
+        store.remove(&path("missing"), RemoveOptions::default()).map(drop),
     ];
     for answer in answers {
         assert!(matches!(answer, Err(StoreError::NotFound { .. })), "{answer:?}");
@@ -391,13 +403,13 @@ pub(super) fn what_a_filter_excludes_is_neither_listed_nor_removed(store: &impl 
     }
     assert_eq!(names(store, &path("")), [b"dir"]);
     assert_eq!(names(store, &path("dir")), [&b"cache"[..], b"file"]);
-    let (removed, stayed) = gone(store, "dir", Going::default());
+    let (removed, stayed) = gone(store, "dir", RemoveOptions::default());
     assert_eq!((removed.len(), &*stayed), (3, &[protected("dir")][..]));
     assert!(names(store, &path("dir")).is_empty());
     assert_eq!(bytes(store, "dir/file.keep"), b"x");
     assert_eq!(bytes(store, "cache/file"), b"x");
     // `MAKE_WAY` lets another entry replace `cache`, so rules protect only the names in `cache`.
-    assert_eq!(gone(store, "cache", Going::default()), (Vec::new(), Vec::new()));
+    assert_eq!(gone(store, "cache", RemoveOptions::default()), (Vec::new(), Vec::new()));
     assert_eq!(gone(store, "cache", MAKE_WAY).0.len(), 2);
     assert!(store.look(&path("cache")).expect("look").is_none());
     assert_eq!(gone(store, "dir", MAKE_WAY), (Vec::new(), vec![protected("dir")]));
@@ -421,16 +433,16 @@ pub(super) fn what_a_directory_protects_is_neither_listed_nor_removed(store: &im
         assert_eq!(store.would_remove(&path("dir/below"), false).expect("count"), 2);
         assert_eq!(store.would_remove(&path("dir/below/own"), false).expect("count"), 1);
     }
-    let (removed, stayed) = gone(store, "dir/below", Going::default());
+    let (removed, stayed) = gone(store, "dir/below", RemoveOptions::default());
     assert_eq!((removed.len(), &*stayed), (2, &[protected("dir/below")][..]));
     assert_eq!(bytes(store, "dir/below/mine"), b"x");
     assert!(store.look(&path("dir/below/b.tmp")).expect("look").is_none());
     // Rules files are read again when the first name is removed.
     put(store, "other/.rules", b"P mine\n");
-    assert_eq!(gone(store, "other", Going::default()).1, [protected("other")]);
+    assert_eq!(gone(store, "other", RemoveOptions::default()).1, [protected("other")]);
     assert_eq!(bytes(store, "other/mine"), b"x");
     put(store, "third/.rules", b"# nothing is protected\nx");
-    let answer = store.remove(&path("third/file"), Going::default());
+    let answer = store.remove(&path("third/file"), RemoveOptions::default());
     assert!(
         matches!(&answer, Err(StoreError::Rules { why, .. }) if why.contains("line 2")),
         "{answer:?}"

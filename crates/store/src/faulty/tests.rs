@@ -61,7 +61,7 @@ fn replace(store: &impl Store) -> Result<(), StoreError> {
     let rebuild = store.create(&path, 9)?;
     rebuild.write(0, b"new")?;
     rebuild.copy(&old, 3..9, 3)?;
-    let meta = Meta::plain(Kind::File, 9, Timestamp::default(), 0o644);
+    let meta = Meta::without_owner(Kind::File, 9, Timestamp::default(), 0o644);
     let replaces = Replaces::Version(&old);
     rebuild.commit(Commit { meta: &meta, keep: Keep::default(), replaces }).map(drop)
 }

@@ -72,7 +72,8 @@ impl Place<'_> {
 /// Returns the directory `above`, which is an absolute path or relative to the directory at `path`.
 pub(super) fn resolved(reads: &dyn Reads, path: &[u8], above: &[u8]) -> Arc<[u8]> {
     let is_absolute = above.starts_with(b"/");
-    let path = if is_absolute { reads.rebased(path, above) } else { [path, b"/", above].concat() };
+    let path =
+        if is_absolute { reads.path_in_process(path, above) } else { [path, b"/", above].concat() };
     Arc::from(cleaned(&path))
 }
 

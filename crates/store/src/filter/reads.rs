@@ -18,23 +18,23 @@ pub trait Reads {
     /// Returns the content of the regular file at `path`, `None` if there is no entry, or a directory.
     ///
     /// # Errors
-    /// - [`StoreError::Stranger`] if a symlink that would be followed belongs to another user;
+    /// - [`StoreError::ForeignSymlink`] if a symlink that would be followed belongs to another user;
     /// - if an entry cannot be read or is too long. Its exclude rules must not be ignored.
     fn read(&self, path: &RelPath, linked: Linked) -> Result<Option<Vec<u8>>, StoreError>;
 
     /// True if an entry of any type is at `path`.
-    fn has(&self, path: &RelPath) -> bool;
+    fn has_file(&self, path: &RelPath) -> bool;
 
     /// Opens the directory at `path` above this tree, `None` if there is no directory or permission is denied. Paths
     /// of this and the following methods are absolute, without a slash at the end.
-    fn above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
+    fn reader_above(&self, path: &[u8]) -> Option<Box<dyn Reads>> {
         let _ = path;
         None
     }
 
     /// Converts `path`, an absolute path in a rule of the tree at `base`, to a path of this process. The two paths
     /// differ if the tree is confined to a directory: rules then take that directory for the root of the file system.
-    fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+    fn path_in_process(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let _ = base;
         path.to_vec()
     }

@@ -331,9 +331,11 @@ impl Chain<'_> {
     fn first_above(&self, merge: &Merge, path: &[u8]) -> Option<Arc<[u8]>> {
         match (&merge.above, merge.reading.syntax) {
             (_, LineSyntax::Git) => {
-                let is_top =
-                    |dir: &&[u8]| self.reads.above(dir).is_some_and(|dir| dir.has(&git_dir()));
-                let root_is_top = self.scopes.start == Start::Root && self.reads.has(&git_dir());
+                let is_top = |dir: &&[u8]| {
+                    self.reads.reader_above(dir).is_some_and(|dir| dir.has_file(&git_dir()))
+                };
+                let root_is_top =
+                    self.scopes.start == Start::Root && self.reads.has_file(&git_dir());
                 let mut dirs = dirs_between(b"", path).rev();
                 if root_is_top { None } else { dirs.find(is_top).map(Arc::from) }
             }
@@ -354,7 +356,7 @@ impl Chain<'_> {
         for path in dirs_between(&from, path) {
             changed |= match self.below_root(path) {
                 Some(dir) => self.fill(scope, n, &Place { dir: &dir, reads: self.reads, path })?,
-                None => match self.reads.above(path) {
+                None => match self.reads.reader_above(path) {
                     Some(above) => {
                         let place = Place { dir: &RelPath::root(), reads: &*above, path };
                         self.fill(scope, n, &place)?
@@ -418,7 +420,7 @@ impl Chain<'_> {
         };
         let bytes = match place.reads.read(&file, linked) {
             // Another user must neither choose the file that is read, nor make this run fail.
-            Err(StoreError::Stranger { .. }) => {
+            Err(StoreError::ForeignSymlink { .. }) => {
                 self.book.ignore(place.shown(&file));
                 None
             }
@@ -450,7 +452,7 @@ impl Chain<'_> {
         n: usize,
         place: &Place<'_>,
     ) -> Result<bool, StoreError> {
-        if !place.reads.has(&place.file(b".git")?) {
+        if !place.reads.has_file(&place.file(b".git")?) {
             return Ok(false);
         }
         let bytes = place.reads.read(&place.file(b".git/info/exclude")?, Linked::Ignore)?;

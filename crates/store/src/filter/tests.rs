@@ -34,7 +34,7 @@ impl Reads for Files<'_> {
         Ok(file.map(|(_, text)| text.as_bytes().to_vec()))
     }
 
-    fn has(&self, path: &RelPath) -> bool {
+    fn has_file(&self, path: &RelPath) -> bool {
         self.0.iter().any(|(name, _)| self::path(name).starts_with(path))
     }
 }

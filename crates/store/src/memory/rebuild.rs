@@ -127,7 +127,7 @@ fn is_expected(replaces: &Replaces<'_, MemorySnapshot>, found: Option<&Node>) ->
         (Replaces::Nothing, found) => found.is_none(),
         (Replaces::Version(old), Some(node)) => node.version == old.node.version,
         (Replaces::Seen(meta), Some(node)) if meta.is_dir() => node.meta.is_dir(),
-        (Replaces::Seen(meta), Some(node)) => node.meta.is_like(meta),
+        (Replaces::Seen(meta), Some(node)) => node.meta.is_equal_file(meta),
         (Replaces::Version(_) | Replaces::Seen(_), None) => false,
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use deltic_tree::{EntryType, Kind, Meta, Name, RelPath, Timestamp};
 
 use crate::error::At;
-use crate::facts::{Extents, Is};
+use crate::facts::{ExtentContent, Extents};
 use crate::filter::{Fate, Linked, Reads, Scope, Scopes};
-use crate::{Cause, Going, Keep, RemoveResult, StoreError, Version, VersionToken};
+use crate::{Cause, Keep, RemoveOptions, RemoveResult, StoreError, Version, VersionToken};
 
 /// Directories with their entries, and the staged files.
 #[derive(Clone, Debug)]
@@ -57,13 +57,13 @@ pub(super) enum Holder {
 /// The removal of an entry and the entries below.
 struct Removal<'a> {
     scopes: &'a Scopes,
-    going: Going,
+    going: RemoveOptions,
     done: RemoveResult,
 }
 
 impl Default for TreeState {
     fn default() -> Self {
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
+        let meta = Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o755);
         let root = Node { meta, bytes: Arc::default(), version: 0, blocks: Arc::default() };
         let dirs = BTreeMap::from([(RelPath::root(), BTreeMap::new())]);
         let mut history = [0; 32];
@@ -93,7 +93,7 @@ impl Node {
         let mut from = 0;
         for (block, change) in self.bytes.chunks(BLOCK_BYTES).zip(&*self.blocks) {
             let len = block.len() as u64;
-            extents.push(len, Is::Id { id: [*change, 0, 0], from }).ok()?;
+            extents.push(len, ExtentContent::Id { id: [*change, 0, 0], from }).ok()?;
             from += len;
         }
         (extents.len() == self.meta.len).then_some(extents)
@@ -123,7 +123,7 @@ impl TreeState {
     /// Returns the metadata of a directory made now.
     pub(super) fn new_meta(&self, mode: u32) -> Meta {
         let modified = Timestamp { secs: EPOCH_SECS + self.changes as i64, nanos: 0 };
-        Meta::plain(Kind::Dir, 0, modified, mode)
+        Meta::without_owner(Kind::Dir, 0, modified, mode)
     }
 
     pub(super) fn entries(&self, dir: &RelPath) -> Result<&BTreeMap<Name, Node>, Cause> {
@@ -218,7 +218,7 @@ impl TreeState {
     pub(super) fn remove(
         &mut self,
         path: &RelPath,
-        going: Going,
+        going: RemoveOptions,
         scopes: &Scopes,
     ) -> Result<RemoveResult, StoreError> {
         let (dir, name) = path.split_last().ok_or_else(|| bad_name(path))?;
@@ -283,7 +283,7 @@ impl TreeState {
             staged.holder = Holder::Snapshot;
             let modified = Timestamp { secs: EPOCH_SECS + *id as i64, nanos: 0 };
             let len = staged.bytes.len() as u64;
-            let meta = Meta::plain(Kind::File, len, modified, 0o600);
+            let meta = Meta::without_owner(Kind::File, len, modified, 0o600);
             let bytes = staged.bytes.as_slice().into();
             (*id, Node { meta, bytes, version: *id, blocks: Arc::default() })
         };
@@ -352,7 +352,7 @@ impl Reads for TreeState {
         }
     }
 
-    fn has(&self, path: &RelPath) -> bool {
+    fn has_file(&self, path: &RelPath) -> bool {
         matches!(self.find(path), Ok(Some(_)))
     }
 }
@@ -375,7 +375,7 @@ pub(super) fn copy_attributes(own: &mut Meta, from: &Meta, keep: Keep) {
     if keep.xattrs && !from.has_unread_attributes() {
         more.xattrs = from.xattrs().to_vec();
     }
-    own.more = more.boxed();
+    own.more = more.into_box();
 }
 
 /// Time of the change number 0, in seconds since 1970.

@@ -64,12 +64,12 @@ impl Acl {
                 _ => return None,
             }
         }
-        acl.settle();
+        acl.sort_and_deduplicate();
         acl.is_valid().then_some(acl)
     }
 
     /// Sorts the named entries after their ids were changed, and removes duplicates except the first.
-    pub fn settle(&mut self) {
+    pub fn sort_and_deduplicate(&mut self) {
         self.named.sort_by_key(|named| (named.who, named.id));
         self.named.dedup_by_key(|named| (named.who, named.id));
     }

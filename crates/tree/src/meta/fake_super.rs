@@ -134,7 +134,7 @@ pub fn parse_acl(value: &[u8], mode: u32) -> Option<Acl> {
         let perms = u8::try_from(access & !IS_USER).ok()?;
         acl.named.push(AclEntry { who, id: u32::from_le_bytes(*id), perms });
     }
-    acl.settle();
+    acl.sort_and_deduplicate();
     acl.is_valid().then_some(acl)
 }
 

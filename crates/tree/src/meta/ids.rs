@@ -104,7 +104,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
             (back, rest) = (Some((after, left)), after);
             continue;
         }
-        match (one(rest, left.first().copied()), left) {
+        match (match_one(rest, left.first().copied()), left) {
             (Some(after), [_, less @ ..]) => (rest, left) = (after, less),
             _ if rest.is_empty() && left.is_empty() => return true,
             _ => {
@@ -116,7 +116,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Matches the first item of a pattern against `byte`. Returns the rest of the pattern, or `None` on a mismatch.
-fn one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
+fn match_one(pattern: &[u8], byte: Option<u8>) -> Option<&[u8]> {
     let byte = byte?;
     match pattern {
         [b'?', rest @ ..] => Some(rest),

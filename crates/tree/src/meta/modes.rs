@@ -77,7 +77,7 @@ impl ModeRules {
 
     /// Returns `mode` after all changes. The mode of a symlink never changes.
     #[must_use]
-    pub fn applied(&self, mode: u32, kind: &Kind) -> u32 {
+    pub fn apply_to(&self, mode: u32, kind: &Kind) -> u32 {
         if matches!(kind, Kind::Symlink(_)) {
             return mode;
         }
@@ -88,7 +88,7 @@ impl ModeRules {
             EntryClass::Dirs => is_dir,
             EntryClass::Others => !is_dir,
         };
-        let change = |mode, rule: &ModeRule| rule.applied(mode, self.umask, executes);
+        let change = |mode, rule: &ModeRule| rule.apply_to(mode, self.umask, executes);
         self.rules.iter().filter(fits).fold(mode, change)
     }
 }
@@ -102,8 +102,8 @@ impl ModeRule {
         };
         let rest = item.trim_start_matches(of.letter());
         let op_at = rest.find(['+', '-', '=']);
-        let Some(op_at) = op_at else { return Self::octal(of, rest) };
-        let (who, special) = who(&rest[..op_at])?;
+        let Some(op_at) = op_at else { return Self::parse_octal(of, rest) };
+        let (who, special) = parse_classes(&rest[..op_at])?;
         let op = match rest.as_bytes()[op_at] {
             b'+' => ModeOp::Add,
             b'-' => ModeOp::Remove,
@@ -120,7 +120,7 @@ impl ModeRule {
                 });
                 continue;
             }
-            let bits = permission(letter, who, special)?;
+            let bits = permission_bits(letter, who, special)?;
             if rule.copy.is_some() {
                 return None;
             }
@@ -131,14 +131,14 @@ impl ModeRule {
         Some(rule)
     }
 
-    fn octal(of: EntryClass, digits: &str) -> Option<Self> {
+    fn parse_octal(of: EntryClass, digits: &str) -> Option<Self> {
         let is_octal = !digits.is_empty() && digits.bytes().all(|b| matches!(b, b'0'..=b'7'));
         let bits = u32::from_str_radix(digits, 8).ok().filter(|bits| *bits <= 0o7777)?;
         let rule = Self { of, op: ModeOp::Set, who: 0, bits, conditional: false, copy: None };
         is_octal.then_some(rule)
     }
 
-    fn applied(&self, mode: u32, umask: u32, executes: bool) -> u32 {
+    fn apply_to(&self, mode: u32, umask: u32, executes: bool) -> u32 {
         let Self { op, who, .. } = *self;
         if op == ModeOp::Set {
             return self.bits;
@@ -177,7 +177,7 @@ impl EntryClass {
 }
 
 /// Returns the execute bits and special bits of the classes that `letters` name. Returns `None` for an unknown letter.
-fn who(letters: &str) -> Option<(u32, u32)> {
+fn parse_classes(letters: &str) -> Option<(u32, u32)> {
     letters.chars().try_fold((0, 0), |(who, special), letter| {
         let (place, bit) = match letter {
             'u' => (0o100, 0o4000),
@@ -191,7 +191,7 @@ fn who(letters: &str) -> Option<(u32, u32)> {
 }
 
 /// Returns the bits of a permission letter for the classes `who`. Without a class, the letter applies to all classes.
-const fn permission(letter: char, who: u32, special: u32) -> Option<u32> {
+const fn permission_bits(letter: char, who: u32, special: u32) -> Option<u32> {
     let whom = if who == 0 { 0o111 } else { who };
     Some(match letter {
         'r' => 4 * whom,
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn changed(rules: &str, mode: u32, kind: &Kind) -> u32 {
-        ModeRules::parse(rules, 0o022).unwrap().applied(mode, kind)
+        ModeRules::parse(rules, 0o022).unwrap().apply_to(mode, kind)
     }
 
     #[test]

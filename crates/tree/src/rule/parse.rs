@@ -153,7 +153,7 @@ pub fn parse_rules(
     let mut read = Vec::new();
     for (n, line) in lines(bytes, end) {
         let step = match reading.words {
-            true => words(line, reading, &mut read),
+            true => parse_words(line, reading, &mut read),
             false if line.is_empty() || is_comment(line) => Ok(()),
             false => parse_line(line, reading).map(|rules| read.extend(rules)),
         };
@@ -185,7 +185,7 @@ const fn is_comment(line: &[u8]) -> bool {
 }
 
 /// Parses rules that end at white space. If a word is only a rule prefix, the next word is its pattern.
-fn words(line: &[u8], reading: &FileSyntax, read: &mut Vec<RuleLine>) -> Result<(), BadRule> {
+fn parse_words(line: &[u8], reading: &FileSyntax, read: &mut Vec<RuleLine>) -> Result<(), BadRule> {
     let is_space = |byte: &u8| matches!(*byte, b' ' | 9..=13);
     let mut words = line.split(is_space).filter(|word| !word.is_empty());
     while let Some(word) = words.next() {
@@ -234,13 +234,13 @@ fn parse_line(text: &[u8], reading: &FileSyntax) -> Result<Vec<RuleLine>, BadRul
     if rest.len() > MAX_PATH_BYTES {
         return Err(BadRule::TooLong);
     }
-    let marks =
-        joined(prefix.marks, reading.marks).ok_or_else(|| BadRule::Sided(printable(text)))?;
+    let marks = combine_modifiers(prefix.marks, reading.marks)
+        .ok_or_else(|| BadRule::Sided(printable(text)))?;
     prefix.finish(marks, rest).map_err(|why| why(printable(text)))
 }
 
 /// Combines the modifiers of a rule and of its file. Returns `None` if both name a side (sender or receiver).
-fn joined(own: RuleModifiers, file: RuleModifiers) -> Option<RuleModifiers> {
+fn combine_modifiers(own: RuleModifiers, file: RuleModifiers) -> Option<RuleModifiers> {
     let ((RuleSides::Unsaid, sides) | (sides, RuleSides::Unsaid)) = (own.sides, file.sides) else {
         return None;
     };
@@ -271,7 +271,7 @@ impl RulePrefix {
     }
 
     /// Adds a modifier. Returns false if the modifier does not fit the rule or an earlier modifier.
-    fn takes(&mut self, modifier: u8, side_is_said: bool) -> bool {
+    fn add_modifier(&mut self, modifier: u8, side_is_said: bool) -> bool {
         let (merge, open) = (self.is_merge(), self.syntax == LineSyntax::Rules);
         match modifier {
             b'-' if merge && open => self.syntax = LineSyntax::Excludes,
@@ -290,8 +290,12 @@ impl RulePrefix {
             b'/' => self.marks.absolute = true,
             b'p' => self.marks.perishable = true,
             b'x' => self.marks.xattr = true,
-            b's' if !side_is_said => self.marks.sides = and(self.marks.sides, RuleSides::Sender),
-            b'r' if !side_is_said => self.marks.sides = and(self.marks.sides, RuleSides::Receiver),
+            b's' if !side_is_said => {
+                self.marks.sides = intersect_sides(self.marks.sides, RuleSides::Sender)
+            }
+            b'r' if !side_is_said => {
+                self.marks.sides = intersect_sides(self.marks.sides, RuleSides::Receiver)
+            }
             _ => return false,
         }
         // A `.gitignore` file has no words, absolute paths or attribute patterns.
@@ -341,7 +345,7 @@ impl RulePrefix {
     }
 }
 
-const fn and(one: RuleSides, other: RuleSides) -> RuleSides {
+const fn intersect_sides(one: RuleSides, other: RuleSides) -> RuleSides {
     match (one, other) {
         (RuleSides::Unsaid, only) => only,
         (RuleSides::Sender, RuleSides::Sender) => RuleSides::Sender,
@@ -379,7 +383,7 @@ fn parse_prefix(text: &[u8]) -> Result<(RulePrefix, &[u8]), BadRule> {
     let end = modifiers.iter().position(|byte| matches!(byte, b' ' | b'_'));
     let (modifiers, rest) = modifiers.split_at(end.unwrap_or(modifiers.len()));
     for modifier in modifiers {
-        if !prefix.takes(*modifier, sides != RuleSides::Unsaid) {
+        if !prefix.add_modifier(*modifier, sides != RuleSides::Unsaid) {
             let (modifier, rule) = (printable(&[*modifier]), printable(text));
             return Err(BadRule::Modifier { modifier, rule });
         }

@@ -97,7 +97,7 @@ fn greet(options: &Options) -> Result<Greeted, SessionFailed> {
     let Request::Receive { options, .. } = Request::decode(kind, payload)? else {
         return Err(SessionFailed("the request of a push asks for a pull".into()));
     };
-    there.admits(&options.strategy, options.delete)?;
+    there.check_support(&options.strategy, options.delete)?;
     let said = [theirs.encode(), Reply { single: None, join: None }.encode()].concat();
     let mut said = &said[..];
     let (kind, payload) = frame(&mut said)?;
@@ -146,13 +146,13 @@ pub(crate) fn push(
             return Err(SessionFailed("the connection broke".into()));
         }
         let came = there.len();
-        receiver.hear(&there);
+        receiver.receive(&there);
         there.clear();
         has_received = has_received || receiver.step(&mut back, &mut |notice| seen.note(notice))?;
         if came == 0 && back.is_empty() && !(has_sent && has_received) {
             return Err(SessionFailed("both ends wait".into()));
         }
-        sender.hear(&back);
+        sender.receive(&back);
         back.clear();
     }
     seen.trouble.map_or(Ok(seen.totals), |message| Err(SessionFailed(message)))

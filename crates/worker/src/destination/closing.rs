@@ -51,7 +51,7 @@ impl<S: Store> DestinationWorker<S> {
         let read = |start, buffer: &mut [u8]| {
             staged.as_ref().map_or(Ok(0), |growing| growing.rebuild.read_at(start, buffer))
         };
-        let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
+        let holds = proof.is_equal_to(|| digest_of_bytes(&self.buffers, u64::MAX, read));
         if !holds.map_err(|error| work_error(&error))? {
             return Err(unproven(path));
         }
@@ -126,7 +126,7 @@ impl<S: Store> DestinationWorker<S> {
         growing: Option<Arc<Growing<S>>>,
     ) -> Result<(S::Rebuild, Option<NewVersion>), StoreError> {
         let Some(growing) = growing else {
-            return Ok((self.created(path, len, map)?, None));
+            return Ok((self.create_staged(path, len, map)?, None));
         };
         let growing = Arc::into_inner(growing);
         let growing = growing.expect("the last work of an attempt has it alone");
@@ -223,7 +223,7 @@ impl<S: Store> DestinationWorker<S> {
         let slot = lock(&self.slots).remove(&handle).unwrap_or_default();
         let old = slot.old.first();
         let read = |start, buffer: &mut [u8]| old.map_or(Ok(0), |old| old.read_at(start, buffer));
-        let holds = proof.holds(|| digest_of_bytes(&self.buffers, u64::MAX, read));
+        let holds = proof.is_equal_to(|| digest_of_bytes(&self.buffers, u64::MAX, read));
         let holds = holds.map_err(|error| work_error(&error))?;
         if let Some(old) = old {
             old.check_unchanged().map_err(|error| work_error(&error))?;

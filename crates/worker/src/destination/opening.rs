@@ -24,9 +24,9 @@ use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
 use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::{to_failed_trouble, warned, work_error};
+use crate::{to_failed_trouble, warning, work_error};
 
-use super::slot::{Growing, Slot, Sought};
+use super::slot::{Growing, OldVersionQuery, Slot};
 use super::{DestinationWorker, shrunk};
 
 /// A similar file under another name, and its open snapshot.
@@ -44,7 +44,7 @@ impl<S: Store> DestinationWorker<S> {
             None => self.store.list_stat(dir, rest),
         };
         let Some(listing) = if_dir(listed)? else { return Ok(UnlistedNames::default()) };
-        let warnings = listing.warnings.iter().map(|text| warned(text)).collect();
+        let warnings = listing.warnings.iter().map(|text| warning(text)).collect();
         let extra = |entry: Entry| {
             let path = dir.join(&entry.name).ok().filter(|_| entry.meta.is_dir());
             let names = path.map_or(1, |path| self.count(&path, false));
@@ -67,7 +67,7 @@ impl<S: Store> DestinationWorker<S> {
         let mut files = 0;
         let mut see = |path: RelPath, meta: &Meta, dirs: &mut Vec<RelPath>| match meta.is_dir() {
             true => dirs.push(path),
-            false => files += u64::from(new.take(meta)),
+            false => files += u64::from(new.take_match(meta)),
         };
         for (found, path) in found {
             if let Ok(Some(meta)) = found {
@@ -94,7 +94,9 @@ impl<S: Store> DestinationWorker<S> {
     pub(super) fn open_old(
         &self,
         handle: Handle,
-        &Sought { path, ref elsewhere, most, ref goes_on, recipe, base }: &Sought<'_>,
+        &OldVersionQuery { path, ref elsewhere, most, ref goes_on, recipe, base }: &OldVersionQuery<
+            '_,
+        >,
     ) -> Result<OldLens, StoreError> {
         let in_place = match self.store.open(path) {
             Ok(snapshot) => Some(snapshot),
@@ -105,7 +107,7 @@ impl<S: Store> DestinationWorker<S> {
         };
         let (beside, similar) = match in_place {
             Some(_) => (None, None),
-            None => self.elsewhere(path, elsewhere),
+            None => self.open_other_paths(path, elsewhere),
         };
         let (similar, snapshot) = similar.unzip();
         if let Some((growing, kept, noted)) =
@@ -116,7 +118,7 @@ impl<S: Store> DestinationWorker<S> {
                 noted: AtomicBool::new(true),
                 in_place: in_place.is_some(),
                 old: in_place.into_iter().chain(snapshot).collect(),
-                named: Some(self.named(&kept)),
+                named: Some(self.fingerprinter_of_resumed(&kept)),
                 kept: noted,
                 growing: Mutex::new(Some(Arc::new(growing))),
                 ..Slot::default()
@@ -131,7 +133,7 @@ impl<S: Store> DestinationWorker<S> {
         let recipe = in_place.as_ref().zip(recipe);
         let recipe =
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
-        let named = recipe.as_ref().map(|recipe| self.named(recipe));
+        let named = recipe.as_ref().map(|recipe| self.fingerprinter_of_resumed(recipe));
         let base = in_place.as_ref().filter(|_| base);
         let base = base.and_then(|old| self.kept.bases.base_of_old(path, old));
         let mut lens = OldLens {
@@ -167,11 +169,16 @@ impl<S: Store> DestinationWorker<S> {
 
     /// True if the old version has large holes, and the sender may leave out the holes of the new version.
     fn has_large_holes(&self, old: &S::Snapshot) -> bool {
-        self.agreed.terms.holes(&self.options) && data_map(old).is_ok_and(|map| map.is_some())
+        self.agreed.terms.may_send_holes(&self.options)
+            && data_map(old).is_ok_and(|map| map.is_some())
     }
 
     /// Opens old versions that are not at `path`: the version in an alternate, and a similar file under another name.
-    fn elsewhere(&self, path: &RelPath, elsewhere: &OtherPaths) -> (Option<S::Snapshot>, Other<S>) {
+    fn open_other_paths(
+        &self,
+        path: &RelPath,
+        elsewhere: &OtherPaths,
+    ) -> (Option<S::Snapshot>, Other<S>) {
         let repeated = |path: &RelPath| Some((path.clone(), self.store.open(path).ok()?));
         if let Some((path, snapshot)) = elsewhere.repeated.as_ref().and_then(repeated) {
             let (len, relation) = (snapshot.meta().len, Some(FileRelation::Repeat));
@@ -211,7 +218,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Returns the key of another session, and the fingerprints of chunks under that key.
-    fn named(&self, kept: &KnownChunks) -> (Key, Fingerprinter) {
+    fn fingerprinter_of_resumed(&self, kept: &KnownChunks) -> (Key, Fingerprinter) {
         (kept.key, self.agreed.terms.fingerprinter_with(&kept.key))
     }
 }

@@ -50,7 +50,9 @@ impl<S: Store> Growing<S> {
     fn places(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
         let plain = self.new.map.is_none().then(|| range.clone());
         let map = self.new.map.as_deref();
-        plain.into_iter().chain(map.into_iter().flat_map(move |map| map.places(range.clone())))
+        plain
+            .into_iter()
+            .chain(map.into_iter().flat_map(move |map| map.places_in_file(range.clone())))
     }
 
     /// Notes that a range of the transferred content is not from the replaced version.
@@ -90,7 +92,7 @@ impl<S: Store> Growing<S> {
     /// Marks these ranges, and the holes, as staged in a resumed transfer.
     pub(super) fn resume_with(&self, staged: &[Range<u64>]) -> Result<(), StoreError> {
         let places = staged.iter().flat_map(|range| self.places(range.clone()));
-        places.for_each(|place| self.rebuild.resume_with(place));
+        places.for_each(|place| self.rebuild.mark_staged(place));
         let mut holes = self.new.map.iter().flat_map(|map| map.holes());
         holes.try_for_each(|hole| self.rebuild.clear(hole))
     }
@@ -149,7 +151,7 @@ impl<S: Store> Growing<S> {
 }
 
 /// Describes the old versions that a transfer requests.
-pub(super) struct Sought<'a> {
+pub(super) struct OldVersionQuery<'a> {
     pub(super) path: &'a RelPath,
     /// Other places to search if no old version is at `path`.
     pub(super) elsewhere: OtherPaths,
@@ -222,7 +224,9 @@ impl<S: Store> Slot<S> {
         let view = self.view.get();
         let plain = view.is_none().then(|| range.clone());
         let runs = view.and_then(|view| view.get(no));
-        plain.into_iter().chain(runs.into_iter().flat_map(move |runs| runs.places(range.clone())))
+        plain
+            .into_iter()
+            .chain(runs.into_iter().flat_map(move |runs| runs.places_in_file(range.clone())))
     }
 
     /// Reads the old version `no` from `start`, through its packed runs if there are any. Returns fewer bytes at the

@@ -24,7 +24,7 @@ impl<S: Store> DestinationWorker<S> {
         let is_kept = |name: &Name| {
             let is_listed = listed.contains(name);
             if !is_listed {
-                samples.borrow_mut().note(name);
+                samples.borrow_mut().keep_sample(name);
             }
             is_listed
         };

@@ -131,7 +131,7 @@ mod tests {
     /// Returns entries with these names, and with different lengths.
     fn entries(names: &[&str]) -> Vec<Entry> {
         let entry = |(len, name): (u64, &&str)| {
-            let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
+            let meta = Meta::without_owner(Kind::File, len, Timestamp::default(), 0o644);
             Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
         };
         (1..).zip(names).map(entry).collect()

@@ -41,9 +41,9 @@ impl<S: Store> DestinationWorker<S> {
         if let Some(growing) = &*growing {
             return Ok(Arc::clone(growing));
         }
-        let rebuild = self.created(path, new.len, new.map.as_deref())?;
+        let rebuild = self.create_staged(path, new.len, new.map.as_deref())?;
         // Another session cannot check the bytes before a tail. Changed blocks are few, and are sent again.
-        let is_told = new.from == 0 && new.spec != Limits::changed_blocks();
+        let is_told = new.from == 0 && new.spec != Limits::changed_file_chunker();
         if self.keeps_notes() && is_told && journal::is_kept(new.len) {
             let version = journal::version_note(&new, &self.key_of(&slot), self.agreed.terms);
             let mut notes = std::iter::once(version).chain(journal::data(&new));
@@ -62,7 +62,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Creates a staged file of `len` bytes, with the holes of `map`.
-    pub(super) fn created(
+    pub(super) fn create_staged(
         &self,
         path: &RelPath,
         len: u64,
@@ -132,7 +132,7 @@ impl<S: Store> DestinationWorker<S> {
                 let len = REPEATED_BYTES.min((u64::from(old.len) - from) as usize);
                 self.buffers.with(len, |bytes| {
                     let read = growing.read_at(old.start + from, bytes);
-                    if read.map_err(|error| may_come_whole(&error))? < len {
+                    if read.map_err(|error| retry_whole_error(&error))? < len {
                         return Err(shrunk());
                     }
                     self.write_at(growing, new_start + from, bytes)
@@ -288,17 +288,17 @@ impl<S: Store> DestinationWorker<S> {
             }
             self.buffers.with(run.byte_len(), |bytes| {
                 run.put_sent(bytes);
-                for (span, place) in run.old() {
+                for (span, place) in run.old_spans() {
                     read_all(slot, span, &mut bytes[place])?;
                 }
-                let old = run.old().map(|(span, _)| span);
+                let old = run.old_spans().map(|(span, _)| span);
                 slot.check_unchanged(old).map_err(|error| work_error(&error))?;
                 let content = if run.is_old() { Content::Old } else { Content::OldAndSent };
                 let write = || {
                     let put = |at, part: &[u8]| growing.rebuild.write_old(at, part, content);
                     growing.write_parts(run.start(), bytes, put)
                 };
-                self.written(growing, run.start(), bytes, write)
+                self.write_and_hash(growing, run.start(), bytes, write)
             })?;
         }
         Ok(())
@@ -306,11 +306,11 @@ impl<S: Store> DestinationWorker<S> {
 
     fn write_at(&self, growing: &Growing<S>, start: u64, bytes: &[u8]) -> Result<(), WorkError> {
         let put = |at, part: &[u8]| growing.rebuild.write(at, part);
-        self.written(growing, start, bytes, || growing.write_parts(start, bytes, put))
+        self.write_and_hash(growing, start, bytes, || growing.write_parts(start, bytes, put))
     }
 
     /// Calls `write` to write `bytes`, and hashes the bytes while they are in the CPU cache.
-    fn written(
+    fn write_and_hash(
         &self,
         growing: &Growing<S>,
         start: u64,
@@ -345,7 +345,7 @@ impl<S: Store> DestinationWorker<S> {
 
 /// Returns the error of reading the new version back. A store that cannot read back gets another attempt without copies
 /// within the new version.
-fn may_come_whole(error: &StoreError) -> WorkError {
+fn retry_whole_error(error: &StoreError) -> WorkError {
     match error {
         StoreError::Unsupported { .. } => {
             WorkError { then: ErrorAction::Retry, ..work_error(error) }

@@ -32,7 +32,7 @@ impl<T: Tree> SourceWorker<T> {
         let snapshot = self.snapshot(handle);
         let (blocks, file_len) = (searcher.blocks(), snapshot.meta().len);
         let end = match &region {
-            Some(region) => blocks.read(region.range(), file_len).end,
+            Some(region) => blocks.bytes_to_read(region.range(), file_len).end,
             None => start + READ_BYTES as u64,
         };
         let range = start..end.max(start);
@@ -51,7 +51,7 @@ impl<T: Tree> SourceWorker<T> {
         blocks: &SharedBlocks,
     ) -> Result<SearchedRegion, StoreError> {
         let snapshot = self.snapshot(handle);
-        let range = blocks.read(&region, snapshot.meta().len);
+        let range = blocks.bytes_to_read(&region, snapshot.meta().len);
         let kept = searched_sums(blocks, &**snapshot, &range)?;
         let with = |bytes: &[u8], _| blocks.find(region, bytes, kept.as_ref());
         with_range(&self.buffers, &**snapshot, &range, with)

@@ -91,7 +91,7 @@ fn is_missing(error: &io::Error) -> bool {
 /// file that the user `named` may be a pipe or a device; elsewhere a pipe would block every run.
 fn text(path: &Path, named: bool) -> io::Result<String> {
     let found = NamedFile::of_operator(path)?;
-    let file = fs::File::from(if named { found.read() } else { found.read_at_once() }?);
+    let file = fs::File::from(if named { found.open_to_read() } else { found.open_any() }?);
     let metadata = file.metadata()?;
     let refuse = |why| Err(io::Error::other(why));
     if ![0, geteuid().as_raw()].contains(&metadata.uid()) {

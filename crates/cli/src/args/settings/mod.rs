@@ -17,7 +17,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::headings::{SHOW, TRAVEL};
 use super::opposites::long_names;
 use crate::words::home::CONFIG;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// The option for settings.
 #[derive(Clone, Debug, clap::Args)]
@@ -110,7 +110,7 @@ pub(crate) struct AppliedSettings {
 
 impl AppliedSettings {
     /// Names the place of the setting that `message` complains about, if any.
-    pub(crate) fn blame(&self, message: &str) -> Option<String> {
+    pub(crate) fn origin_of_error(&self, message: &str) -> Option<String> {
         let is_named = |setting: &&OptionSetting| {
             let name = format!("--{}", setting.name);
             let is_end = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');
@@ -130,9 +130,9 @@ pub(crate) fn applied(
     cli: &Command,
     matches: &ArgMatches,
     places: &SettingSources,
-    ways: Ways,
+    ways: OptionBehaviour,
 ) -> Result<AppliedSettings, String> {
-    let as_rsync = ways == Ways::Rsync;
+    let as_rsync = ways == OptionBehaviour::Rsync;
     let Some((name, given)) = matches.subcommand() else { return Ok(AppliedSettings::default()) };
     let Some(command) = cli.find_subcommand(name).filter(|_| COMMANDS.contains(&name)) else {
         return Ok(AppliedSettings::default());

@@ -61,7 +61,7 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
 
 /// Tests a directory that a restricted agent may use; `None` if the agent may only read.
 fn abilities_within(restriction: &Restriction, path: &[u8]) -> Option<DirFeatures> {
-    let found = match restriction.enter(path) {
+    let found = match restriction.enter_dir(path) {
         Err(error) => DirFeatures::unusable(error.to_string()),
         Ok(()) if restriction.access == Access::Read => return None,
         Ok(()) => DirFeatures::of(Path::new(".")),
@@ -77,7 +77,7 @@ fn restricted(restriction: &Restriction) -> String {
         Access::Write => "one directory, to write (--wo)",
     };
     let deletes = if restriction.no_delete { ", and delete nothing (--no-delete)" } else { "" };
-    let wall = match restriction.wall() {
+    let wall = match restriction.wall_state() {
         Wall::Full => "Landlock enforces this as well",
         Wall::Partial => "an older Landlock enforces this as well",
         Wall::None => "the kernel there has no Landlock: only deltic enforces this",

@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::time::Duration;
 
-use deltic_net::plan::{Destination, Patience, Sources};
+use deltic_net::plan::{Destination, SessionTimeouts, Sources};
 use deltic_net::{Outcome, Plan, SyncError, User, reason};
 use deltic_protocol::options::{Missing, Options, Remove, Select};
 use deltic_protocol::report::Notice;
@@ -13,7 +13,7 @@ use deltic_tree::path::printable;
 
 use super::findings::Findings;
 use super::way::RemoteDir;
-use crate::commands::far::PATIENCE;
+use crate::commands::far::TIMEOUT;
 use crate::report::exit::Exit;
 use crate::report::summary::duration;
 
@@ -84,7 +84,11 @@ impl RemoteDir {
     ) -> Result<Outcome, (Exit, String)> {
         let plan = Plan {
             remote: self.remote.clone(),
-            patience: Patience { answer: Some(PATIENCE), whole: Some(PATIENCE), silence: None },
+            timeouts: SessionTimeouts {
+                answer: Some(TIMEOUT),
+                whole: Some(TIMEOUT),
+                silence: None,
+            },
             ..Plan::new(sources, destination, options)
         };
         let mut trouble = None;

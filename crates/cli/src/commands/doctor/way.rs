@@ -189,11 +189,11 @@ impl RemoteDir {
         let mut shell = self.remote.shell.clone();
         shell.splice(1..1, ["-o", "BatchMode=yes"].map(OsString::from));
         let remote = Remote { shell, ..self.remote.clone() };
-        let Ok(words) = remote.words(&self.host, &["true".into()]) else { return };
+        let Ok(words) = remote.command_line(&self.host, &["true".into()]) else { return };
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = withhold_secrets(&mut command).spawn() else { return };
-        match wait_at_most(&mut child, KEYS_PATIENCE) {
+        match wait_at_most(&mut child, KEYS_TIMEOUT) {
             // 255 is a failure of ssh. Other codes come from the command, which a restricted key may refuse.
             Some(status) if status.code() != Some(SSH_FAILED) => {
                 return findings.ok("keys", "ssh connects without a question");
@@ -297,7 +297,7 @@ fn escape_texts(said: Value) -> Value {
 /// Exit code of ssh after a failed connection.
 const SSH_FAILED: i32 = 255;
 /// Longest time for a connection that asks no question.
-const KEYS_PATIENCE: Duration = Duration::from_secs(60);
+const KEYS_TIMEOUT: Duration = Duration::from_secs(60);
 /// Round trips to measure; the shortest counts.
 const TRIPS: usize = 5;
 /// The largest difference of clocks, in seconds, that is no finding.

@@ -9,7 +9,7 @@ use super::merging::times_show_arrival;
 use crate::plan::SyncRequest;
 use crate::report::exit::Exit;
 use crate::report::output;
-use crate::words::ways::Ways;
+use crate::words::ways::OptionBehaviour;
 
 /// Deletions of a run over all of its connections. Limits of deletions count for the whole run.
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ impl RunDeletions {
     }
 
     /// Limits the deletions of another attempt.
-    pub(super) fn limit(&mut self, options: &mut Options, ways: Ways) {
+    pub(super) fn limit(&mut self, options: &mut Options, ways: OptionBehaviour) {
         options.delete = ways.deletions_again(options.delete);
         let deleted = std::mem::take(&mut self.deleted);
         if let Delete::AtMost(most) = &mut options.delete

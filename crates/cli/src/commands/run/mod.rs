@@ -52,10 +52,11 @@ pub(super) fn sync_by(request: SyncRequest, user: Option<User>, run: Runner<'_>)
     let shows_progress = view.json || view.live != ProgressMode::Nothing;
     let mut attempts = RunAttempts::new(request, run);
     let (result, troubles) = while_reporting(&mut *reporter, shows_progress, |events| {
-        let user = user.unwrap_or_else(|| match attempts.request.plan.options.asks() {
-            true => at_terminal(events),
-            false => User::default(),
-        });
+        let user =
+            user.unwrap_or_else(|| match attempts.request.plan.options.may_ask_before_deleting() {
+                true => at_terminal(events),
+                false => User::default(),
+            });
         attempts.run(&user, events)
     });
     let exit = attempts.deletions.exit(Exit::of(&result, troubles));
@@ -90,7 +91,7 @@ impl<'a> RunAttempts<'a> {
 
     /// Makes attempts until the run is over.
     fn run(&mut self, user: &User, events: &EventSender<'_>) -> Result<Outcome, SyncError> {
-        let whole = self.request.plan.patience.whole;
+        let whole = self.request.plan.timeouts.whole;
         loop {
             let begun = Instant::now();
             let error = match self.attempt(user, events) {
@@ -102,11 +103,11 @@ impl<'a> RunAttempts<'a> {
             }
             let Some(pause) = self.pause(&error, begun.elapsed()) else { return Err(error) };
             events.send(UiEvent::Retry(RetryNotice { why: error.to_string(), pause }));
-            if !deltic_net::pause(pause) {
+            if !deltic_net::wait_or_cancel(pause) {
                 return Err(SyncError::Interrupted);
             }
             self.begin_again();
-            self.request.plan.patience.whole =
+            self.request.plan.timeouts.whole =
                 whole.map(|whole| whole.saturating_sub(self.start.elapsed()));
         }
     }
@@ -134,7 +135,7 @@ impl<'a> RunAttempts<'a> {
     /// Prepares another attempt.
     fn begin_again(&mut self) {
         let SyncRequest { plan, retry, ways, .. } = &mut self.request;
-        self.notices.begin_again(plan.failed_traffic.take(), &mut plan.options);
+        self.notices.begin_again(plan.failed_traffic.take_counts(), &mut plan.options);
         self.deletions.limit(&mut plan.options, *ways);
         retry.ask_nothing(&mut plan.remote.shell);
     }

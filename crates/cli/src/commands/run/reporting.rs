@@ -49,7 +49,7 @@ pub(in crate::commands) fn run_with_reporter(
     run: Runner<'_>,
     reporter: &mut dyn Reporter,
 ) -> (Result<Outcome, SyncError>, TroubleKinds) {
-    let asks = plan.options.asks();
+    let asks = plan.options.may_ask_before_deleting();
     while_reporting(reporter, true, |events| {
         let user = if asks { at_terminal(events) } else { User::default() };
         run(plan, &user, &mut |notice| events.send(UiEvent::Notice(notice)))

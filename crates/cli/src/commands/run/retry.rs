@@ -5,7 +5,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use deltic_net::SyncError;
-use deltic_net::plan::far_host;
+use deltic_net::plan::remote_host;
 use deltic_protocol::options::Append;
 
 use crate::plan::SyncRequest;
@@ -28,7 +28,7 @@ impl RetryObstacle {
     pub(super) fn of(request: &SyncRequest) -> Option<Self> {
         let SyncRequest { plan, retry, .. } = request;
         match () {
-            () if far_host(&plan.sources, &plan.destination).is_none() => Some(Self::Local),
+            () if remote_host(&plan.sources, &plan.destination).is_none() => Some(Self::Local),
             () if retry.longest == Some(Duration::ZERO) => Some(Self::Refused),
             () if plan.batch.is_some() => Some(Self::Batch),
             () if plan.options.writing.append != Append::Never => Some(Self::Append),

@@ -14,7 +14,7 @@ use std::process;
 use std::thread;
 use std::time::Duration;
 
-use deltic_net::own_dir;
+use deltic_net::open_own_dir;
 use deltic_net::watch::Confirming;
 
 use crate::plan::cache;
@@ -38,7 +38,7 @@ struct SocketDir(OwnedFd);
 
 impl SocketDir {
     fn open() -> io::Result<Self> {
-        let dir = Self(own_dir(&path()?)?);
+        let dir = Self(open_own_dir(&path()?)?);
         fs::set_permissions(dir.path(""), fs::Permissions::from_mode(0o700))?;
         Ok(dir)
     }
@@ -55,7 +55,7 @@ fn path() -> io::Result<PathBuf> {
 }
 
 /// Longest wait for the other side: a stopped watch does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const ENDING: &str = "sock";
 /// Most watches of one process number: containers that share a directory may use the same number.
 const MOST: u32 = 100;
@@ -74,7 +74,7 @@ pub(super) fn listen(confirming: Confirming, operands: String) -> io::Result<Con
                 continue;
             };
             let names = confirming.confirm();
-            stream.set_write_timeout(Some(PATIENCE)).ok();
+            stream.set_write_timeout(Some(TIMEOUT)).ok();
             stream.write_all(format!("{names} {operands}").as_bytes()).ok();
         }
     };
@@ -145,7 +145,7 @@ fn confirm_at(path: &Path) -> io::Result<Option<(u64, String)>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         stream => stream?,
     };
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut answer = Vec::new();
     match stream.take(MAX_ANSWER_BYTES).read_to_end(&mut answer) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

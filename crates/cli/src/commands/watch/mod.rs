@@ -47,7 +47,7 @@ pub(crate) fn run(args: &WatchArgs) -> Exit {
     match Watch::start(&request.plan, Pace { delay, longest }, ending) {
         Ok(watch) => {
             let operands = operand_line(&args.sync);
-            let listening = confirm::listen(watch.confirming(), operands);
+            let listening = confirm::listen(watch.confirmation_handle(), operands);
             let updates = EditedFiles::new(&request.plan, &args.sync.login);
             WatchRun::new(request, listening, updates.ok().flatten()).run(watch)
         }
@@ -140,13 +140,18 @@ impl WatchRun {
                 (Ok(_), Exit::Success | Exit::Vanished) => Ended::Well,
                 (Ok(_), _) => Ended::Partly,
             };
-            watch.ended(round, ended, result.as_ref().ok());
-            self.show(&state::RoundEnd { number, result: &result, exit, held: watch.held() });
+            watch.note_result(round, ended, result.as_ref().ok());
+            self.show(&state::RoundEnd {
+                number,
+                result: &result,
+                exit,
+                held: watch.held_back_count(),
+            });
         }
         if watch.is_time_up() && self.last == Exit::Success {
             self.last = Exit::Timeout;
         }
-        self.all.waiting = watch.held();
+        self.all.waiting = watch.held_back_count();
         self.finish(watch.is_clean())
     }
 

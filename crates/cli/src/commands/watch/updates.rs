@@ -22,7 +22,7 @@ use crate::plan::server::{address_of, credentials};
 /// Most files updated in a round, one after the other.
 const MOST_FILES: usize = 8;
 /// Longest time for the updates of a round. With a slower server, a session does the rest.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Most bytes, of all files together, remembered after a round. Remembering reads each file again.
 const MOST_BYTES: u64 = 64 << 20;
 
@@ -69,7 +69,7 @@ impl EditedFiles {
         let begun = Instant::now();
         let mut done = Outcome::default();
         let few = |files: &Vec<RelPath>| (1..=MOST_FILES).contains(&files.len());
-        let files = round.files().filter(few);
+        let files = round.changed_files().filter(few);
         if files.is_some_and(|files| self.update_all(round, &files, &mut done, hear)) {
             hear(Notice::Finished(done.totals));
             return Ok(Outcome { elapsed: begun.elapsed(), ..done });
@@ -112,7 +112,7 @@ impl EditedFiles {
         }
         let begun = Instant::now();
         files.iter().all(|path| {
-            if begun.elapsed() > PATIENCE {
+            if begun.elapsed() > TIMEOUT {
                 return false;
             }
             let Some(updated) = self.update(round, path) else { return false };
@@ -135,7 +135,7 @@ impl EditedFiles {
     }
 
     fn update(&mut self, round: &Round, path: &RelPath) -> Option<Updated> {
-        let (root, there) = (round.root_of(path)?, join(&self.dir, path)?);
+        let (root, there) = (round.source_of_root(path)?, join(&self.dir, path)?);
         self.server.update(Local {
             root: &root,
             path,
@@ -147,7 +147,7 @@ impl EditedFiles {
     }
 
     fn remember(&mut self, round: &Round, path: &RelPath) {
-        if let (Some(root), Some(there)) = (round.root_of(path), join(&self.dir, path)) {
+        if let (Some(root), Some(there)) = (round.source_of_root(path), join(&self.dir, path)) {
             self.server.remember(&root, path, &there);
         }
     }

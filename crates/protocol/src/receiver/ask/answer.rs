@@ -73,7 +73,7 @@ pub enum LookupAnswer {
         new: Box<NewFiles>,
     },
     /// The extent of the index of moved files after more names were added.
-    Charted(MoveIndexExtent),
+    MoveIndexExtended(MoveIndexExtent),
 }
 
 /// Answers to [`OldVersionWork`](super::OldVersionWork).

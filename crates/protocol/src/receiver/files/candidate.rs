@@ -4,7 +4,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::limits::LARGE_FILE_BYTES;
 use crate::message::FileNo;
-use crate::receiver::tree::beside::ReferenceEntry;
+use crate::receiver::tree::beside::AlternateEntry;
 use crate::report::{Action, Differs};
 
 /// A file to be brought up to date.
@@ -22,7 +22,7 @@ pub(crate) struct FileCandidate {
     /// True if the contents are known to differ.
     pub(crate) compared: bool,
     /// The version in an alternate to match against, if there is no old version.
-    pub(crate) beside: Option<ReferenceEntry>,
+    pub(crate) beside: Option<AlternateEntry>,
     /// True if the file is to be searched for in the index of moved files.
     pub(crate) may_have_moved: bool,
     /// Path of a file that arrived in this run and may have the same content.
@@ -31,14 +31,14 @@ pub(crate) struct FileCandidate {
 
 impl FileCandidate {
     /// Length in bytes of the longer version, for which an attempt may have to hold an index.
-    pub(crate) fn weight(&self) -> u64 {
+    pub(crate) fn longer_len(&self) -> u64 {
         let beside = self.beside.as_ref().map_or(0, |beside| beside.is.len);
         self.old.as_ref().map_or(beside, |old| old.len).max(self.meta.len)
     }
 
     /// True if the version in the alternate may equal the new version.
-    pub(crate) fn is_beside(&self, checksum: bool) -> bool {
-        self.beside.as_ref().is_some_and(|beside| beside.may_be_it(checksum, &self.meta))
+    pub(crate) fn is_alternate_candidate(&self, checksum: bool) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.may_have_content(checksum, &self.meta))
     }
 
     /// The action to report. A file with a version in an alternate is not reported as new.
@@ -48,12 +48,12 @@ impl FileCandidate {
     }
 
     /// The offset at which the tail begins: the length of the old version.
-    pub(crate) fn tail_from(&self) -> u64 {
+    pub(crate) fn tail_start(&self) -> u64 {
         self.old.as_ref().map_or(0, |old| old.len)
     }
 
     pub(crate) fn is_large(&self) -> bool {
-        self.weight() > LARGE_FILE_BYTES
+        self.longer_len() > LARGE_FILE_BYTES
     }
 }
 

@@ -6,7 +6,7 @@ use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, MAX_SUMS};
-use crate::message::{FileNo, How};
+use crate::message::{FileNo, TransferKind};
 use crate::options::Fuzzy;
 use crate::receiver::ask::{FileRelation, FileStamp, OtherPaths, SimilarFile};
 use crate::receiver::context::Context;
@@ -24,7 +24,7 @@ use super::candidate::FileCandidate;
 pub(super) struct IncomingFile {
     pub(super) candidate: FileCandidate,
     pub(super) handle: Handle,
-    pub(super) how: How,
+    pub(super) how: TransferKind,
     pub(super) tries: AttemptCounts,
     /// The open old versions.
     pub(super) old: OldVersions,
@@ -69,37 +69,37 @@ pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
 
 /// Returns the length in bytes up to which a leftover of a killed run may be of use. A longer leftover is from
 /// another file or is a hostile sender's empty claim, and would take long to read.
-pub(super) fn most_leftover(candidate: &FileCandidate) -> u64 {
-    candidate.weight().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
+pub(super) fn max_leftover_bytes(candidate: &FileCandidate) -> u64 {
+    candidate.longer_len().saturating_mul(2).saturating_add(LARGE_FILE_BYTES)
 }
 
 /// True if the strategy can send sums of this many bytes of the old versions. Only signatures have a limit.
-pub(super) fn can_tell(strategy: &Strategy, bytes: u64) -> bool {
+pub(super) fn can_send_sums(strategy: &Strategy, bytes: u64) -> bool {
     let block = u64::from(strategy.chunker(bytes, None).min_len());
     strategy.conversation != Conversation::Signature || bytes.div_ceil(block) <= MAX_SUMS as u64
 }
 
 impl IncomingFile {
     /// Creates the state of a file before its first attempt.
-    pub(super) fn new(candidate: FileCandidate, handle: Handle, how: How) -> Self {
+    pub(super) fn new(candidate: FileCandidate, handle: Handle, how: TransferKind) -> Self {
         let tries = AttemptCounts { count: 1, found_no_room: false, sought: false, wants: 0 };
         let (old, stage) = (OldVersions::default(), AttemptStage::Opening);
         Self { candidate, handle, how, tries, old, similar: None, stage, reported: 0 }
     }
 
     /// Returns the bytes reported as settled, over all attempts.
-    pub(super) const fn reported(&self) -> u64 {
+    pub(super) const fn reported_bytes(&self) -> u64 {
         self.reported
     }
 
     /// Counts a new attempt, which has no old version yet.
-    pub(super) fn try_again(&mut self) {
+    pub(super) fn count_attempt(&mut self) {
         self.old.lens.clear();
         self.tries.count += 1;
     }
 
     /// True if the sender was asked for the file in the current attempt.
-    pub(super) const fn is_asked(&self) -> bool {
+    pub(super) const fn is_requested(&self) -> bool {
         match self.stage {
             AttemptStage::Opening => false,
             AttemptStage::Asked(_) | AttemptStage::Running(_) => true,
@@ -108,7 +108,7 @@ impl IncomingFile {
     }
 
     /// Returns the transfer, if content is arriving.
-    pub(super) const fn transfer(&self) -> Option<&IncomingTransfer> {
+    pub(super) const fn running_transfer(&self) -> Option<&IncomingTransfer> {
         match &self.stage {
             AttemptStage::Running(transfer) => Some(transfer),
             _ => None,
@@ -116,7 +116,7 @@ impl IncomingFile {
     }
 
     /// Returns the running transfer, and the context for its steps.
-    pub(super) fn running<'a>(
+    pub(super) fn transfer_and_context<'a>(
         &'a mut self,
         cx: &'a mut Context,
         file: FileNo,
@@ -130,7 +130,7 @@ impl IncomingFile {
     }
 
     /// Returns the state before `Start`, and the context for its steps.
-    pub(super) fn expected<'a>(
+    pub(super) fn expected_and_context<'a>(
         &'a mut self,
         cx: &'a mut Context,
         file: FileNo,
@@ -145,7 +145,7 @@ impl IncomingFile {
 
     /// Compares the number of an attempt with the current attempt: `Less` for earlier attempts, `Greater` for later
     /// attempts.
-    pub(super) fn is_at(&self, attempt: u32) -> std::cmp::Ordering {
+    pub(super) fn compare_attempt(&self, attempt: u32) -> std::cmp::Ordering {
         attempt.cmp(&self.tries.wants)
     }
 
@@ -156,28 +156,28 @@ impl IncomingFile {
         let is_special =
             matches!(&self.stage, AttemptStage::Asked(expected) if is_special(expected));
         let has_begun = matches!(self.stage, AttemptStage::Running(_));
-        let is_first = self.tries.wants == 1 && self.is_asked() && !has_begun;
-        is_first && self.how == How::Recipe && !is_special
+        let is_first = self.tries.wants == 1 && self.is_requested() && !has_begun;
+        is_first && self.how == TransferKind::Recipe && !is_special
     }
 
     /// True if the content arrives in order.
     pub(super) fn comes_in_order(&self) -> bool {
-        self.transfer().is_some_and(IncomingTransfer::comes_in_order)
+        self.running_transfer().is_some_and(IncomingTransfer::comes_in_order)
     }
 
     /// True if the file is matched against a file at another path. Then the file never waits for its own path, as two
     /// files could wait for each other.
-    pub(super) fn is_guest(&self) -> bool {
+    pub(super) fn matches_other_path(&self) -> bool {
         self.similar.as_ref().is_some_and(|similar| similar.relation.is_some())
     }
 
     /// Returns the metadata of the version if an interrupted transfer of it may be resumed. A file that is sent whole
     /// anyway resumes only if it is large. A file that may differ in content only is compared instead.
-    pub(super) fn may_go_on(&self) -> Option<Meta> {
+    pub(super) fn resumable_meta(&self) -> Option<Meta> {
         let FileCandidate { meta, old, differs, compared, beside, .. } = &self.candidate;
         let may_be_same = (old.is_some() || beside.is_some()) && *differs == Differs::default();
         let is_comparison = may_be_same && !compared;
-        let worthwhile = self.how == How::Recipe || meta.len > LARGE_FILE_BYTES;
+        let worthwhile = self.how == TransferKind::Recipe || meta.len > LARGE_FILE_BYTES;
         (!self.tries.sought && worthwhile && !is_comparison).then(|| meta.clone())
     }
 
@@ -187,24 +187,27 @@ impl IncomingFile {
         let FileCandidate { meta, old, differs, compared, .. } = &self.candidate;
         let is_comparison = *differs == Differs::default() && !compared;
         let worthwhile = match self.how {
-            How::Recipe => true,
+            TransferKind::Recipe => true,
             // Only the base needs the old version.
-            How::Whole => meta.len > least && !self.tries.sought,
-            How::Strategy | How::Stronger | How::Tail | How::Changes => false,
+            TransferKind::Whole => meta.len > least && !self.tries.sought,
+            TransferKind::Strategy
+            | TransferKind::Stronger
+            | TransferKind::Tail
+            | TransferKind::Changes => false,
         };
         old.is_some() && worthwhile && !is_comparison
     }
 
     /// Returns the chunker that the sender will most likely use.
-    pub(super) fn expected_spec(&self, strategy: &Strategy) -> ChunkerSpec {
+    pub(super) fn expected_chunker(&self, strategy: &Strategy) -> ChunkerSpec {
         strategy.chunker(self.candidate.meta.len, None)
     }
 
     /// Returns other places of old versions: no places if a version is in place, or if no old version is to be
     /// matched.
-    pub(super) fn elsewhere(&self, fuzzy: Fuzzy, most: Option<FileRelation>) -> OtherPaths {
+    pub(super) fn other_old_places(&self, fuzzy: Fuzzy, most: Option<FileRelation>) -> OtherPaths {
         let FileCandidate { meta, old, beside, may_have_moved, repeats, .. } = &self.candidate;
-        if old.is_some() || self.how == How::Whole {
+        if old.is_some() || self.how == TransferKind::Whole {
             return OtherPaths::default();
         }
         let alternate = beside.as_ref().map(|beside| beside.alternate);

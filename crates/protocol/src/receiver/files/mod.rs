@@ -75,16 +75,16 @@ impl WantedFiles {
 
     /// True if no file waits or is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_idle() && self.repeats.first().is_none()
+        self.queue.is_idle() && self.repeats.first_waiting().is_none()
     }
 
     /// Returns the lowest number of a file that may still be requested from the sender.
-    pub(super) fn first_unasked(&self) -> Option<FileNo> {
+    pub(super) fn first_unrequested(&self) -> Option<FileNo> {
         let waiting = [
-            self.queue.first(),
+            self.queue.first_waiting(),
             self.moved.first(),
-            self.repeats.first(),
-            self.under_way.first_unasked(),
+            self.repeats.first_waiting(),
+            self.under_way.first_unrequested(),
         ];
         waiting.into_iter().flatten().min()
     }
@@ -96,37 +96,39 @@ impl WantedFiles {
 
     /// Takes a wanted file. The file may have to wait for the index of moved files, or for a file with the same
     /// length, before it is queued.
-    pub(super) fn want(&mut self, options: &Options, candidate: FileCandidate) {
+    pub(super) fn add_wanted(&mut self, options: &Options, candidate: FileCandidate) {
         let is_new = candidate.old.is_none();
         self.may_share += u64::from(is_new && may_share(options, &candidate));
-        if let Some(candidate) = self.moved.admit(options, candidate) {
+        if let Some(candidate) = self.moved.admit_or_hold(options, candidate) {
             self.queue_up(options, candidate);
         }
     }
 
     fn queue_up(&mut self, options: &Options, candidate: FileCandidate) {
-        if let Some(candidate) = self.repeats.admit(options, candidate) {
+        if let Some(candidate) = self.repeats.admit_or_hold(options, candidate) {
             self.queue.push(candidate);
         }
     }
 
     /// Extends the index of moved files, and queues the files that need not wait for the index.
-    pub(super) fn continue_chart(
+    pub(super) fn extend_move_index(
         &mut self,
         cx: &mut Context,
         near: impl FnOnce(&Context) -> Vec<RelPath>,
         known: u64,
     ) {
-        for candidate in self.moved.continue_chart(cx, near, known) {
+        for candidate in self.moved.extend_index(cx, near, known) {
             self.queue_up(&cx.setting.options, candidate);
         }
     }
 
     /// Requests sums of the old bytes in place of gaps, as far as the window of gaps allows, file by file.
-    pub(super) fn survey_more(&mut self, cx: &mut Context) {
+    pub(super) fn request_gap_sums(&mut self, cx: &mut Context) {
         while let Some((handle, most)) = cx.load.next_gaps() {
-            let Some((file, incoming)) = self.under_way.of_mut(handle) else { continue };
-            let Some((transfer, mut fx)) = incoming.running(cx, file) else { continue };
+            let Some((file, incoming)) = self.under_way.by_handle_mut(handle) else { continue };
+            let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) else {
+                continue;
+            };
             transfer.survey_gaps(&mut fx, most);
         }
     }
@@ -134,9 +136,9 @@ impl WantedFiles {
     /// True if a frame that may have overtaken others belongs to the current attempt at the frame's file. A frame of
     /// an earlier attempt is dropped.
     pub(super) fn accepts_out_of_order(&self, aside: &Aside) -> Result<bool, PeerError> {
-        let file = aside.frame.may_overtake().and_then(|file| self.under_way.get(&file));
+        let file = aside.frame.unordered_file().and_then(|file| self.under_way.get(&file));
         let Some(incoming) = file else { return Ok(false) };
-        match incoming.is_at(aside.attempt) {
+        match incoming.compare_attempt(aside.attempt) {
             Ordering::Less => Ok(false),
             Ordering::Equal if incoming.comes_in_order() => {
                 Err(PeerError::Unexpected("an aside of a file that goes in order"))
@@ -149,46 +151,50 @@ impl WantedFiles {
     /// Takes a frame about the content of a file.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
-            ToReceiver::Holes { file, runs } => self.holes(cx, file, &runs),
+            ToReceiver::Holes { file, runs } => self.receive_data_map(cx, file, &runs),
             ToReceiver::Start { file, meta, how, spec } => {
-                self.start(cx, file, FileStart { meta, how, spec })
+                self.receive_start(cx, file, FileStart { meta, how, spec })
             }
-            ToReceiver::Groups { file, groups } => self.groups(cx, file, &groups),
-            ToReceiver::Recipe { file, chunks } => self.recipe(cx, file, &chunks.0),
+            ToReceiver::Groups { file, groups } => self.receive_groups(cx, file, &groups),
+            ToReceiver::Recipe { file, chunks } => self.receive_recipe(cx, file, &chunks.0),
             ToReceiver::Restless { file } => self.mark_restless(cx, file),
-            ToReceiver::End { file, digest } => self.end(cx, file, digest),
+            ToReceiver::End { file, digest } => self.receive_end(cx, file, digest),
             ToReceiver::Failed { file, attempt, trouble } => {
-                self.sender_failed(cx, file, attempt, trouble)
+                self.receive_failure(cx, file, attempt, trouble)
             }
             ToReceiver::Chunks { file, groups, chunks } => {
-                self.step(cx, file, |transfer, fx| transfer.chunks(fx, &groups, &chunks.0))
+                self.run_step(cx, file, |transfer, fx| {
+                    transfer.receive_group_chunks(fx, &groups, &chunks.0)
+                })
             }
             ToReceiver::Moved { file, runs } => {
-                self.step(cx, file, |transfer, _| transfer.take_moved_runs(&runs))
+                self.run_step(cx, file, |transfer, _| transfer.take_moved_runs(&runs))
             }
             ToReceiver::Fill { file, chunks, payload } => {
-                self.step(cx, file, |transfer, fx| transfer.fill(fx, &chunks, payload))
+                self.run_step(cx, file, |transfer, fx| {
+                    transfer.receive_literals(fx, &chunks, payload)
+                })
             }
             ToReceiver::Single { file, meta, digest, payload } => {
-                self.single(cx, file, meta, SingleBlock { digest, payload })
+                self.receive_single(cx, file, meta, SingleBlock { digest, payload })
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
-                self.step(cx, file, |transfer, fx| {
+                self.run_step(cx, file, |transfer, fx| {
                     let packed = fx.cx.compression.wire_bytes(payload.packed_bytes());
-                    transfer.mend(fx, &gaps, GapPayload { bytes, packed, payload })
+                    transfer.receive_gaps(fx, &gaps, GapPayload { bytes, packed, payload })
                 })
             }
             ToReceiver::Keeps { file, kept } => {
-                self.step(cx, file, |transfer, fx| transfer.keeps(fx, kept))
+                self.run_step(cx, file, |transfer, fx| transfer.receive_stored_sum_kind(fx, kept))
             }
             ToReceiver::Sums { file, sums, extent } => {
-                self.step(cx, file, |transfer, fx| transfer.sums(fx, sums, extent))
+                self.run_step(cx, file, |transfer, fx| transfer.receive_sums(fx, sums, extent))
             }
             ToReceiver::Deny { file, chunks } => {
-                self.step(cx, file, |transfer, fx| transfer.deny(fx, &chunks))
+                self.run_step(cx, file, |transfer, fx| transfer.receive_denial(fx, &chunks))
             }
             ToReceiver::Patch { file, steps, payload } => {
-                self.step(cx, file, |transfer, fx| transfer.patch(fx, &steps, payload))
+                self.run_step(cx, file, |transfer, fx| transfer.receive_patch(fx, &steps, payload))
             }
             _ => Err(PeerError::Unexpected("a frame that concerns no file")),
         }
@@ -196,7 +202,7 @@ impl WantedFiles {
 
     /// Runs a step of a file's transfer. Does nothing if the transfer has ended at this end, and the sender cannot
     /// know that yet.
-    fn step(
+    fn run_step(
         &mut self,
         cx: &mut Context,
         file: FileNo,
@@ -204,7 +210,9 @@ impl WantedFiles {
     ) -> Result<(), PeerError> {
         let Some(incoming) = self.under_way.get_mut(&file) else { return Ok(()) };
         let handle = incoming.handle;
-        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return Ok(()) };
+        let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) else {
+            return Ok(());
+        };
         step(transfer, &mut fx)?;
         let outcome = fx.take_outcome();
         self.apply_outcome(cx, handle, outcome);
@@ -219,55 +227,55 @@ impl WantedFiles {
         outcome: Option<TransferOutcome>,
     ) {
         match outcome {
-            Some(TransferOutcome::Failed(error)) => self.fail(cx, handle, error),
-            Some(TransferOutcome::Differs) => self.abandon(cx, handle, None),
-            Some(TransferOutcome::Proved) => self.proved(cx, handle),
-            Some(TransferOutcome::Committed) => self.committed(cx, handle),
-            None => self.try_settle(cx, handle),
+            Some(TransferOutcome::Failed(error)) => self.fail_attempt(cx, handle, error),
+            Some(TransferOutcome::Differs) => self.abandon_attempt(cx, handle, None),
+            Some(TransferOutcome::Proved) => self.settle_equal(cx, handle),
+            Some(TransferOutcome::Committed) => self.take_committed(cx, handle),
+            None => self.commit_if_complete(cx, handle),
         }
     }
 
     /// Commits a complete file, or confirms the version in place, unless the file's path is lent.
-    fn try_settle(&mut self, cx: &mut Context, handle: Handle) {
-        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        let is_guest = incoming.is_guest();
-        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
+    fn commit_if_complete(&mut self, cx: &mut Context, handle: Handle) {
+        let Some((file, incoming)) = self.under_way.by_handle_mut(handle) else { return };
+        let is_guest = incoming.matches_other_path();
+        let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) else { return };
         if transfer.is_complete(&mut fx) {
             let waits = !transfer.is_identical(&fx) && !is_guest;
-            if waits && self.lent.holds(handle, fx.path) {
+            if waits && self.lent.is_lent(handle, fx.path) {
                 // The borrower of this path may wait for this file, directly or through other files: from now on no
                 // file waits for it.
-                fx.cx.sources.end(file, None);
+                fx.cx.sources.end_attempt(file, None);
                 return;
             }
-            transfer.settle(&mut fx);
+            transfer.commit_or_keep(&mut fx);
         }
         if let Some(outcome) = fx.take_outcome() {
             self.apply_outcome(cx, handle, Some(outcome));
         }
     }
 
-    fn groups(
+    fn receive_groups(
         &mut self,
         cx: &mut Context,
         file: FileNo,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
-        match self.offer_of(file) {
-            Some(offer) => offer.offer_groups(lines),
-            None => self.step(cx, file, |transfer, fx| transfer.groups(fx, lines)),
+        match self.open_offer(file) {
+            Some(offer) => offer.take_offered_groups(lines),
+            None => self.run_step(cx, file, |transfer, fx| transfer.receive_groups(fx, lines)),
         }
     }
 
-    fn recipe(
+    fn receive_recipe(
         &mut self,
         cx: &mut Context,
         file: FileNo,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        match self.offer_of(file) {
-            Some(offer) => offer.offer_recipe(lines),
-            None => self.step(cx, file, |transfer, fx| transfer.recipe(fx, lines)),
+        match self.open_offer(file) {
+            Some(offer) => offer.take_offered_chunks(lines),
+            None => self.run_step(cx, file, |transfer, fx| transfer.receive_chunks(fx, lines)),
         }
     }
 
@@ -275,9 +283,9 @@ impl WantedFiles {
     /// that the next run reads the source again.
     fn mark_restless(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
         let window = cx.setting.options.compare.window;
-        match self.offer_of(file) {
+        match self.open_offer(file) {
             Some(_) => Err(PeerError::Unexpected("restless")),
-            None => self.step(cx, file, |transfer, _| {
+            None => self.run_step(cx, file, |transfer, _| {
                 let modified = window.before(transfer.meta().modified);
                 transfer.set_meta(Meta { modified, ..transfer.meta().clone() });
                 transfer.mark_restless()
@@ -285,31 +293,36 @@ impl WantedFiles {
         }
     }
 
-    fn end(&mut self, cx: &mut Context, file: FileNo, digest: Digest) -> Result<(), PeerError> {
-        match self.offer_of(file) {
-            Some(offer) => offer.end(digest),
-            None => self.step(cx, file, |transfer, _| transfer.end(digest)),
+    fn receive_end(
+        &mut self,
+        cx: &mut Context,
+        file: FileNo,
+        digest: Digest,
+    ) -> Result<(), PeerError> {
+        match self.open_offer(file) {
+            Some(offer) => offer.receive_digest(digest),
+            None => self.run_step(cx, file, |transfer, _| transfer.receive_digest(digest)),
         }
     }
 
     /// Takes a failure of a file at the sender. The failure is ignored if this end has already given up the same
     /// attempt.
-    fn sender_failed(
+    fn receive_failure(
         &mut self,
         cx: &mut Context,
         file: FileNo,
         attempt: u32,
         trouble: Trouble,
     ) -> Result<(), PeerError> {
-        let meant = |file: &&IncomingFile| file.is_asked() && file.tries.wants == attempt;
+        let meant = |file: &&IncomingFile| file.is_requested() && file.tries.wants == attempt;
         let Some(incoming) = self.under_way.get(&file).filter(meant) else { return Ok(()) };
-        if incoming.transfer().is_some_and(IncomingTransfer::is_settling) {
+        if incoming.running_transfer().is_some_and(IncomingTransfer::is_settling) {
             return Err(PeerError::Unexpected("the failure of a complete file"));
         }
         let vanished = trouble.kind == crate::report::TroubleKind::Vanished;
         let then = if vanished { ErrorAction::Retry } else { ErrorAction::GiveUp };
         let handle = incoming.handle;
-        self.fail(cx, handle, WorkError { trouble, then });
+        self.fail_attempt(cx, handle, WorkError { trouble, then });
         Ok(())
     }
 
@@ -324,30 +337,31 @@ impl WantedFiles {
             return Err(UnknownAnswer);
         }
         match (pending, answer) {
-            (FilePending::Chart, ReceiverAnswer::Lookup(LookupAnswer::Charted(charted))) => {
-                self.moved.charted(charted)
-            }
+            (
+                FilePending::ExtendMoveIndex,
+                ReceiverAnswer::Lookup(LookupAnswer::MoveIndexExtended(charted)),
+            ) => self.moved.take_index_extent(charted),
             (FilePending::Release, _) => {}
-            (FilePending::Abandon(file), _) => self.abandoned(cx, file),
+            (FilePending::Abandon(file), _) => self.take_abandoned(cx, file),
             (FilePending::OpenOld(handle), ReceiverAnswer::Old(OldVersionAnswer::Opened(lens))) => {
-                self.opened_old(cx, handle, lens);
-                self.try_settle(cx, handle);
+                self.take_old_versions(cx, handle, lens);
+                self.commit_if_complete(cx, handle);
             }
             (
                 FilePending::OpenMore(handle),
                 ReceiverAnswer::Old(OldVersionAnswer::OpenedMore(len)),
             ) => {
-                self.opened_more(cx, handle, len);
+                self.take_more_old(cx, handle, len);
             }
             (FilePending::View(handle), ReceiverAnswer::Old(OldVersionAnswer::Viewed(lens))) => {
-                self.viewed(cx, handle, lens)
+                self.take_data_order(cx, handle, lens)
             }
             (FilePending::TakeBeside { handle, links }, ReceiverAnswer::Done(done)) => {
-                self.took_beside(cx, handle, links, done);
-                self.try_settle(cx, handle);
+                self.take_alternate_result(cx, handle, links, done);
+                self.commit_if_complete(cx, handle);
             }
             (FilePending::TouchFile(handle), ReceiverAnswer::Done(done)) => {
-                self.touched(cx, handle, done);
+                self.take_attributes_result(cx, handle, done);
             }
             (pending, answer) => self.answer_transfer(cx, pending, answer),
         }
@@ -357,17 +371,17 @@ impl WantedFiles {
     /// Takes the answer to work of a transfer, unless the transfer has ended.
     fn answer_transfer(&mut self, cx: &mut Context, pending: FilePending, answer: ReceiverAnswer) {
         let Some(handle) = pending.handle() else { return };
-        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        let outcome = if let Some((transfer, mut fx)) = incoming.running(cx, file) {
+        let Some((file, incoming)) = self.under_way.by_handle_mut(handle) else { return };
+        let outcome = if let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) {
             transfer.answer(&mut fx, pending, answer);
             fx.take_outcome()
-        } else if let Some((expected, mut fx)) = incoming.expected(cx, file)
+        } else if let Some((expected, mut fx)) = incoming.expected_and_context(cx, file)
             && let (
                 FilePending::Index(_, part),
                 ReceiverAnswer::Old(OldVersionAnswer::Indexed(run)),
             ) = (pending, answer)
         {
-            expected.indexed(&mut fx, part, run);
+            expected.take_old_chunks(&mut fx, part, run);
             fx.take_outcome()
         } else {
             None
@@ -376,7 +390,7 @@ impl WantedFiles {
     }
 
     /// Returns the transfer of an offered file, unless the transfer was used or dropped.
-    fn offer_of(&mut self, file: FileNo) -> Option<&mut IncomingTransfer> {
+    fn open_offer(&mut self, file: FileNo) -> Option<&mut IncomingTransfer> {
         let offer = self.offer.as_mut().filter(|offer| offer.file == file)?;
         offer.transfer.as_deref_mut()
     }
@@ -393,8 +407,11 @@ fn is_of_kind(pending: &FilePending, answer: &ReceiverAnswer) -> bool {
         (
             FilePending::SumOld { step, .. },
             ReceiverAnswer::Old(OldVersionAnswer::Summed(summed)),
-        ) => summed.as_ref().map_or(true, |summed| step.fits(summed)),
-        (FilePending::Chart, ReceiverAnswer::Lookup(LookupAnswer::Charted(_)))
+        ) => summed.as_ref().map_or(true, |summed| step.accepts_result(summed)),
+        (
+            FilePending::ExtendMoveIndex,
+            ReceiverAnswer::Lookup(LookupAnswer::MoveIndexExtended(_)),
+        )
         | (FilePending::OpenOld(_), ReceiverAnswer::Old(OldVersionAnswer::Opened(_)))
         | (FilePending::OpenMore(_), ReceiverAnswer::Old(OldVersionAnswer::OpenedMore(_)))
         | (FilePending::View(_), ReceiverAnswer::Old(OldVersionAnswer::Viewed(_)))

@@ -7,7 +7,7 @@
 //!     none is found          ──► the file is sent whole
 //! ```
 //!
-//! The *chart* is the index of moved files: an index of the files in the destination. `Chart` work adds a few
+//! The *chart* is the index of moved files: an index of the files in the destination. `ExtendMoveIndex` work adds a few
 //! thousand names at a time, once the first file without an old version appears. Files with an old version do not
 //! wait for the chart. All names in listed directories are added. The number of other names is bounded by the number
 //! of listed names and the bytes of wanted files (docs/decisions/0022).
@@ -29,7 +29,7 @@ use super::candidate::FileCandidate;
 /// Files that may have moved, and the chart: the index of the destination's files.
 #[derive(Debug, Default)]
 pub(super) struct MovedFiles {
-    chart: ChartState,
+    chart: MoveIndexState,
     /// Files that wait for the chart.
     waiting: BTreeMap<FileNo, FileCandidate>,
     /// Number of names added to the chart.
@@ -43,7 +43,7 @@ pub(super) struct MovedFiles {
 
 /// Progress of the chart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum ChartState {
+enum MoveIndexState {
     #[default]
     Blank,
     Drawing,
@@ -58,7 +58,7 @@ struct GuessCounts {
 }
 
 impl GuessCounts {
-    fn is_out(self) -> bool {
+    fn is_used_up(self) -> bool {
         self.misses > MISSES_BORNE.saturating_add(self.hits.saturating_mul(2))
     }
 }
@@ -87,14 +87,14 @@ impl MovedFiles {
     /// wrong guesses.
     pub(super) fn weakest_relation(&self) -> Option<FileRelation> {
         match () {
-            () if self.twins.is_out() => None,
-            () if self.kin.is_out() => Some(FileRelation::Twin),
+            () if self.twins.is_used_up() => None,
+            () if self.kin.is_used_up() => Some(FileRelation::Twin),
             () => Some(FileRelation::Kin),
         }
     }
 
     /// Counts a guess by `relation` as right or wrong, by the `matched` bytes of a file of `len` bytes.
-    pub(super) fn learn(&mut self, relation: FileRelation, matched: u64, len: u64) {
+    pub(super) fn count_guess(&mut self, relation: FileRelation, matched: u64, len: u64) {
         let counts = match relation {
             FileRelation::Repeat => return,
             FileRelation::Twin => &mut self.twins,
@@ -107,7 +107,7 @@ impl MovedFiles {
 
 impl MovedFiles {
     /// Returns `candidate` at once, unless the file has to wait for the chart.
-    pub(super) fn admit(
+    pub(super) fn admit_or_hold(
         &mut self,
         options: &Options,
         candidate: FileCandidate,
@@ -134,26 +134,26 @@ impl MovedFiles {
 
     /// Extends the chart while waiting files may be found in it; afterwards returns these files. The list has `known`
     /// names, and `near` returns the topmost directories of the transfer.
-    pub(super) fn continue_chart(
+    pub(super) fn extend_index(
         &mut self,
         cx: &mut Context,
         near: impl FnOnce(&Context) -> Vec<RelPath>,
         known: u64,
     ) -> Vec<FileCandidate> {
-        if self.waiting.is_empty() || self.chart == ChartState::Drawing {
+        if self.waiting.is_empty() || self.chart == MoveIndexState::Drawing {
             return Vec::new();
         }
         let worthwhile = match self.chart {
-            ChartState::Blank | ChartState::Left(NotListed::Near) => true,
-            ChartState::Left(NotListed::Far) => self.names < self.most_far_names(known),
-            ChartState::Left(NotListed::Nothing) | ChartState::Drawing => false,
+            MoveIndexState::Blank | MoveIndexState::Left(NotListed::Near) => true,
+            MoveIndexState::Left(NotListed::Far) => self.names < self.max_far_names(known),
+            MoveIndexState::Left(NotListed::Nothing) | MoveIndexState::Drawing => false,
         };
         if worthwhile {
-            let near = if self.chart == ChartState::Blank { near(cx) } else { Vec::new() };
-            self.chart = ChartState::Drawing;
-            cx.ask(
-                ReceiverWork::Lookup(LookupWork::Chart { near, names: NAMES_AT_ONCE }),
-                FilePending::Chart,
+            let near = if self.chart == MoveIndexState::Blank { near(cx) } else { Vec::new() };
+            self.chart = MoveIndexState::Drawing;
+            cx.request_work(
+                ReceiverWork::Lookup(LookupWork::ExtendMoveIndex { near, names: NAMES_AT_ONCE }),
+                FilePending::ExtendMoveIndex,
             );
             return Vec::new();
         }
@@ -163,19 +163,19 @@ impl MovedFiles {
         all.map(|candidate| FileCandidate { may_have_moved: has_files, ..candidate }).collect()
     }
 
-    fn most_far_names(&self, known: u64) -> u64 {
+    fn max_far_names(&self, known: u64) -> u64 {
         let worth = self.wanted_bytes / BYTES_FOR_NAME;
         let names = FAR_NAMES.saturating_add(known.saturating_mul(2)).saturating_add(worth);
         names.min(MOST_FAR_NAMES)
     }
 
-    /// Takes the answer to `Chart` work.
-    pub(super) fn charted(
+    /// Takes the answer to `ExtendMoveIndex` work.
+    pub(super) fn take_index_extent(
         &mut self,
         MoveIndexExtent { names, not_listed, has_files }: MoveIndexExtent,
     ) {
         self.names = self.names.saturating_add(names);
-        self.chart = ChartState::Left(not_listed);
+        self.chart = MoveIndexState::Left(not_listed);
         self.has_files = has_files;
     }
 }
@@ -189,13 +189,13 @@ mod tests {
         let mut moved = MovedFiles::default();
         for _ in 0..=MISSES_BORNE {
             assert_eq!(moved.weakest_relation(), Some(FileRelation::Kin));
-            moved.learn(FileRelation::Kin, 0, 100);
+            moved.count_guess(FileRelation::Kin, 0, 100);
         }
         assert_eq!(moved.weakest_relation(), Some(FileRelation::Twin));
-        moved.learn(FileRelation::Kin, 90, 100);
+        moved.count_guess(FileRelation::Kin, 90, 100);
         assert_eq!(moved.weakest_relation(), Some(FileRelation::Kin));
         for _ in 0..=MISSES_BORNE {
-            moved.learn(FileRelation::Twin, 0, 100);
+            moved.count_guess(FileRelation::Twin, 0, 100);
         }
         assert_eq!(moved.weakest_relation(), None);
     }

@@ -40,7 +40,7 @@ impl ActiveCounts {
             self.large += 1;
         } else {
             self.small += 1;
-            self.small_bytes += candidate.weight();
+            self.small_bytes += candidate.longer_len();
         }
     }
 }
@@ -61,12 +61,12 @@ impl FileQueue {
     }
 
     /// Returns the lowest number of a waiting file.
-    pub(super) fn first(&self) -> Option<FileNo> {
+    pub(super) fn first_waiting(&self) -> Option<FileNo> {
         self.small.keys().next().into_iter().chain(self.large.keys().next()).min().copied()
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.first().is_none() && self.active.small == 0 && self.active.large == 0
+        self.first_waiting().is_none() && self.active.small == 0 && self.active.large == 0
     }
 
     /// Returns the next file, if another file may be under way.
@@ -81,7 +81,7 @@ impl FileQueue {
             active.add(&candidate);
             return Some(candidate);
         }
-        let weight = self.small.first_key_value()?.1.weight();
+        let weight = self.small.first_key_value()?.1.longer_len();
         let fits = active.small_bytes + weight <= MAX_SMALL_BYTES;
         if active.small >= self.most_small || !fits {
             return None;
@@ -92,31 +92,31 @@ impl FileQueue {
     }
 
     /// Number of files under way that do not wait for disk space.
-    fn at_work(&self) -> usize {
+    fn working_count(&self) -> usize {
         self.active.small + self.active.large - self.crowded.len()
     }
 
     /// Makes a file that did not fit on the disk wait until no other file is under way. Returns false if no other
     /// file is under way.
     pub(super) fn wait_for_room(&mut self, candidate: &FileCandidate) -> bool {
-        let waits = self.at_work() > 1 || !self.crowded.is_empty();
+        let waits = self.working_count() > 1 || !self.crowded.is_empty();
         if waits {
-            self.crowd(candidate);
+            self.note_no_space(candidate);
         }
         waits
     }
 
-    fn crowd(&mut self, FileCandidate { file, meta, .. }: &FileCandidate) {
+    fn note_no_space(&mut self, FileCandidate { file, meta, .. }: &FileCandidate) {
         let goes_alone = meta.len > u64::from(WHOLE_BLOCK_BYTES);
         self.crowded.insert((goes_alone, meta.len, *file));
     }
 
     /// Makes a file that did not fit on the disk, although no other file was under way, wait until names have been
     /// deleted. Returns false if `MAX_ACTIVE_FILES` files wait already.
-    pub(super) fn park(&mut self, candidate: &FileCandidate) -> bool {
+    pub(super) fn wait_for_deletions(&mut self, candidate: &FileCandidate) -> bool {
         let has_room = self.parked.len() < MAX_ACTIVE_FILES;
         if has_room {
-            self.settled(candidate);
+            self.note_settled(candidate);
             self.parked.push(candidate.file);
         }
         has_room
@@ -129,16 +129,16 @@ impl FileQueue {
 
     /// Counts a parked file as under way again. If `has_more`, because names were deleted, the file may wait for disk
     /// space once more.
-    pub(super) fn unpark(&mut self, candidate: &FileCandidate, has_more: bool) {
+    pub(super) fn restart_parked(&mut self, candidate: &FileCandidate, has_more: bool) {
         self.active.add(candidate);
         if has_more {
-            self.crowd(candidate);
+            self.note_no_space(candidate);
         }
     }
 
     /// Returns the files that waited for disk space and are to be retried now.
-    pub(super) fn with_room(&mut self) -> Vec<FileNo> {
-        if self.at_work() > 0 {
+    pub(super) fn take_with_room(&mut self) -> Vec<FileNo> {
+        if self.working_count() > 0 {
             return Vec::new();
         }
         let alone = self.crowded.split_off(&(true, 0, FileNo(0)));
@@ -151,13 +151,13 @@ impl FileQueue {
     }
 
     /// Counts a file that is no longer under way.
-    pub(super) fn settled(&mut self, candidate: &FileCandidate) {
+    pub(super) fn note_settled(&mut self, candidate: &FileCandidate) {
         self.alone.take_if(|file| *file == candidate.file);
         if candidate.is_large() {
             self.active.large -= 1;
         } else {
             self.active.small -= 1;
-            self.active.small_bytes -= candidate.weight();
+            self.active.small_bytes -= candidate.longer_len();
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
         FileCandidate {
             file: FileNo(file),
             path: RelPath::root(),
-            meta: Meta::plain(Kind::File, len, Timestamp::default(), 0o644),
+            meta: Meta::without_owner(Kind::File, len, Timestamp::default(), 0o644),
             old: None,
             seen: None,
             differs: Differs::default(),
@@ -194,11 +194,11 @@ mod tests {
         (0..count).rev().for_each(|file| queue.push(candidate(file, 1)));
         let first = pop_all(&mut queue);
         assert!(first.iter().map(|one| one.file.0).eq(0..count - 1));
-        assert_eq!(queue.first(), Some(FileNo(count - 1)));
-        queue.settled(&first[0]);
+        assert_eq!(queue.first_waiting(), Some(FileNo(count - 1)));
+        queue.note_settled(&first[0]);
         assert_eq!(pop_all(&mut queue).len(), 1);
         assert!(!queue.is_idle());
-        (0..MAX_ACTIVE_FILES).for_each(|_| queue.settled(&first[0]));
+        (0..MAX_ACTIVE_FILES).for_each(|_| queue.note_settled(&first[0]));
         assert!(queue.is_idle());
     }
 
@@ -220,22 +220,22 @@ mod tests {
         all().into_iter().for_each(|file| queue.push(file));
         assert_eq!(pop_all(&mut queue).len(), 4);
         assert!([2, 0, 1].iter().all(|file: &usize| queue.wait_for_room(&files[*file])));
-        assert_eq!(queue.with_room(), [], "one is at work");
+        assert_eq!(queue.take_with_room(), [], "one is at work");
         assert!(queue.wait_for_room(&files[3]), "others may leave room");
-        assert_eq!(queue.with_room(), [FileNo(0), FileNo(1)]);
-        assert_eq!(queue.with_room(), []);
-        files[..2].iter().for_each(|file| queue.settled(file));
+        assert_eq!(queue.take_with_room(), [FileNo(0), FileNo(1)]);
+        assert_eq!(queue.take_with_room(), []);
+        files[..2].iter().for_each(|file| queue.note_settled(file));
         // The shorter file comes first, and alone.
-        assert_eq!(queue.with_room(), [FileNo(3)]);
+        assert_eq!(queue.take_with_room(), [FileNo(3)]);
         queue.push(candidate(4, 1));
         assert!(queue.pop().is_none());
-        queue.settled(&files[3]);
+        queue.note_settled(&files[3]);
         assert_eq!(queue.pop().map(|it| it.file), Some(FileNo(4)));
-        assert_eq!(queue.with_room(), []);
-        queue.settled(&candidate(4, 1));
-        assert_eq!(queue.with_room(), [FileNo(2)]);
+        assert_eq!(queue.take_with_room(), []);
+        queue.note_settled(&candidate(4, 1));
+        assert_eq!(queue.take_with_room(), [FileNo(2)]);
         assert!(!queue.wait_for_room(&files[2]), "it was alone");
-        queue.settled(&files[2]);
+        queue.note_settled(&files[2]);
         assert!(queue.is_idle());
     }
 
@@ -245,15 +245,15 @@ mod tests {
         let files = [candidate(0, 1), candidate(1, 1)];
         [candidate(0, 1), candidate(1, 1)].into_iter().for_each(|file| queue.push(file));
         assert_eq!(pop_all(&mut queue).len(), 1);
-        assert!(queue.park(&files[0]));
+        assert!(queue.wait_for_deletions(&files[0]));
         assert_eq!(pop_all(&mut queue).len(), 1);
-        queue.settled(&files[1]);
+        queue.note_settled(&files[1]);
         assert!(queue.is_idle());
         assert_eq!((queue.take_parked(), queue.take_parked()), (vec![FileNo(0)], vec![]));
-        queue.unpark(&files[0], true);
+        queue.restart_parked(&files[0], true);
         assert!(!queue.is_idle());
-        assert_eq!(queue.with_room(), [FileNo(0)]);
-        queue.settled(&files[0]);
+        assert_eq!(queue.take_with_room(), [FileNo(0)]);
+        queue.note_settled(&files[0]);
         assert!(queue.is_idle());
     }
 

@@ -39,23 +39,23 @@ enum FirstFile {
 const WRONG_BYTES_BORNE: u64 = 256 << 20;
 
 /// True if a guess about a file of `len` bytes may be made. The first guess is free, however long the file is.
-const fn have_room(guesses: &GuessedBytes, len: u64) -> bool {
-    guesses.are_free() || guesses.have_room(len, WRONG_BYTES_BORNE)
+const fn has_room(guesses: &GuessedBytes, len: u64) -> bool {
+    guesses.is_unused() || guesses.has_room(len, WRONG_BYTES_BORNE)
 }
 
 /// True if there is no room for a guess now, but may be once the guesses under way are over.
 const fn may_get_room(guesses: &GuessedBytes, len: u64) -> bool {
-    !have_room(guesses, len) && guesses.are_open()
+    !has_room(guesses, len) && guesses.has_open_guesses()
 }
 
 impl RepeatedFiles {
     /// Returns the lowest number of a waiting file.
-    pub(super) fn first(&self) -> Option<FileNo> {
+    pub(super) fn first_waiting(&self) -> Option<FileNo> {
         self.waiting.keys().next().copied()
     }
 
     /// Returns a file that no longer needs to wait.
-    fn take_free(&mut self) -> Option<FileCandidate> {
+    fn take_ready(&mut self) -> Option<FileCandidate> {
         let waits = |candidate: &FileCandidate| match self.firsts.get(&candidate.meta.len) {
             Some(FirstFile::UnderWay(_)) => true,
             Some(FirstFile::InPlace(_)) => may_get_room(&self.guesses, candidate.meta.len),
@@ -68,7 +68,7 @@ impl RepeatedFiles {
 
 impl RepeatedFiles {
     /// Returns a file for the queue. A file that may repeat a file under way has to wait instead.
-    pub(super) fn admit(
+    pub(super) fn admit_or_hold(
         &mut self,
         options: &Options,
         mut candidate: FileCandidate,
@@ -78,18 +78,18 @@ impl RepeatedFiles {
             return Some(candidate);
         }
         let Self { firsts, waiting, guesses } = self;
-        let has_room = firsts.len() < MAX_REPEATABLE;
+        let has_slot = firsts.len() < MAX_REPEATABLE;
         let waits = match firsts.get(&len) {
-            None if has_room => {
+            None if has_slot => {
                 firsts.insert(len, FirstFile::UnderWay(file));
                 false
             }
-            Some(FirstFile::InPlace(path)) if have_room(guesses, len) => {
-                guesses.begin(len);
+            Some(FirstFile::InPlace(path)) if has_room(guesses, len) => {
+                guesses.begin_guess(len);
                 candidate.repeats = Some(path.clone());
                 false
             }
-            Some(FirstFile::UnderWay(_)) if have_room(guesses, len) => true,
+            Some(FirstFile::UnderWay(_)) if has_room(guesses, len) => true,
             Some(_) => may_get_room(guesses, len),
             None => false,
         };
@@ -102,8 +102,8 @@ impl RepeatedFiles {
 
     /// Ends an attempt at a file, or the file; `done` is the path of the finished file and the number of matched
     /// bytes. A guess about the file ends too. Files that waited for this file are then returned by
-    /// [`next_free`](Self::next_free).
-    pub(super) fn end(
+    /// [`next_ready`](Self::next_ready).
+    pub(super) fn end_attempt(
         &mut self,
         file: FileNo,
         len: u64,
@@ -112,7 +112,7 @@ impl RepeatedFiles {
     ) {
         let Self { firsts, guesses, .. } = self;
         if guess.is_some() {
-            guesses.end(len, done.map_or(0, |(_, matched)| matched));
+            guesses.end_guess(len, done.map_or(0, |(_, matched)| matched));
         }
         if matches!(firsts.get(&len), Some(FirstFile::UnderWay(first)) if *first == file) {
             match done {
@@ -123,10 +123,10 @@ impl RepeatedFiles {
     }
 
     /// Returns a file for the queue that no longer needs to wait.
-    pub(super) fn next_free(&mut self, options: &Options) -> Option<FileCandidate> {
+    pub(super) fn next_ready(&mut self, options: &Options) -> Option<FileCandidate> {
         loop {
-            let candidate = self.take_free()?;
-            if let Some(candidate) = self.admit(options, candidate) {
+            let candidate = self.take_ready()?;
+            if let Some(candidate) = self.admit_or_hold(options, candidate) {
                 return Some(candidate);
             }
         }

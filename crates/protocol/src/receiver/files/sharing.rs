@@ -1,7 +1,7 @@
 //! Parts that files of a run share are sent once. For that, new files are sent by recipe although they have no old
 //! version (docs/decisions/0036).
 
-use crate::message::How;
+use crate::message::TransferKind;
 use crate::receiver::ask::{OldVersionWork, ReceiverWork};
 use crate::receiver::context::Context;
 use crate::receiver::pending::FilePending;
@@ -24,18 +24,18 @@ const ALONE_FROM_BYTES: u64 = 4 << 20;
 pub(super) fn begin_sharing(cx: &mut Context, incoming: &mut IncomingFile, count: u64) -> bool {
     let (options, candidate) = (&cx.setting.options, &incoming.candidate);
     // A file with an empty or unreadable old version would be sent whole too.
-    let is_empty = incoming.old.len_of(incoming.old.first_part()) == 0;
+    let is_empty = incoming.old.len_of(incoming.old.first_nonempty()) == 0;
     let (len, is_new) = (candidate.meta.len, candidate.old.is_none() || is_empty);
     let known = usize::from(incoming.old.in_place) + usize::from(incoming.similar.is_some());
     let is_left = incoming.old.lens.len() > known;
     let is_worth_it = !is_new || count > 1 || len >= ALONE_FROM_BYTES && !options.checksum;
-    let shares = incoming.how == How::Recipe
+    let shares = incoming.how == TransferKind::Recipe
         && !is_left
         && is_worth_it
         && may_share(options, candidate)
-        && cx.sources.have_room(len, is_new, options.compress);
+        && cx.sources.has_room(len, is_new, options.compress);
     if shares {
-        cx.sources.begin(candidate.file, len, is_new);
+        cx.sources.begin_file(candidate.file, len, is_new);
         // Further old versions arrived in this run: none is a leftover.
         incoming.old.left_at = u64::MAX;
     }
@@ -52,19 +52,19 @@ impl WantedFiles {
             match source {
                 Some(other) => {
                     let work = ReceiverWork::Old(OldVersionWork::OpenMore { handle, other });
-                    cx.ask(work, FilePending::OpenMore(handle));
+                    cx.request_work(work, FilePending::OpenMore(handle));
                 }
-                None => self.opened_more(cx, handle, None),
+                None => self.take_more_old(cx, handle, None),
             }
         }
     }
 
     /// Continues a transfer with one more old version, or without it if it could not be opened.
-    pub(super) fn opened_more(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
-        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
+    pub(super) fn take_more_old(&mut self, cx: &mut Context, handle: Handle, len: Option<u64>) {
+        let Some((file, incoming)) = self.under_way.by_handle_mut(handle) else { return };
         // A file opened late is in its own order, which does not correspond to the packed data of a file with holes.
         incoming.old.lens.extend(len.filter(|_| !incoming.old.is_viewed));
-        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
+        let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) else { return };
         transfer.index_more(&mut fx);
         let outcome = fx.take_outcome();
         self.apply_outcome(cx, handle, outcome);

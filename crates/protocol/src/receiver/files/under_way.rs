@@ -45,7 +45,7 @@ impl FilesUnderWay {
     }
 
     /// Begins a new attempt at a file. Returns the new handle and the file.
-    pub(super) fn begin(&mut self, file: FileNo) -> (Handle, &mut IncomingFile) {
+    pub(super) fn begin_attempt(&mut self, file: FileNo) -> (Handle, &mut IncomingFile) {
         let handle = self.next_handle();
         self.next_handle += 1;
         self.handles.insert(handle, file);
@@ -60,24 +60,24 @@ impl FilesUnderWay {
     }
 
     /// Ends an attempt: later answers to work of the attempt are ignored.
-    pub(super) fn close(&mut self, handle: Handle) {
+    pub(super) fn end_attempt(&mut self, handle: Handle) {
         self.handles.remove(&handle);
     }
 
     /// Returns the file of this handle, unless the attempt has ended.
-    pub(super) fn of_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut IncomingFile)> {
+    pub(super) fn by_handle_mut(&mut self, handle: Handle) -> Option<(FileNo, &mut IncomingFile)> {
         let file = *self.handles.get(&handle)?;
         Some((file, self.files.get_mut(&file).expect("handles name files")))
     }
 
     /// Marks a file as requested from the sender. Returns the file.
-    pub(super) fn asked(&mut self, file: FileNo) -> &mut IncomingFile {
+    pub(super) fn mark_requested(&mut self, file: FileNo) -> &mut IncomingFile {
         self.unasked.remove(&file);
         self.files.get_mut(&file).expect("the caller has the file")
     }
 
     /// Returns the lowest number of a file that has not been requested from the sender.
-    pub(super) fn first_unasked(&self) -> Option<FileNo> {
+    pub(super) fn first_unrequested(&self) -> Option<FileNo> {
         self.unasked.first().copied()
     }
 }
@@ -102,7 +102,7 @@ pub(super) struct LentPaths {
 
 impl LentPaths {
     /// Lends the path of the old file `similar` to a file with another name.
-    pub(super) fn lend(&mut self, similar: &SimilarFile) {
+    pub(super) fn lend_path(&mut self, similar: &SimilarFile) {
         if similar.relation.is_some() {
             *self.places.entry(similar.path.clone()).or_default() += 1;
         }
@@ -110,7 +110,7 @@ impl LentPaths {
 
     /// True if `path` is lent, so that the complete file must not be put in place yet. Adds the file to the waiting
     /// files.
-    pub(super) fn holds(&mut self, handle: Handle, path: &RelPath) -> bool {
+    pub(super) fn is_lent(&mut self, handle: Handle, path: &RelPath) -> bool {
         let is_lent = self.places.contains_key(path);
         if is_lent {
             self.held.insert(handle);
@@ -119,7 +119,7 @@ impl LentPaths {
     }
 
     /// Ends the loan of a path. Returns the waiting files that may continue.
-    pub(super) fn take_back(&mut self, similar: Option<SimilarFile>) -> BTreeSet<Handle> {
+    pub(super) fn end_loan(&mut self, similar: Option<SimilarFile>) -> BTreeSet<Handle> {
         let Some(SimilarFile { path, relation: Some(_), .. }) = similar else {
             return BTreeSet::new();
         };

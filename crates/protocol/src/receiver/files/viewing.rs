@@ -20,7 +20,7 @@ use super::incoming::{AttemptStage, UNFIT};
 impl WantedFiles {
     /// Takes the next data runs of a requested file. A file listed as small that has more runs than a small file can
     /// have is treated as grown.
-    pub(super) fn holes(
+    pub(super) fn receive_data_map(
         &mut self,
         cx: &mut Context,
         file: FileNo,
@@ -42,7 +42,7 @@ impl WantedFiles {
         }
         if count > MAX_SMALL_DATA_RUNS && !incoming.candidate.is_large() {
             let handle = incoming.handle;
-            self.outgrown(cx, handle);
+            self.fail_outgrown(cx, handle);
             return Ok(());
         }
         for line in lines {
@@ -54,13 +54,16 @@ impl WantedFiles {
     }
 
     /// Asks the driver to read the old versions of a file in the order of data in `map`.
-    pub(super) fn view(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
+    pub(super) fn request_data_order(&self, cx: &mut Context, file: FileNo, map: Arc<DataMap>) {
         let handle = self.under_way[&file].handle;
-        cx.ask(ReceiverWork::Old(OldVersionWork::View { handle, map }), FilePending::View(handle));
+        cx.request_work(
+            ReceiverWork::Old(OldVersionWork::View { handle, map }),
+            FilePending::View(handle),
+        );
     }
 
     /// Takes the lengths of the old versions in the new order of reading.
-    pub(super) fn viewed(
+    pub(super) fn take_data_order(
         &mut self,
         cx: &mut Context,
         handle: Handle,
@@ -68,15 +71,15 @@ impl WantedFiles {
     ) {
         let lens = match lens {
             Ok(lens) => lens,
-            Err(error) => return self.fail(cx, handle, error),
+            Err(error) => return self.fail_attempt(cx, handle, error),
         };
-        let Some((file, incoming)) = self.under_way.of_mut(handle) else { return };
-        let Some(file_len) = incoming.transfer().map(|transfer| transfer.meta().len) else {
+        let Some((file, incoming)) = self.under_way.by_handle_mut(handle) else { return };
+        let Some(file_len) = incoming.running_transfer().map(|transfer| transfer.meta().len) else {
             return;
         };
         incoming.old.set_view_lens(lens, file_len);
-        let Some((transfer, mut fx)) = incoming.running(cx, file) else { return };
-        transfer.viewed(&mut fx);
+        let Some((transfer, mut fx)) = incoming.transfer_and_context(cx, file) else { return };
+        transfer.use_data_order(&mut fx);
         let outcome = fx.take_outcome();
         self.apply_outcome(cx, handle, outcome);
     }

@@ -27,9 +27,9 @@ const MAX_ASKED: usize = 1 << 15;
 impl RepeatedChunks {
     /// Passes the next chunk. Two equal chunks in a row, both of the longest length, mean that the chunk fills a part
     /// of the file.
-    pub(super) fn pass(&mut self, name: ChunkName, is_longest: bool) {
+    pub(super) fn note_chunk(&mut self, name: ChunkName, is_longest: bool) {
         if self.last.replace(name) == Some(name) && is_longest {
-            self.asked.note(name, None);
+            self.asked.insert(name, None);
         }
     }
 
@@ -43,19 +43,19 @@ impl RepeatedChunks {
             }
             Some(None) => false,
             None => {
-                self.asked.note(name, Some(chunk));
+                self.asked.insert(name, Some(chunk));
                 false
             }
         }
     }
 
     /// Number of waiting chunks.
-    pub(super) const fn waiting(&self) -> usize {
+    pub(super) const fn waiting_count(&self) -> usize {
         self.waiting.len()
     }
 
     /// Takes the waiting chunks, each with the requested chunk that is equal.
-    pub(super) fn take(&mut self) -> Vec<(u32, u32)> {
+    pub(super) fn take_waiting(&mut self) -> Vec<(u32, u32)> {
         std::mem::take(&mut self.waiting)
     }
 }
@@ -67,7 +67,7 @@ mod tests {
     fn waits(again: &mut RepeatedChunks, names: &[u8]) -> Vec<bool> {
         let each = names.iter().enumerate().map(|(no, name)| {
             let name = (ChunkPrefix::from_bytes(&[*name; 5]).expect("as long as some"), 9);
-            again.pass(name, true);
+            again.note_chunk(name, true);
             again.wait_or_request(no as u32, name)
         });
         each.collect()
@@ -77,8 +77,8 @@ mod tests {
     fn a_repeated_chunk_waits_unless_equal_chunks_fill_the_file() {
         let mut again = RepeatedChunks::default();
         assert_eq!(waits(&mut again, b"abab"), [false, false, true, true]);
-        assert_eq!(again.take(), [(2, 0), (3, 1)]);
-        assert_eq!(again.waiting(), 0);
+        assert_eq!(again.take_waiting(), [(2, 0), (3, 1)]);
+        assert_eq!(again.waiting_count(), 0);
         assert_eq!(waits(&mut again, b"00a000"), [false, false, true, false, false, false]);
         assert_eq!(waits(&mut again, b"110110011"), [false; 9]);
     }

@@ -53,7 +53,7 @@ pub(super) struct MatchedBytes {
 
 impl MatchedBytes {
     /// Counts bytes found in the old versions from `start` on.
-    pub(super) const fn in_old(&mut self, start: u64, len: u64) {
+    pub(super) const fn count_found(&mut self, start: u64, len: u64) {
         self.bytes += len;
         if start >= self.left_at {
             self.resumed += len;
@@ -76,37 +76,37 @@ impl FileAssembly {
     }
 
     /// Sets the offset in the old versions at which leftovers of killed runs begin.
-    pub(super) const fn left_at(&mut self, left_at: u64) {
+    pub(super) const fn set_leftover_start(&mut self, left_at: u64) {
         self.matched.left_at = left_at;
     }
 
     /// Keeps the first `from` bytes unchanged. Only the later bytes are transferred.
-    pub(super) fn begin_at(&mut self, from: u64) {
+    pub(super) fn keep_start(&mut self, from: u64) {
         (self.new.from, self.matched.bytes) = (from, from);
         self.cover.add(0, from).expect("it is no longer than the file, and nothing was there");
     }
 
     /// Starts copies as they are found from now on. The new version is partly written, so the version in place does
     /// not equal the new version.
-    pub(super) fn hold_nothing(&mut self) {
+    pub(super) fn stop_holding_copies(&mut self) {
         self.held = None;
     }
 
     /// Counts bytes that an interrupted run left in place.
-    pub(super) fn keep(&mut self, start: u64, len: u64) {
+    pub(super) fn count_kept(&mut self, start: u64, len: u64) {
         self.matched.bytes += len;
         self.matched.resumed += len;
-        self.cover(start, len);
+        self.mark_written(start, len);
     }
 
     /// Marks bytes of the new version as written.
-    pub(super) fn cover(&mut self, start: u64, len: u64) {
+    pub(super) fn mark_written(&mut self, start: u64, len: u64) {
         let covered = self.cover.add(start, len);
         covered.expect("a group or chunk comes once, in its own place");
     }
 
     /// Number of bytes that are matched, received or in holes.
-    pub(super) fn settled(&self) -> u64 {
+    pub(super) fn settled_bytes(&self) -> u64 {
         self.matched.bytes + self.literal + self.hole_bytes()
     }
 
@@ -126,7 +126,7 @@ impl FileAssembly {
     }
 
     /// True while copies are held back.
-    pub(super) const fn holds(&self) -> bool {
+    pub(super) const fn holds_copies(&self) -> bool {
         self.held.is_some()
     }
 
@@ -139,7 +139,7 @@ impl FileAssembly {
 
     /// Starts the copies in `found`. While all copies keep bytes at their places in the old version, the file may be
     /// unchanged, and the copies are held back. `index` holds the chunks of the old versions.
-    pub(super) fn copy(
+    pub(super) fn start_copies(
         &mut self,
         fx: &mut FileContext<'_>,
         found: Vec<DeltaOp>,
@@ -158,12 +158,12 @@ impl FileAssembly {
             ops = self.held.take().unwrap_or_default();
         }
         if fx.cx.setting.options.dry_run {
-            return fx.end(TransferOutcome::Differs);
+            return fx.end_transfer(TransferOutcome::Differs);
         }
         let batches = batches(&ops);
         self.jobs += batches.len();
         for runs in batches {
-            let chunks = index.map(|index| chunks_of(index, &runs)).unwrap_or_default();
+            let chunks = index.map(|index| kept_chunks(index, &runs)).unwrap_or_default();
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
             let (handle, path) = (fx.handle, fx.path.clone());
             let pending = FilePending::Copy { handle, spans, chunks: chunks.len() };
@@ -174,12 +174,12 @@ impl FileAssembly {
                 runs,
                 chunks,
             });
-            fx.cx.ask_to_write(self.turn, work, pending);
+            fx.cx.request_write(self.turn, work, pending);
         }
     }
 
     /// Copies bytes that repeat within the new version, which is otherwise complete.
-    pub(super) fn repeat(&mut self, fx: &mut FileContext<'_>, ops: &[DeltaOp]) {
+    pub(super) fn copy_repeats(&mut self, fx: &mut FileContext<'_>, ops: &[DeltaOp]) {
         for runs in batches(ops) {
             self.jobs += 1;
             let spans = runs.iter().map(|run| Span::new(run.new_start, run.old.len)).collect();
@@ -192,12 +192,12 @@ impl FileAssembly {
             });
             // The first repeat writes out data held back, which the other repeats read.
             let pending = FilePending::Copy { handle, spans, chunks: 0 };
-            fx.cx.ask_to_write(WorkTurn::Own, work, pending);
+            fx.cx.request_write(WorkTurn::Own, work, pending);
         }
     }
 
     /// Writes literals. Before each literal, the copies of `between` that lie before it in the new version are made.
-    pub(super) fn write(
+    pub(super) fn write_literals(
         &mut self,
         fx: &mut FileContext<'_>,
         literals: LiteralChunks,
@@ -217,11 +217,11 @@ impl FileAssembly {
             between,
         });
         let pending = FilePending::Write { handle, chunks, spans, payload_bytes: bytes };
-        fx.cx.ask_to_write(self.turn, work, pending);
+        fx.cx.request_write(self.turn, work, pending);
     }
 
     /// Counts a write that the caller requests itself, such as the rebuilding of gaps.
-    pub(super) const fn begin_job(&mut self) {
+    pub(super) const fn count_job(&mut self) {
         self.jobs += 1;
     }
 
@@ -232,7 +232,7 @@ impl FileAssembly {
 }
 
 /// Returns the chunks that the copies `runs` write, with their places in the new version.
-fn chunks_of(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
+fn kept_chunks(index: &Index, runs: &[CopyRun]) -> Vec<KeptChunk> {
     let chunks = runs.iter().flat_map(|run| {
         index.chunks_in(run.old).map(|(span, fingerprint)| KeptChunk {
             start: run.new_start + (span.start - run.old.start),

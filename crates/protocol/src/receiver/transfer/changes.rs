@@ -82,22 +82,22 @@ impl ChangeReceiver {
 
     /// Queues copies of all bytes up to `end`: moved runs that begin before `end`, and the bytes between moved runs
     /// from the same offsets of the base. Returns false if the base is too short.
-    fn copy_up_to(&mut self, end: u64) -> bool {
+    fn queue_copies_up_to(&mut self, end: u64) -> bool {
         while let Some(run) = self.moved.get(self.passed).copied()
             && u64::from(run.to) * BLOCK < end
         {
             let to = u64::from(run.to) * BLOCK;
-            if !self.copy_unmoved(to) {
+            if !self.queue_unmoved_copies(to) {
                 return false;
             }
-            self.copy(u64::from(run.from) * BLOCK, run.end() * BLOCK);
+            self.queue_copies(u64::from(run.from) * BLOCK, run.end() * BLOCK);
             self.passed += 1;
         }
-        self.copy_unmoved(end)
+        self.queue_unmoved_copies(end)
     }
 
     /// Queues copies of all bytes up to `end` from offset `from` of the base.
-    fn copy(&mut self, mut from: u64, end: u64) {
+    fn queue_copies(&mut self, mut from: u64, end: u64) {
         while self.end < end {
             let old = Span::new(from, (end - self.end).min(COPY_BYTES) as u32);
             self.copies.push_back(DeltaOp::Copy { old, new_start: self.end });
@@ -108,10 +108,10 @@ impl ChangeReceiver {
 
     /// Queues copies of all bytes up to `end` from the same offsets of the base. Returns false if the base is too
     /// short.
-    fn copy_unmoved(&mut self, end: u64) -> bool {
+    fn queue_unmoved_copies(&mut self, end: u64) -> bool {
         let is_there = end <= self.old || end <= self.end;
         if is_there {
-            self.copy(self.end, end);
+            self.queue_copies(self.end, end);
         }
         is_there
     }
@@ -120,7 +120,7 @@ impl ChangeReceiver {
     pub(super) fn receive(&mut self, block: u32) -> Result<PayloadChunk, PeerError> {
         let start = u64::from(block) * BLOCK;
         // A moved run may reach into this block, or begin exactly at it: both are refused.
-        let is_free = start >= self.end && start < self.new && self.copy_up_to(start);
+        let is_free = start >= self.end && start < self.new && self.queue_copies_up_to(start);
         let next = self.moved.get(self.passed).map_or(u64::MAX, |run| u64::from(run.to) * BLOCK);
         if !is_free || self.end > start || next <= start {
             return Err(UNASKED);
@@ -134,12 +134,12 @@ impl ChangeReceiver {
     }
 
     /// Ends the changes: queues copies of the bytes after the last block. Returns false if the base is too short.
-    pub(super) fn end(&mut self) -> bool {
-        self.copy_up_to(self.new)
+    pub(super) fn queue_last_copies(&mut self) -> bool {
+        self.queue_copies_up_to(self.new)
     }
 
     /// Number of bytes copied from the base so far.
-    pub(super) const fn kept(&self) -> u64 {
+    pub(super) const fn copied_bytes(&self) -> u64 {
         self.kept
     }
 
@@ -151,7 +151,7 @@ impl ChangeReceiver {
     }
 
     /// Stores the fingerprint of a block that was written.
-    pub(super) fn wrote(&mut self, block: u32, fingerprint: Fingerprint) {
+    pub(super) fn note_written(&mut self, block: u32, fingerprint: Fingerprint) {
         let len = (self.new - u64::from(block) * BLOCK).min(BLOCK) as u32;
         if let Ok(at) = self.blocks.binary_search_by_key(&block, |(block, _)| *block) {
             self.blocks[at].1 = Some(Chunk { len, fingerprint });

@@ -68,18 +68,18 @@ impl<'a> FileContext<'a> {
     }
 
     /// Ends the transfer, unless it has ended.
-    pub(super) fn end(&mut self, outcome: TransferOutcome) {
+    pub(super) fn end_transfer(&mut self, outcome: TransferOutcome) {
         self.outcome.get_or_insert(outcome);
     }
 
     /// Ends the transfer because work failed.
-    pub(super) fn fail(&mut self, error: WorkError) {
-        self.end(TransferOutcome::Failed(error));
+    pub(super) fn fail_transfer(&mut self, error: WorkError) {
+        self.end_transfer(TransferOutcome::Failed(error));
     }
 
     /// Returns the result of work that succeeded; ends the transfer otherwise.
     pub(super) fn or_fail<T>(&mut self, result: Result<T, WorkError>) -> Option<T> {
-        result.map_err(|error| self.fail(error)).ok()
+        result.map_err(|error| self.fail_transfer(error)).ok()
     }
 
     /// True once the transfer has ended. The receiver then asks and sends nothing more for the transfer.
@@ -93,7 +93,7 @@ impl<'a> FileContext<'a> {
     }
 
     /// Reports progress, and counts each byte of a file only once over all attempts.
-    pub(super) fn advance(&mut self, settled: u64) {
+    pub(super) fn report_progress(&mut self, settled: u64) {
         let ReportedBytes { reported, most } = &mut self.reported;
         let fresh = settled.min(*most).saturating_sub(**reported);
         **reported += fresh;

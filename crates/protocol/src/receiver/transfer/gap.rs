@@ -29,18 +29,18 @@ pub(crate) struct GapPayload {
 }
 
 impl ChunkGap {
-    pub(super) fn facing(&self) -> GapSurvey {
+    pub(super) fn survey_request(&self) -> GapSurvey {
         GapSurvey { old: self.old.clone(), edits: self.edits }
     }
 
     /// Returns the length in bytes of the sums of the old bytes.
     pub(super) fn sums_bytes(&self) -> u64 {
-        let old = bytes_of(&self.old);
+        let old = gap_bytes(&self.old);
         BlockLen::for_gap(old, self.edits).sums_bytes(old)
     }
 }
 
 /// Length of these places in the old versions, in bytes.
-pub(super) fn bytes_of(old: &OldGap) -> u64 {
+pub(super) fn gap_bytes(old: &OldGap) -> u64 {
     old.iter().map(|span| u64::from(span.len)).sum()
 }

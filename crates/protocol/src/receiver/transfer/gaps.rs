@@ -15,7 +15,7 @@ use crate::error::PeerError;
 use crate::message::GapLine;
 use crate::receiver::ask::{GapPatch, Mended, OldGap};
 
-use super::gap::{ChunkGap, GapPayload, bytes_of};
+use super::gap::{ChunkGap, GapPayload, gap_bytes};
 use super::keeping::KeptChunks;
 use super::old::OldVersions;
 use super::probing::{GapTreatment, WaitingGaps};
@@ -62,7 +62,7 @@ pub(super) struct KnownContent<'a> {
 ///
 /// One edit changes one or two chunks. A longer row of changed chunks comes from several edits, and in a long row each
 /// chunk has several edits.
-const fn edits(chunks: u32) -> u32 {
+const fn probable_edits(chunks: u32) -> u32 {
     match chunks {
         0..=2 => 1,
         3..=4 => 2 * chunks,
@@ -77,13 +77,13 @@ const OPEN_BYTES: u64 = 4 << 20;
 
 impl TransferGaps {
     /// Number of gaps that are requested from the sender, or are being surveyed to be requested.
-    pub(super) fn out(&self) -> u64 {
+    pub(super) fn open_count(&self) -> u64 {
         self.surveyed + self.asked.len() as u64
     }
 
     /// Returns the runs of missing chunks without old bytes in their places, and makes gaps of the other runs.
     /// `lacked` has the runs from `spelled_from` on; the run left open before is added.
-    pub(super) fn find(
+    pub(super) fn find_runs(
         &mut self,
         table: &mut GroupTable,
         mut lacked: Vec<Range<u32>>,
@@ -98,21 +98,21 @@ impl TransferGaps {
         }
         let mut rest = Vec::new();
         for run in lacked {
-            if goes_on(table, &run) {
+            if ends_before_unknown(table, &run) {
                 // The part left open before is already marked as part of a gap.
                 let fresh = run.start.max(spelled_from)..run.end;
-                fresh.for_each(|chunk| table.needs_gap(chunk));
+                fresh.for_each(|chunk| table.assign_to_gap(chunk));
                 self.open = Some(run);
                 break;
             }
-            rest.extend(self.cut(table, run, known, spelled_from));
+            rest.extend(self.cut_into_gaps(table, run, known, spelled_from));
         }
         rest
     }
 
     /// Cuts a run into gaps. Returns the parts to be sent as they are: parts from chunk `spelled_from` on, which the
     /// sender listed just now, without old bytes in their places.
-    fn cut(
+    fn cut_into_gaps(
         &mut self,
         table: &mut GroupTable,
         run: Range<u32>,
@@ -120,31 +120,31 @@ impl TransferGaps {
         spelled_from: u32,
     ) -> Vec<Range<u32>> {
         let mut rest = Vec::new();
-        let old_places = self.old_places(table, &run, known);
-        let (first, gaps) = (run.start, table.parts_of(run, &old_places));
+        let old_places = self.places_in_old(table, &run, known);
+        let (first, gaps) = (run.start, table.gaps_with_treatment(run, &old_places));
         let probes = gaps.iter().filter(|(_, role)| *role == GapTreatment::Probe).count();
         let mut waiting = VecDeque::new();
         for (chunks, role) in gaps {
             let bytes = table.bytes_of(&chunks);
-            let (len, old) = (bytes.end - bytes.start, old_places.of(&bytes));
+            let (len, old) = (bytes.end - bytes.start, old_places.between_neighbours(&bytes));
             if old.is_empty() && chunks.start >= spelled_from {
                 rest.push(chunks);
                 continue;
             }
-            chunks.clone().for_each(|chunk| table.needs_gap(chunk));
+            chunks.clone().for_each(|chunk| table.assign_to_gap(chunk));
             let count = chunks.end - chunks.start;
-            let edits = if probes > 0 { MANY_EDITS * count } else { edits(count) };
+            let edits = if probes > 0 { MANY_EDITS * count } else { probable_edits(count) };
             let probes = (role == GapTreatment::Probe).then_some(first);
             let gap = ChunkGap { chunks, len: len as u32, old, edits, probes };
             let waits = role == GapTreatment::Waits && !gap.old.is_empty();
             if waits { &mut waiting } else { &mut self.found }.push_back(gap);
         }
-        self.waiting.hold(first, waiting, probes);
+        self.waiting.hold_for_probes(first, waiting, probes);
         rest
     }
 
     /// Returns the places of a run in the old versions; the run may continue a run that was cut before.
-    fn old_places<'a>(
+    fn places_in_old<'a>(
         &mut self,
         table: &GroupTable,
         run: &Range<u32>,
@@ -160,17 +160,17 @@ impl TransferGaps {
     }
 
     /// Takes at most `most` gaps to survey together, with at most `most_bytes` old bytes unless it is a single gap.
-    pub(super) fn take(&mut self, most: u64, most_bytes: u64) -> Vec<ChunkGap> {
+    pub(super) fn take_to_survey(&mut self, most: u64, most_bytes: u64) -> Vec<ChunkGap> {
         let (mut taken, mut bytes) = (Vec::new(), 0);
         while let Some(gap) = self.found.front() {
-            let old = bytes_of(&gap.old);
+            let old = gap_bytes(&gap.old);
             let is_full = taken.len() as u64 == most || bytes > 0 && bytes + old > most_bytes;
             if is_full || !self.worth.has_room() {
                 break;
             }
             bytes += old;
             let Some(mut gap) = self.found.pop_front() else { break };
-            if gap.probes.is_none() && !gap.old.is_empty() && self.worth.skips() {
+            if gap.probes.is_none() && !gap.old.is_empty() && self.worth.skips_sums() {
                 gap.old.clear();
             }
             self.worth.out += gap.sums_bytes();
@@ -181,7 +181,11 @@ impl TransferGaps {
     }
 
     /// Takes the sums of surveyed gaps, and returns the lines that request these gaps.
-    pub(super) fn ask(&mut self, gaps: Vec<ChunkGap>, sums: Vec<GapSums>) -> Vec<GapLine> {
+    pub(super) fn request_lines(
+        &mut self,
+        gaps: Vec<ChunkGap>,
+        sums: Vec<GapSums>,
+    ) -> Vec<GapLine> {
         self.surveyed -= gaps.len() as u64;
         let line = |(gap, sums): (&ChunkGap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
         let lines = gaps.iter().zip(sums).map(line).collect();
@@ -203,7 +207,8 @@ impl TransferGaps {
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
             let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
-            let pieces = gap.chunks.clone().map(|chunk| table.receive(chunk, ArrivalForm::Gap));
+            let pieces =
+                gap.chunks.clone().map(|chunk| table.mark_received(chunk, ArrivalForm::Gap));
             let pieces = pieces.collect::<Result<_, _>>()?;
             bytes += gap.len as usize;
             patches.push(GapPatch { old: gap.old.clone(), pieces });
@@ -217,7 +222,7 @@ impl TransferGaps {
 
     /// Takes the rebuilt chunks of a gap, and requests wrong chunks again. Returns the byte ranges written, and the
     /// numbers of copied and of literal bytes.
-    pub(super) fn fill(
+    pub(super) fn fill_gap(
         &mut self,
         table: &mut GroupTable,
         gap: &ChunkGap,
@@ -230,28 +235,29 @@ impl TransferGaps {
             let chunks = run[0].0..run[run.len() - 1].0 + 1;
             let bytes = table.bytes_of(&chunks);
             if run[0].1.is_none() {
-                self.find_again(table, chunks, (bytes.end - bytes.start) as u32);
+                self.request_as_literals(table, chunks, (bytes.end - bytes.start) as u32);
                 continue;
             }
             for (chunk, fingerprint) in run {
-                table.wrote(*chunk, fingerprint.expect("all of a run are alike"));
+                table.note_written(*chunk, fingerprint.expect("all of a run are alike"));
             }
             filled.copied += bytes.end - bytes.start;
             filled.written.push(bytes);
         }
         filled.copied -= literal;
-        let saved = self.worth.saved_by(filled.copied, packed_copies);
-        self.worth.note(saved, gap.sums_bytes());
+        let saved = self.worth.saved_bytes(filled.copied, packed_copies);
+        self.worth.count_gap(saved, gap.sums_bytes());
         if let Some(run) = gap.probes {
-            let released = self.waiting.release(run, pays(saved, gap.sums_bytes()));
+            let released =
+                self.waiting.take_probe_result(run, is_worth_a_delta(saved, gap.sums_bytes()));
             self.found.extend(released);
         }
         filled
     }
 
     /// Requests chunks without old bytes after a wrong delta. Deltas may be wrong because the sums of blocks are short.
-    fn find_again(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
-        chunks.clone().for_each(|chunk| table.needs_gap(chunk));
+    fn request_as_literals(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
+        chunks.clone().for_each(|chunk| table.assign_to_gap(chunk));
         self.found.push_back(ChunkGap { chunks, len, old: Vec::new(), edits: 0, probes: None });
     }
 }
@@ -276,7 +282,7 @@ struct SumsWorth {
 impl SumsWorth {
     /// Returns the bytes on the wire that `copied` bytes would have taken as literals. `measured` is the answer for
     /// these bytes if literals are compressed.
-    fn saved_by(&self, copied: u64, measured: Option<u64>) -> u64 {
+    fn saved_bytes(&self, copied: u64, measured: Option<u64>) -> u64 {
         match measured {
             _ if self.packed == self.unpacked => copied,
             Some(measured) => measured,
@@ -285,7 +291,7 @@ impl SumsWorth {
     }
 
     /// Counts a gap. Earlier gaps count less and less.
-    const fn note(&mut self, saved: u64, cost: u64) {
+    const fn count_gap(&mut self, saved: u64, cost: u64) {
         if cost > 0 {
             self.out -= cost;
             self.saved_in_all += saved;
@@ -301,8 +307,11 @@ impl SumsWorth {
 
     /// True if the next gap is requested without sums, because the sums of recent gaps saved too few bytes for their
     /// size. One gap in every few still gets sums, to measure again.
-    const fn skips(&mut self) -> bool {
-        if self.cost < LEAST_COST || pays(self.saved, self.cost) || self.skipped == SKIPPED_GAPS {
+    const fn skips_sums(&mut self) -> bool {
+        if self.cost < LEAST_COST
+            || is_worth_a_delta(self.saved, self.cost)
+            || self.skipped == SKIPPED_GAPS
+        {
             self.skipped = 0;
             return false;
         }
@@ -312,7 +321,7 @@ impl SumsWorth {
 }
 
 /// True if sums of `cost` bytes that saved `saved` bytes are worth a delta.
-const fn pays(saved: u64, cost: u64) -> bool {
+const fn is_worth_a_delta(saved: u64, cost: u64) -> bool {
     saved > cost + cost / 2
 }
 
@@ -326,7 +335,7 @@ pub(super) struct FilledGap {
 
 /// True if the chunks of the group after a run are not known yet. The run may then continue, and the old bytes in its
 /// place are not known.
-fn goes_on(table: &GroupTable, run: &Range<u32>) -> bool {
+fn ends_before_unknown(table: &GroupTable, run: &Range<u32>) -> bool {
     let next = table.group_of(run.end).map(|no| &table.groups[no]);
     let lacked = |slot: &GroupSlot| matches!(slot.state, GroupState::Lacked | GroupState::Told(_));
     let bytes = table.bytes_of(run);
@@ -368,14 +377,14 @@ pub(super) struct OldPlaces<'a> {
 
 impl OldPlaces<'_> {
     /// Number of bytes by which the part between the neighbours has grown or shrunk, if both neighbours are known.
-    pub(super) fn drift(&self) -> Option<u64> {
+    pub(super) fn growth_between(&self) -> Option<u64> {
         let (from, to) = self.between()?;
         Some((to - from).abs_diff(self.run.end - self.run.start))
     }
 
     /// Number of old bytes between the neighbours if they are few beside the run, otherwise 0. All of them may belong
     /// to the run's end: after an insertion, new chunk boundaries meet the old ones only some way behind it.
-    pub(super) fn few_between(&self) -> u64 {
+    pub(super) fn few_old_bytes(&self) -> u64 {
         let bytes = self.between().map_or(0, |(from, to)| to - from);
         if bytes <= (self.run.end - self.run.start) / FEW { bytes } else { 0 }
     }
@@ -389,27 +398,27 @@ impl OldPlaces<'_> {
     /// True if this run is short enough to be repeated content. If the neighbours of the run are adjacent in the old
     /// version, the content may repeat itself there. Then the bytes next to the last match are the next best
     /// candidate, and at worst the sums of few bytes are sent in vain.
-    fn may_repeat(&self) -> bool {
+    fn may_be_repeated(&self) -> bool {
         self.run.end - self.run.start <= REPEATED_BYTES
     }
 
     /// Returns the old bytes between the neighbours of a gap, and no more than may be of use. Far from a neighbour
     /// the drift is unknown: there the gaps of a run wait for probes, and only the neighbour in front counts, if
     /// there is one.
-    pub(super) fn of(&self, gap: &Range<u64>) -> OldGap {
+    pub(super) fn between_neighbours(&self, gap: &Range<u64>) -> OldGap {
         let len = gap.end - gap.start;
         let (ahead_of, behind) = (gap.start - self.run.start, self.run.end - gap.end);
         if len > self.longest {
             return Vec::new();
         }
-        let between = self.between().filter(|(from, to)| from < to || !self.may_repeat());
+        let between = self.between().filter(|(from, to)| from < to || !self.may_be_repeated());
         if let Some((from, to)) = between
-            && self.drift().is_some_and(|drift| drift <= len)
+            && self.growth_between().is_some_and(|drift| drift <= len)
         {
             // The insertions or deletions may lie before the gap, or after it.
             let (one, other) = (from + ahead_of, to.saturating_sub(behind + len));
             let start = one.min(other).max(from);
-            return as_spans(std::iter::once(start..(one.max(other) + len).min(to)));
+            return nonempty_spans(std::iter::once(start..(one.max(other) + len).min(to)));
         }
         let near = |distance: &u64| *distance < GUESSED_BYTES || self.between.0.is_none();
         // Bytes beyond the other neighbour matched elsewhere: a large insertion has almost no corresponding old
@@ -418,19 +427,19 @@ impl OldPlaces<'_> {
         let is_long = self.run.end - self.run.start > GUESSED_BYTES;
         let clip = between.filter(|(from, to)| !is_long || to - from > GUESSED_BYTES);
         let after = self.between.0.map(|from| {
-            let end = clip.map_or_else(|| self.old.end_behind(from), |(_, to)| to);
+            let end = clip.map_or_else(|| self.old.end_of_version_at(from), |(_, to)| to);
             (from + ahead_of).min(end)..(from + ahead_of + len).min(end)
         });
         let before = self.between.1.filter(|_| near(&behind)).map(|to| {
-            let start = between.map_or_else(|| self.old.start_before(to), |(from, _)| from);
+            let start = between.map_or_else(|| self.old.start_of_version_at(to), |(from, _)| from);
             to.saturating_sub(behind + len).max(start)..to.saturating_sub(behind).max(start)
         });
-        as_spans(after.into_iter().chain(before))
+        nonempty_spans(after.into_iter().chain(before))
     }
 }
 
 /// Returns the ranges that are not empty; each is at most as long as two gaps.
-fn as_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
+fn nonempty_spans(ranges: impl IntoIterator<Item = Range<u64>>) -> OldGap {
     let ranges = ranges.into_iter().filter(|range| !range.is_empty());
     ranges.map(|range| Span::new(range.start, (range.end - range.start) as u32)).collect()
 }
@@ -459,11 +468,11 @@ mod tests {
     #[test]
     fn while_sums_do_not_pay_one_gap_of_eight_has_sums() {
         let mut worth = SumsWorth { out: 1 << 20, ..SumsWorth::default() };
-        assert!(!worth.skips(), "nothing is known");
-        (0..4).for_each(|_| worth.note(1000, 1000));
-        let skipped = |worth: &mut SumsWorth| (0..16).filter(|_| worth.skips()).count();
+        assert!(!worth.skips_sums(), "nothing is known");
+        (0..4).for_each(|_| worth.count_gap(1000, 1000));
+        let skipped = |worth: &mut SumsWorth| (0..16).filter(|_| worth.skips_sums()).count();
         assert_eq!(skipped(&mut worth), 14);
-        (0..4).for_each(|_| worth.note(20_000, 1000));
+        (0..4).for_each(|_| worth.count_gap(20_000, 1000));
         assert_eq!(skipped(&mut worth), 0, "sums pay again");
     }
 
@@ -471,20 +480,20 @@ mod tests {
     fn sums_wait_until_the_first_sums_have_saved_bytes() {
         let mut worth = SumsWorth { out: FIRST_SUMS, ..SumsWorth::default() };
         assert!(!worth.has_room());
-        worth.note(0, 1000);
+        worth.count_gap(0, 1000);
         assert!(worth.has_room(), "an answer makes room");
         worth.out = FIRST_SUMS + 5000;
-        worth.note(9000, 1000);
+        worth.count_gap(9000, 1000);
         assert!(worth.has_room());
     }
 
     #[test]
     fn saved_bytes_count_as_they_would_have_been_sent() {
         let mut worth = SumsWorth::default();
-        assert_eq!(worth.saved_by(900, None), 900);
+        assert_eq!(worth.saved_bytes(900, None), 900);
         (worth.unpacked, worth.packed) = (1000, 1000);
-        assert_eq!(worth.saved_by(900, Some(10)), 900, "literals are not compressed");
+        assert_eq!(worth.saved_bytes(900, Some(10)), 900, "literals are not compressed");
         worth.packed = 500;
-        assert_eq!((worth.saved_by(900, None), worth.saved_by(900, Some(10))), (450, 10));
+        assert_eq!((worth.saved_bytes(900, None), worth.saved_bytes(900, Some(10))), (450, 10));
     }
 }

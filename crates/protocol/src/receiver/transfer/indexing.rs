@@ -32,12 +32,12 @@ impl ExpectedTransfer {
     /// Continues to index old versions, if they are indexed before `Start` arrives.
     pub(crate) fn index_more(&mut self, fx: &mut FileContext<'_>) {
         if let Some(old) = &mut self.ahead {
-            ask_more(old, fx);
+            request_segments(old, fx);
         }
     }
 
     /// Takes the chunks of a segment of an old version.
-    pub(crate) fn indexed(
+    pub(crate) fn take_old_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         part: IndexPart,
@@ -45,13 +45,13 @@ impl ExpectedTransfer {
     ) {
         if let Some(old) = &mut self.ahead {
             old.take_index_part(part, run, &fx.old.lens);
-            ask_more(old, fx);
+            request_segments(old, fx);
         }
     }
 }
 
 /// Asks for the segments of old versions that may be read now.
-pub(super) fn ask_more(old: &mut OldIndex, fx: &mut FileContext<'_>) {
+pub(super) fn request_segments(old: &mut OldIndex, fx: &mut FileContext<'_>) {
     let handle = fx.handle;
     for (part, segment) in old.next_segments(&fx.old.lens) {
         let work = ReceiverWork::Old(OldVersionWork::Index {
@@ -60,6 +60,6 @@ pub(super) fn ask_more(old: &mut OldIndex, fx: &mut FileContext<'_>) {
             segment,
             spec: part.spec,
         });
-        fx.cx.ask(work, FilePending::Index(handle, part));
+        fx.cx.request_work(work, FilePending::Index(handle, part));
     }
 }

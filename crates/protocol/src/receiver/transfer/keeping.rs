@@ -32,15 +32,15 @@ impl KeptChunks {
     }
 
     /// Returns the kept chunk that starts at `start`, if there is one.
-    fn at(&self, start: u64) -> Option<(ChunkNo, Chunk)> {
+    fn chunk_at(&self, start: u64) -> Option<(ChunkNo, Chunk)> {
         let no = self.0.first_from(start);
         let (span, fingerprint) = self.0.get(no)?;
         (span.start == start).then_some((no, chunk(span, fingerprint)))
     }
 
     /// Returns the kept chunks that form the group of `line` at `start`.
-    pub(super) fn group(&self, start: u64, line: &GroupLine) -> Option<Range<ChunkNo>> {
-        let (first, _) = self.at(start)?;
+    pub(super) fn find_group(&self, start: u64, line: &GroupLine) -> Option<Range<ChunkNo>> {
+        let (first, _) = self.chunk_at(start)?;
         let range = first..first.plus(line.chunks);
         let (mut grouper, mut end, mut group, mut count) = (Grouper::new(), start, None, 0);
         for (span, fingerprint) in self.0.range(range.clone()) {
@@ -56,8 +56,8 @@ impl KeptChunks {
     }
 
     /// Returns the kept chunk that equals the chunk of `line` at `start`.
-    pub(super) fn chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
-        let (no, Chunk { len, fingerprint }) = self.at(start)?;
+    pub(super) fn find_chunk(&self, start: u64, line: &ChunkLine) -> Option<ChunkNo> {
+        let (no, Chunk { len, fingerprint }) = self.chunk_at(start)?;
         (len == line.len && line.brief.is_prefix_of(&fingerprint)).then_some(no)
     }
 
@@ -66,13 +66,13 @@ impl KeptChunks {
     }
 
     /// Takes all kept chunks, and leaves none.
-    pub(super) fn give_away(&mut self) -> Chunks {
+    pub(super) fn take_all(&mut self) -> Chunks {
         std::mem::take(&mut self.0)
     }
 
     /// Returns the chunk of the old versions that equals kept chunk `no`, if there is such a chunk. It may be the
     /// neighbour of a gap.
-    pub(super) fn in_old(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
+    pub(super) fn equal_old_chunk(&self, no: ChunkNo, index: &Index) -> Option<ChunkNo> {
         let (span, fingerprint) = self.0.get(no)?;
         index.find_chunk(fingerprint.chunk_prefix(PrefixLen::MAX), span.len, None)
     }
@@ -123,13 +123,13 @@ mod tests {
         let (mut start, mut next) = (0, 0);
         for line in &lines {
             let range = next..next + line.chunks as usize;
-            let found = all.group(start, line).expect("all are kept");
-            assert_eq!(found.start.at()..found.end.at(), range);
-            assert_eq!(all.group(start + 100, line), None);
+            let found = all.find_group(start, line).expect("all are kept");
+            assert_eq!(found.start.as_index()..found.end.as_index(), range);
+            assert_eq!(all.find_group(start + 100, line), None);
             for missing in range {
                 let mut fewer = chunks.clone();
                 fewer.remove(missing);
-                assert_eq!(keeping(&fewer, 2000).group(start, line), None);
+                assert_eq!(keeping(&fewer, 2000).find_group(start, line), None);
             }
             next += line.chunks as usize;
             start += line.len;

@@ -37,7 +37,7 @@ use deltic_tree::Meta;
 
 use crate::error::PeerError;
 use crate::limits::{Limits, OFFERED_GROUPS};
-use crate::message::{ChunkLine, Extent, GroupLine, How, Payload, ToSender};
+use crate::message::{ChunkLine, Extent, GroupLine, Payload, ToSender, TransferKind};
 use crate::sums::{PatchStep, SumLine};
 use crate::work::WorkTurn;
 
@@ -112,19 +112,19 @@ impl IncomingTransfer {
     /// Begins a transfer of the version `meta`. With a `map`, only the data of the map is transferred.
     pub(crate) fn new(
         meta: Meta,
-        how: How,
+        how: TransferKind,
         spec: ChunkerSpec,
         map: Option<Arc<DataMap>>,
         cx: &Context,
     ) -> Self {
         let new = NewVersion { len: meta.len, map, modified: meta.modified, from: 0, spec };
         let (method, turn) = match (how, PresetState::new(cx.strategy(), how, spec, meta.len)) {
-            (How::Whole | How::Tail, _) => (
-                TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == How::Whole)),
+            (TransferKind::Whole | TransferKind::Tail, _) => (
+                TransferMethod::Blocks(BlockReceiver::new(new.clone(), how == TransferKind::Whole)),
                 WorkTurn::Any,
             ),
             (_, Some(preset)) => {
-                let turn = preset.turn();
+                let turn = preset.write_order();
                 (TransferMethod::Preset(preset), turn)
             }
             (_, None) => {
@@ -137,8 +137,8 @@ impl IncomingTransfer {
     }
 
     /// Begins a transfer of the changes of the version `meta` since a base of `base_len` bytes.
-    pub(crate) fn since(meta: Meta, base: Digest, base_len: u64) -> Self {
-        let spec = Limits::changed_blocks();
+    pub(crate) fn from_base(meta: Meta, base: Digest, base_len: u64) -> Self {
+        let spec = Limits::changed_file_chunker();
         let new = NewVersion { len: meta.len, map: None, modified: meta.modified, from: 0, spec };
         let method = TransferMethod::Changes(ChangeReceiver::new(base, base_len, meta.len));
         let build = FileAssembly::new(new, WorkTurn::Any);
@@ -156,32 +156,32 @@ impl IncomingTransfer {
     }
 
     /// Keeps the first `from` bytes of the version in place; returns false if the new version is shorter.
-    pub(crate) fn begin_at(&mut self, from: u64) -> bool {
+    pub(crate) fn keep_start(&mut self, from: u64) -> bool {
         let fits = from <= self.meta.len;
         if fits {
-            self.build.begin_at(from);
+            self.build.keep_start(from);
             self.method = TransferMethod::Blocks(BlockReceiver::new(self.build.new.clone(), false));
         }
         fits
     }
 
     /// Begins to match against the old versions, with the index and the interrupted transfer known so far.
-    pub(crate) fn begin(&mut self, fx: &mut FileContext<'_>, expected: ExpectedTransfer) {
+    pub(crate) fn begin_matching(&mut self, fx: &mut FileContext<'_>, expected: ExpectedTransfer) {
         let ExpectedTransfer { kept, ahead, .. } = expected;
-        self.build.left_at(fx.old.left_at);
+        self.build.set_leftover_start(fx.old.left_at);
         match &mut self.method {
             TransferMethod::Recipe(recipe) => {
-                ahead.into_iter().for_each(|ahead| recipe.go_on_from(*ahead));
+                ahead.into_iter().for_each(|ahead| recipe.use_early_index(*ahead));
                 match kept {
                     Some(kept) => {
-                        self.build.hold_nothing();
+                        self.build.stop_holding_copies();
                         recipe.resume(kept.chunks, !fx.old.lens.is_empty());
                     }
                     None => recipe.index_more(fx, &mut self.build),
                 }
             }
             TransferMethod::Blocks(blocks) if fx.cx.setting.options.streams > 1 => {
-                if let Some(all) = blocks.ask() {
+                if let Some(all) = blocks.mark_all_requested() {
                     fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: vec![all] });
                 }
             }
@@ -191,17 +191,17 @@ impl IncomingTransfer {
     }
 
     /// Holds back all reads of old versions until their order of reading is known.
-    pub(crate) fn await_view(&mut self) {
+    pub(crate) fn hold_back_reads(&mut self) {
         if let TransferMethod::Recipe(recipe) = &mut self.method {
-            recipe.await_view();
+            recipe.hold_back_reads();
         }
     }
 
     /// Continues with the old versions once their order of reading is known.
-    pub(crate) fn viewed(&mut self, fx: &mut FileContext<'_>) {
-        self.build.left_at(fx.old.left_at);
+    pub(crate) fn use_data_order(&mut self, fx: &mut FileContext<'_>) {
+        self.build.set_leftover_start(fx.old.left_at);
         if let TransferMethod::Recipe(recipe) = &mut self.method {
-            recipe.viewed(fx, &mut self.build);
+            recipe.use_data_order(fx, &mut self.build);
         }
     }
 
@@ -210,7 +210,7 @@ impl IncomingTransfer {
     pub(crate) const fn comes_in_order(&self) -> bool {
         match &self.method {
             TransferMethod::Recipe(_) => false,
-            TransferMethod::Blocks(blocks) => !blocks.is_asked(),
+            TransferMethod::Blocks(blocks) => !blocks.is_requested(),
             TransferMethod::Changes(_) | TransferMethod::Preset(_) => true,
         }
     }
@@ -226,7 +226,7 @@ impl IncomingTransfer {
     }
 
     /// Numbers of bytes sent, bytes matched, and matched bytes that an interrupted run left.
-    pub(crate) fn amounts(&self) -> (u64, u64, u64) {
+    pub(crate) fn transferred_bytes(&self) -> (u64, u64, u64) {
         let (literal, matched, holes) =
             (self.build.literal, &self.build.matched, self.build.hole_bytes());
         // Holes are content too, and count as sent if nothing was matched.
@@ -237,9 +237,9 @@ impl IncomingTransfer {
     }
 
     /// The transfer's share of the work under way.
-    pub(crate) fn share(&self) -> LoadShare {
+    pub(crate) fn load_share(&self) -> LoadShare {
         match &self.method {
-            TransferMethod::Recipe(recipe) => recipe.share(),
+            TransferMethod::Recipe(recipe) => recipe.load_share(),
             TransferMethod::Blocks(_) | TransferMethod::Changes(_) | TransferMethod::Preset(_) => {
                 LoadShare::default()
             }
@@ -247,7 +247,7 @@ impl IncomingTransfer {
     }
 
     /// Returns the recipe while more of it may arrive. Errors: `Unexpected` otherwise.
-    fn coming(
+    fn growing_recipe(
         &mut self,
         what: &'static str,
     ) -> Result<(&mut RecipeReceiver, &mut FileAssembly), PeerError> {
@@ -260,37 +260,37 @@ impl IncomingTransfer {
     }
 
     /// Takes groups of an offer.
-    pub(crate) fn offer_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
-        let (recipe, build) = self.coming("groups")?;
+    pub(crate) fn take_offered_groups(&mut self, lines: &[GroupLine]) -> Result<(), PeerError> {
+        let (recipe, build) = self.growing_recipe("groups")?;
         recipe.receive_groups(build, lines)?;
-        let fits = recipe.share().groups_held <= OFFERED_GROUPS;
+        let fits = recipe.load_share().groups_held <= OFFERED_GROUPS;
         if fits { Ok(()) } else { Err(PeerError::Limit("groups of an offer")) }
     }
 
     /// Takes chunks of an offer.
-    pub(crate) fn offer_recipe(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
-        self.coming("recipe")?.0.receive_chunks(lines)
+    pub(crate) fn take_offered_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
+        self.growing_recipe("recipe")?.0.receive_chunks(lines)
     }
 
-    pub(crate) fn groups(
+    pub(crate) fn receive_groups(
         &mut self,
         fx: &mut FileContext<'_>,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
-        let (recipe, build) = self.coming("groups")?;
-        recipe.groups(fx, build, lines)
+        let (recipe, build) = self.growing_recipe("groups")?;
+        recipe.take_groups(fx, build, lines)
     }
 
-    pub(crate) fn recipe(
+    pub(crate) fn receive_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        let (recipe, build) = self.coming("recipe")?;
-        recipe.recipe(fx, build, lines)
+        let (recipe, build) = self.growing_recipe("recipe")?;
+        recipe.take_recipe_chunks(fx, build, lines)
     }
 
-    pub(crate) fn chunks(
+    pub(crate) fn receive_group_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         groups: &[Range<u32>],
@@ -298,19 +298,21 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             _ if groups.is_empty() => Err(PeerError::Unexpected("chunks of no group")),
-            TransferMethod::Recipe(recipe) => recipe.chunks(fx, &mut self.build, groups, lines),
+            TransferMethod::Recipe(recipe) => {
+                recipe.take_chunks(fx, &mut self.build, groups, lines)
+            }
             _ => Err(PeerError::Unexpected("chunks of a group that was not asked for")),
         }
     }
 
     /// Marks a chunk as received, and returns the chunk's place.
-    fn receive(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
+    fn mark_received(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
         match &mut self.method {
-            TransferMethod::Recipe(recipe) => recipe.receive(chunk),
+            TransferMethod::Recipe(recipe) => recipe.mark_received(chunk),
             TransferMethod::Blocks(blocks) => blocks.receive(chunk),
             TransferMethod::Changes(changes) => changes.receive(chunk),
             TransferMethod::Preset(preset) => {
-                let span = preset.receive(chunk).ok_or(UNASKED)?;
+                let span = preset.take_requested(chunk).ok_or(UNASKED)?;
                 Ok(PayloadChunk { span, brief: None })
             }
         }
@@ -327,7 +329,7 @@ impl IncomingTransfer {
     }
 
     /// Takes literals.
-    pub(crate) fn fill(
+    pub(crate) fn receive_literals(
         &mut self,
         fx: &mut FileContext<'_>,
         ranges: &[Range<u32>],
@@ -335,7 +337,7 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         let (mut chunks, mut pieces, mut bytes) = (Vec::new(), Vec::new(), 0);
         for chunk in ranges.iter().cloned().flatten() {
-            let piece = self.receive(chunk)?;
+            let piece = self.mark_received(chunk)?;
             bytes += piece.span.len as usize;
             if bytes > fx.cx.setting.limits.frame_bytes {
                 return Err(PeerError::Limit("literal bytes in a frame"));
@@ -349,9 +351,9 @@ impl IncomingTransfer {
         let mut between = Vec::new();
         match (&mut self.method, &pieces[..]) {
             (TransferMethod::Blocks(blocks), _) if blocks.is_single() => {
-                blocks.keep(payload);
+                blocks.keep_single_block(payload);
                 self.build.literal = self.build.new.len;
-                fx.advance(self.build.settled());
+                fx.report_progress(self.build.settled_bytes());
                 return Ok(());
             }
             (method, [first, .., last] | [first @ last]) => {
@@ -361,69 +363,72 @@ impl IncomingTransfer {
                 let earlier = method.take_before(until);
                 between = copy_runs(&method.take_before(last.span.start));
                 if !earlier.is_empty() {
-                    self.build.copy(fx, earlier, true, None);
+                    self.build.start_copies(fx, earlier, true, None);
                 }
             }
             _ => {}
         }
         if !fx.is_over() {
-            self.build.write(fx, LiteralChunks { chunks, pieces, payload, bytes }, between);
+            let literals = LiteralChunks { chunks, pieces, payload, bytes };
+            self.build.write_literals(fx, literals, between);
         }
         Ok(())
     }
 
     /// Takes gaps sent as deltas against the old versions.
-    pub(crate) fn mend(
+    pub(crate) fn receive_gaps(
         &mut self,
         fx: &mut FileContext<'_>,
         ranges: &[Range<u32>],
         deltas: GapPayload,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            TransferMethod::Recipe(recipe) => recipe.mend(fx, &mut self.build, ranges, deltas),
+            TransferMethod::Recipe(recipe) => {
+                recipe.receive_gaps(fx, &mut self.build, ranges, deltas)
+            }
             _ => Err(PeerError::Unexpected("a gap that was not asked for")),
         }
     }
 
     /// Takes the kind of sums that the sender's storage keeps.
-    pub(crate) fn keeps(
+    pub(crate) fn receive_stored_sum_kind(
         &mut self,
         fx: &mut FileContext<'_>,
         kept: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            TransferMethod::Preset(preset) => preset.keeps(fx, kept),
+            TransferMethod::Preset(preset) => preset.receive_stored_sum_kind(fx, kept),
             _ => Err(PeerError::Unexpected("what storage keeps")),
         }
     }
 
     /// Takes sums of the new version, for a strategy that sends sums.
-    pub(crate) fn sums(
+    pub(crate) fn receive_sums(
         &mut self,
         fx: &mut FileContext<'_>,
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            TransferMethod::Preset(preset) => preset.sums(fx, &mut self.build, lines, extent),
+            TransferMethod::Preset(preset) => preset.match_sums(fx, &mut self.build, lines, extent),
             _ => Err(PeerError::Unexpected("sums")),
         }
     }
 
     /// Takes the sender's answer to a match: the chunks that differ.
-    pub(crate) fn deny(
+    pub(crate) fn receive_denial(
         &mut self,
         fx: &mut FileContext<'_>,
         denied: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            TransferMethod::Preset(preset) => preset.deny(fx, &mut self.build, denied),
+            TransferMethod::Preset(preset) => preset.receive_denial(fx, &mut self.build, denied),
             _ => Err(PeerError::Unexpected("a denial")),
         }
     }
 
     /// Takes the next steps of a patch.
-    pub(crate) fn patch(
+    pub(crate) fn receive_patch(
         &mut self,
         fx: &mut FileContext<'_>,
         steps: &[PatchStep],
@@ -431,7 +436,7 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Preset(preset) if self.phase == TransferPhase::Coming => {
-                preset.patch(fx, &mut self.build, steps, payload)
+                preset.receive_patch(fx, &mut self.build, steps, payload)
             }
             _ => Err(PeerError::Unexpected("a patch")),
         }
@@ -446,13 +451,13 @@ impl IncomingTransfer {
     }
 
     /// Takes the digest that proves the whole file, after all content was told.
-    pub(crate) fn end(&mut self, digest: Digest) -> Result<(), PeerError> {
+    pub(crate) fn receive_digest(&mut self, digest: Digest) -> Result<(), PeerError> {
         let covers_file = match &mut self.method {
             TransferMethod::Recipe(recipe) => recipe.covers_file(),
-            TransferMethod::Blocks(blocks) => blocks.is_asked() || blocks.has_all(),
+            TransferMethod::Blocks(blocks) => blocks.is_requested() || blocks.has_all(),
             TransferMethod::Changes(changes) => {
-                let covers_file = changes.end();
-                self.build.matched.in_old(0, changes.kept());
+                let covers_file = changes.queue_last_copies();
+                self.build.matched.count_found(0, changes.copied_bytes());
                 covers_file
             }
             TransferMethod::Preset(preset) => preset.covers_file(),
@@ -490,21 +495,23 @@ impl IncomingTransfer {
                 FilePending::Copy { spans, .. },
                 ReceiverAnswer::New(NewVersionAnswer::Copied(copied)),
             ) => match copied {
-                Ok(()) => self.copied(&spans),
-                Err(error) => fx.fail(error),
+                Ok(()) => self.note_copied(&spans),
+                Err(error) => fx.fail_transfer(error),
             },
             (
                 FilePending::Write { chunks, spans, .. },
                 ReceiverAnswer::New(NewVersionAnswer::Written(written)),
             ) => match written {
-                Ok(fingerprints) => self.written(fx, &chunks, &spans, fingerprints),
-                Err(error) => fx.fail(error),
+                Ok(fingerprints) => self.take_written_chunks(fx, &chunks, &spans, fingerprints),
+                Err(error) => fx.fail_transfer(error),
             },
             (FilePending::Commit(_) | FilePending::Replace { .. }, ReceiverAnswer::Done(done)) => {
-                fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Committed));
+                let committed = |()| TransferOutcome::Committed;
+                fx.end_transfer(done.map_or_else(TransferOutcome::Failed, committed));
             }
             (FilePending::Confirm(_), ReceiverAnswer::Done(done)) => {
-                fx.end(done.map_or_else(TransferOutcome::Failed, |()| TransferOutcome::Proved));
+                let proved = |()| TransferOutcome::Proved;
+                fx.end_transfer(done.map_or_else(TransferOutcome::Failed, proved));
             }
             (pending, answer) => match &mut self.method {
                 TransferMethod::Recipe(recipe) => {
@@ -518,12 +525,12 @@ impl IncomingTransfer {
         }
     }
 
-    fn copied(&mut self, spans: &[Span]) {
+    fn note_copied(&mut self, spans: &[Span]) {
         self.build.end_job();
-        spans.iter().for_each(|span| self.build.cover(span.start, span.len.into()));
+        spans.iter().for_each(|span| self.build.mark_written(span.start, span.len.into()));
     }
 
-    fn written(
+    fn take_written_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         chunks: &[u32],
@@ -533,15 +540,15 @@ impl IncomingTransfer {
         self.build.end_job();
         for ((chunk, fingerprint), span) in chunks.iter().zip(fingerprints).zip(spans) {
             match &mut self.method {
-                TransferMethod::Recipe(recipe) => recipe.wrote(*chunk, fingerprint),
-                TransferMethod::Blocks(blocks) => blocks.wrote(*chunk, fingerprint),
-                TransferMethod::Changes(changes) => changes.wrote(*chunk, fingerprint),
-                TransferMethod::Preset(preset) => preset.wrote(*chunk, fingerprint),
+                TransferMethod::Recipe(recipe) => recipe.note_written(*chunk, fingerprint),
+                TransferMethod::Blocks(blocks) => blocks.note_written(*chunk, fingerprint),
+                TransferMethod::Changes(changes) => changes.note_written(*chunk, fingerprint),
+                TransferMethod::Preset(preset) => preset.note_written(*chunk, fingerprint),
             }
             self.build.literal += u64::from(span.len);
         }
-        spans.iter().for_each(|span| self.build.cover(span.start, span.len.into()));
-        fx.advance(self.build.settled());
+        spans.iter().for_each(|span| self.build.mark_written(span.start, span.len.into()));
+        fx.report_progress(self.build.settled_bytes());
     }
 
     /// True once nothing more is to arrive and no work is under way, so that the result may be put in place. Work
@@ -553,7 +560,7 @@ impl IncomingTransfer {
             && !self.is_busy()
         {
             if let Some(late) = self.method.take_late() {
-                self.build.copy(fx, late, self.build.literal > 0, None);
+                self.build.start_copies(fx, late, self.build.literal > 0, None);
                 if fx.is_over() {
                     return false;
                 }
@@ -564,7 +571,7 @@ impl IncomingTransfer {
             if repeats.is_empty() {
                 return true;
             }
-            self.build.repeat(fx, &repeats);
+            self.build.copy_repeats(fx, &repeats);
         }
         false
     }

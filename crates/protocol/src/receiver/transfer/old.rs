@@ -61,14 +61,14 @@ impl OldIndex {
 
     /// Creates the index from the known recipe of the first version. Returns `None` if the chunks do not cover
     /// exactly `len` bytes.
-    pub(crate) fn of(spec: ChunkerSpec, chunks: Chunks, len: u64) -> Option<Self> {
+    pub(crate) fn from_recipe(spec: ChunkerSpec, chunks: Chunks, len: u64) -> Option<Self> {
         let mut at = 0;
         let all =
             chunks.iter().all(|(span, _)| std::mem::replace(&mut at, span.end()) == span.start);
         // The state is as if the version had been cut.
         let indexing =
             Some(VersionIndexing { version: 0, at, cutting: FileCutting::new(&spec, 0) });
-        let index = || Box::new(Index::of(chunks, INDEX_BUDGET_CHUNKS));
+        let index = || Box::new(Index::from_chunks(chunks, INDEX_BUDGET_CHUNKS));
         (all && at == len && len > 0).then(|| Self { index: index(), indexing, ..Self::new(spec) })
     }
 
@@ -77,7 +77,7 @@ impl OldIndex {
     }
 
     /// Moves the index out, for the proof of the file, and leaves an empty index.
-    pub(super) fn give_away(&mut self) -> Box<Index> {
+    pub(super) fn take_index(&mut self) -> Box<Index> {
         std::mem::replace(&mut self.index, Box::new(Index::new(0)))
     }
 
@@ -115,7 +115,7 @@ impl OldIndex {
             self.index.reserve(chunks as usize);
             self.indexing = Some(VersionIndexing { version, at, cutting });
         }
-        self.knows_all();
+        self.mark_complete();
         Vec::new()
     }
 
@@ -134,7 +134,7 @@ impl OldIndex {
         }
         match run {
             Ok(run) => {
-                for chunk in indexing.cutting.take(part, run) {
+                for chunk in indexing.cutting.take_chunks(part, run) {
                     self.index.push(indexing.at, chunk);
                     indexing.at += u64::from(chunk.len);
                 }
@@ -148,17 +148,17 @@ impl OldIndex {
     }
 
     /// Marks the index as incomplete: another version follows.
-    pub(super) const fn awaits_more(&mut self) {
+    pub(super) const fn expect_another_version(&mut self) {
         self.is_known = false;
     }
 
     /// Holds back all reads until the order of reading is known.
-    pub(super) const fn wait(&mut self) {
+    pub(super) const fn hold_back_reads(&mut self) {
         self.view = ReadOrder::Awaited;
     }
 
     /// True until the order of reading is known.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(super) fn holds_back_reads(&self) -> bool {
         self.view == ReadOrder::Awaited
     }
 
@@ -168,7 +168,7 @@ impl OldIndex {
     }
 
     /// Marks the index as complete.
-    pub(super) const fn knows_all(&mut self) {
+    pub(super) const fn mark_complete(&mut self) {
         self.is_known = true;
     }
 }
@@ -224,7 +224,7 @@ impl OldVersions {
     }
 
     /// Index of the first version that is not empty; it begins at offset 0 of all versions.
-    pub(crate) fn first_part(&self) -> usize {
+    pub(crate) fn first_nonempty(&self) -> usize {
         self.lens.iter().position(|len| *len > 0).unwrap_or(0)
     }
 
@@ -244,17 +244,17 @@ impl OldVersions {
     }
 
     /// End of the version that holds the byte before `at`.
-    pub(super) fn end_behind(&self, at: u64) -> u64 {
-        self.ends().find(|end| at <= *end).unwrap_or(at)
+    pub(super) fn end_of_version_at(&self, at: u64) -> u64 {
+        self.version_ends().find(|end| at <= *end).unwrap_or(at)
     }
 
     /// Start of the version that holds the byte at `at`.
-    pub(super) fn start_before(&self, at: u64) -> u64 {
-        self.ends().take_while(|end| *end <= at).last().unwrap_or(0)
+    pub(super) fn start_of_version_at(&self, at: u64) -> u64 {
+        self.version_ends().take_while(|end| *end <= at).last().unwrap_or(0)
     }
 
     /// Returns the end of each old version, as an offset in the concatenation of all old versions.
-    fn ends(&self) -> impl Iterator<Item = u64> {
+    fn version_ends(&self) -> impl Iterator<Item = u64> {
         self.lens.iter().scan(0, |end, len| {
             *end += len;
             Some(*end)

@@ -13,7 +13,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 
-use super::gap::{ChunkGap, bytes_of};
+use super::gap::{ChunkGap, gap_bytes};
 use super::gaps::OldPlaces;
 use super::table::GroupTable;
 
@@ -41,7 +41,7 @@ struct ProbedRun {
 
 impl WaitingGaps {
     /// Makes gaps wait for `probes` probes of the run that starts at `run`.
-    pub(super) fn hold(&mut self, run: u32, gaps: VecDeque<ChunkGap>, probes: usize) {
+    pub(super) fn hold_for_probes(&mut self, run: u32, gaps: VecDeque<ChunkGap>, probes: usize) {
         if !gaps.is_empty() {
             self.0.insert(run, ProbedRun { gaps, probes });
         }
@@ -49,7 +49,7 @@ impl WaitingGaps {
 
     /// Takes the result of a probe of this run. Returns the gaps that no longer wait. If no probe was useful, these
     /// gaps lose their old bytes.
-    pub(super) fn release(&mut self, run: u32, was_of_use: bool) -> VecDeque<ChunkGap> {
+    pub(super) fn take_probe_result(&mut self, run: u32, was_of_use: bool) -> VecDeque<ChunkGap> {
         let Some(held) = self.0.get_mut(&run) else { return VecDeque::new() };
         held.probes -= 1;
         if !was_of_use && held.probes > 0 {
@@ -65,11 +65,11 @@ impl WaitingGaps {
 
 impl GroupTable {
     /// Cuts a run of chunks into gaps; only a gap of a single chunk may be longer than allowed.
-    fn gaps_of(&self, run: Range<u32>) -> Vec<Range<u32>> {
+    fn cut_into_gaps(&self, run: Range<u32>) -> Vec<Range<u32>> {
         let (mut gaps, mut first) = (Vec::new(), run.start);
         for chunk in run.clone() {
             if chunk > first
-                && self.place_of(chunk + 1) - self.place_of(first) > self.limits.gap_bytes()
+                && self.chunk_start(chunk + 1) - self.chunk_start(first) > self.limits.gap_bytes()
             {
                 gaps.push(first..chunk);
                 first = chunk;
@@ -82,19 +82,23 @@ impl GroupTable {
     }
 
     /// Cuts a run of chunks into gaps, each with its treatment.
-    pub(super) fn parts_of(
+    pub(super) fn gaps_with_treatment(
         &self,
         run: Range<u32>,
         old_places: &OldPlaces<'_>,
     ) -> Vec<(Range<u32>, GapTreatment)> {
-        let first = if old_places.run.start == self.place_of(run.start) { FIRST_CHUNKS } else { 0 };
+        let first =
+            if old_places.run.start == self.chunk_start(run.start) { FIRST_CHUNKS } else { 0 };
         let last = if old_places.between.1.is_some() { LAST_CHUNKS } else { 0 };
-        let end = run.end.saturating_sub(last).min(self.end_before(&run, old_places.few_between()));
+        let end = run
+            .end
+            .saturating_sub(last)
+            .min(self.start_of_last_bytes(&run, old_places.few_old_bytes()));
         let inner = (run.start + first).min(run.end)..end.max(run.start);
         let told = |chunks: Range<u32>| {
-            self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Told))
+            self.cut_into_gaps(chunks).into_iter().map(|gap| (gap, GapTreatment::Told))
         };
-        match self.probed(&inner, old_places) {
+        match self.cut_with_probes(&inner, old_places) {
             Some(probed) => {
                 let (first, last) = (run.start..inner.start, inner.end..run.end);
                 told(first).chain(probed).chain(told(last)).collect()
@@ -104,17 +108,17 @@ impl GroupTable {
     }
 
     /// Returns the first chunk of a run that ends in the run's last `bytes`.
-    fn end_before(&self, run: &Range<u32>, bytes: u64) -> u32 {
-        let from = self.place_of(run.end).saturating_sub(bytes);
+    fn start_of_last_bytes(&self, run: &Range<u32>, bytes: u64) -> u32 {
+        let from = self.chunk_start(run.end).saturating_sub(bytes);
         run.clone()
             .rev()
-            .find(|chunk| self.place_of(chunk + 1) <= from)
+            .find(|chunk| self.chunk_start(chunk + 1) <= from)
             .map_or(run.start, |chunk| chunk + 1)
     }
 
     /// Cuts the inner part of a run into probes and waiting gaps. Returns `None` if the probes would not be a small
     /// share of the old bytes.
-    fn probed(
+    fn cut_with_probes(
         &self,
         inner: &Range<u32>,
         old_places: &OldPlaces<'_>,
@@ -124,10 +128,11 @@ impl GroupTable {
         }
         let (mut parts, mut at) = (Vec::new(), inner.start);
         let waits = |chunks: Range<u32>| {
-            self.gaps_of(chunks).into_iter().map(|gap| (gap, GapTreatment::Waits))
+            self.cut_into_gaps(chunks).into_iter().map(|gap| (gap, GapTreatment::Waits))
         };
-        let faced = |gap: &Range<u32>| bytes_of(&old_places.of(&self.bytes_of(gap)));
-        for probe in self.probes(inner, old_places) {
+        let faced =
+            |gap: &Range<u32>| gap_bytes(&old_places.between_neighbours(&self.bytes_of(gap)));
+        for probe in self.pick_probes(inner, old_places) {
             // Chunks longer than a gap have no old bytes in their places.
             if probe.start >= at && faced(&probe) > 0 {
                 parts.extend(waits(at..probe.start));
@@ -144,13 +149,14 @@ impl GroupTable {
 
     /// Picks probes all over the run if the drift between the neighbours is small. Otherwise picks probes at the ends
     /// of the run, because the place in the old version is less certain further from a neighbour.
-    fn probes(&self, inner: &Range<u32>, old_places: &OldPlaces<'_>) -> Vec<Range<u32>> {
-        let len = |chunks: Range<u32>| self.place_of(chunks.end) - self.place_of(chunks.start);
+    fn pick_probes(&self, inner: &Range<u32>, old_places: &OldPlaces<'_>) -> Vec<Range<u32>> {
+        let len =
+            |chunks: Range<u32>| self.chunk_start(chunks.end) - self.chunk_start(chunks.start);
         let up_to = |start: u32, bytes| {
             let end = (start + 1..inner.end).find(|end| len(start..*end) >= bytes);
             start..end.unwrap_or(inner.end)
         };
-        if old_places.drift().is_some_and(|drift| drift <= PROBE_BYTES) {
+        if old_places.growth_between().is_some_and(|drift| drift <= PROBE_BYTES) {
             let place =
                 |nth| inner.start + (inner.end - inner.start) * (2 * nth + 1) / (2 * PROBES);
             return (0..PROBES).map(|nth| up_to(place(nth), PROBE_BYTES)).collect();

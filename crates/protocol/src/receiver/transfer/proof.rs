@@ -58,7 +58,7 @@ impl ProofChunks {
     }
 
     /// Creates the list of a new version of which all chunks were received, in order.
-    pub(super) fn all(received: Chunks) -> Self {
+    pub(super) fn all_received(received: Chunks) -> Self {
         let (first, count) = (ChunkNo::FIRST, received.len() as u32);
         let mut all = Self::new(Box::new(Index::new(0)), Chunks::default(), received);
         all.push(ProofSource::Received, first..first.plus(count));
@@ -90,9 +90,9 @@ impl ProofChunks {
         let mut sequence = ChunkSequence::default();
         for (source, range) in &self.parts {
             match source {
-                ProofSource::Old => sequence.take_old(&self.old, range.clone()),
-                ProofSource::Kept => sequence.take_all(&self.kept, range.clone()),
-                ProofSource::Received => sequence.take_all(&self.received, range.clone()),
+                ProofSource::Old => sequence.push_old_chunks(&self.old, range.clone()),
+                ProofSource::Kept => sequence.push_chunks(&self.kept, range.clone()),
+                ProofSource::Received => sequence.push_chunks(&self.received, range.clone()),
             }
         }
         sequence.finish()
@@ -104,7 +104,7 @@ impl Proof {
     /// hashes about 1 % of the file's length, or returned by `of_bytes` over the bytes themselves.
     ///
     /// # Errors The errors of `of_bytes`.
-    pub fn holds<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
+    pub fn is_equal_to<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
         let digest = match &self.of {
             ProofOf::Bytes => of_bytes()?,
             ProofOf::Chunks(chunks) => chunks.digest(),
@@ -166,20 +166,20 @@ struct ChunkSequence {
 }
 
 impl ChunkSequence {
-    fn take(&mut self, chunk: &Chunk) {
+    fn push_chunk(&mut self, chunk: &Chunk) {
         self.len += u64::from(chunk.len);
         if let Some(group) = self.grouper.push(chunk) {
             self.digest.push(&group);
         }
     }
 
-    fn take_all(&mut self, chunks: &Chunks, range: Range<ChunkNo>) {
-        chunks.range(range).for_each(|known| self.take(&chunk(known)));
+    fn push_chunks(&mut self, chunks: &Chunks, range: Range<ChunkNo>) {
+        chunks.range(range).for_each(|known| self.push_chunk(&chunk(known)));
     }
 
     /// Takes chunks of `index`. Groups that `index` knows as a whole are not hashed again: that saves most of the
     /// time for a large file, during which nothing else continues.
-    fn take_old(&mut self, index: &Index, mut range: Range<ChunkNo>) {
+    fn push_old_chunks(&mut self, index: &Index, mut range: Range<ChunkNo>) {
         while !range.is_empty() {
             let known = self.grouper.is_at_start().then(|| index.first_group(range.clone()));
             if let Some((group, rest)) = known.flatten() {
@@ -187,7 +187,7 @@ impl ChunkSequence {
                 self.digest.push(&group);
                 range = rest;
             } else {
-                self.take(&chunk(index.chunk(range.start)));
+                self.push_chunk(&chunk(index.chunk(range.start)));
                 range.start = range.start.next();
             }
         }

@@ -26,7 +26,7 @@ use super::copies::{FoundCopies, runs};
 use super::file_context::FileContext;
 use super::gap::{ChunkGap, GapPayload};
 use super::gaps::{KnownContent, TransferGaps};
-use super::indexing::ask_more;
+use super::indexing::request_segments;
 use super::keeping::KeptChunks;
 use super::old::{IndexPart, OldIndex};
 use super::proof::ProofChunks;
@@ -85,19 +85,19 @@ impl RecipeReceiver {
     }
 
     /// Takes the index built before `Start`, if that index is cut by the same chunker.
-    pub(super) fn go_on_from(&mut self, ahead: OldIndex) {
-        if ahead.is_cut_by(&self.table.spec) && !self.old.is_waiting() {
+    pub(super) fn use_early_index(&mut self, ahead: OldIndex) {
+        if ahead.is_cut_by(&self.table.spec) && !self.old.holds_back_reads() {
             self.old = ahead;
         }
     }
 
     /// Holds back all reads of old versions until their order of reading is known.
-    pub(super) const fn await_view(&mut self) {
-        self.old.wait();
+    pub(super) const fn hold_back_reads(&mut self) {
+        self.old.hold_back_reads();
     }
 
     /// Continues with the old versions once their order of reading is known.
-    pub(super) fn viewed(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
+    pub(super) fn use_data_order(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         self.old.read_in_data_order();
         if !self.unread {
             self.index_more(fx, build);
@@ -109,7 +109,7 @@ impl RecipeReceiver {
         self.kept = KeptChunks::new(chunks, self.table.len);
         self.unread = has_old;
         if !has_old {
-            self.old.knows_all();
+            self.old.mark_complete();
         }
     }
 
@@ -118,11 +118,11 @@ impl RecipeReceiver {
         self.unread || !self.kept.is_empty()
     }
 
-    pub(super) fn share(&self) -> LoadShare {
+    pub(super) fn load_share(&self) -> LoadShare {
         let groups_out =
             self.unanswered.iter().map(|range| u64::from(range.end - range.start)).sum();
-        let groups_held = u64::from(self.table.count());
-        LoadShare { groups_out, groups_held, gaps_out: self.gaps.out() }
+        let groups_held = u64::from(self.table.group_count());
+        LoadShare { groups_out, groups_held, gaps_out: self.gaps.open_count() }
     }
 
     /// True once the whole recipe was told.
@@ -140,24 +140,24 @@ impl RecipeReceiver {
     /// Takes the copies of repeated chunks, from the places that hold them now.
     pub(super) fn take_repeats(&mut self) -> Vec<DeltaOp> {
         let mut copies = FoundCopies::default();
-        for (chunk, of) in self.again.take() {
-            let (from, start) = self.table.repeat(chunk, of);
+        for (chunk, of) in self.again.take_waiting() {
+            let (from, start) = self.table.copy_of_earlier(chunk, of);
             copies.push(from, start);
         }
         copies.finish()
     }
 
     /// Returns the chunks that prove the file, and takes the index of the old versions for it.
-    pub(super) fn prove(&mut self) -> ProofChunks {
-        let (kept, received) = (self.kept.give_away(), std::mem::take(&mut self.table.received));
-        let mut chunks = ProofChunks::new(self.old.give_away(), kept, received);
-        self.table.groups.iter().for_each(|slot| slot.prove(&mut chunks));
+    pub(super) fn proof_chunks(&mut self) -> ProofChunks {
+        let (kept, received) = (self.kept.take_all(), std::mem::take(&mut self.table.received));
+        let mut chunks = ProofChunks::new(self.old.take_index(), kept, received);
+        self.table.groups.iter().for_each(|slot| slot.add_to_proof(&mut chunks));
         chunks
     }
 
     /// Continues to index the old versions, in order, and matches all that can be matched by now.
     pub(super) fn index_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
-        ask_more(&mut self.old, fx);
+        request_segments(&mut self.old, fx);
         self.match_more(fx, build);
     }
 
@@ -176,14 +176,14 @@ impl RecipeReceiver {
     ) {
         match (pending, answer) {
             (FilePending::Index(_, part), ReceiverAnswer::Old(OldVersionAnswer::Indexed(run))) => {
-                self.indexed(fx, build, part, run);
+                self.take_old_chunks(fx, build, part, run);
             }
             (
                 FilePending::Survey { gaps, .. },
                 ReceiverAnswer::Old(OldVersionAnswer::Surveyed(sums)),
             ) => {
                 if let Some(sums) = fx.or_fail(sums) {
-                    self.surveyed(fx, gaps, sums);
+                    self.take_gap_sums(fx, gaps, sums);
                 }
             }
             (
@@ -192,7 +192,7 @@ impl RecipeReceiver {
             ) => {
                 if let Some(mended) = fx.or_fail(mended) {
                     build.end_job();
-                    self.mended(fx, build, gaps, mended);
+                    self.take_rebuilt_gaps(fx, build, gaps, mended);
                 }
             }
             _ => {}
@@ -200,7 +200,7 @@ impl RecipeReceiver {
     }
 
     /// Takes the chunks of a segment of an old version.
-    fn indexed(
+    fn take_old_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -220,20 +220,20 @@ impl RecipeReceiver {
         if lines.is_empty() {
             return Err(PeerError::Unexpected("no groups"));
         }
-        let first = self.table.count();
+        let first = self.table.group_count();
         for line in lines {
             self.table.check_group(line)?;
             let start = self.table.next_start;
-            let state = match self.kept.group(start, line) {
+            let state = match self.kept.find_group(start, line) {
                 Some(kept) => {
-                    build.keep(start, line.len);
+                    build.count_kept(start, line.len);
                     GroupState::Kept(kept)
                 }
                 None => GroupState::Open(line.short),
             };
-            self.table.push(line.chunks, line.len, state);
+            self.table.push_group(line.chunks, line.len, state);
         }
-        self.unanswered.push_back(first..self.table.count());
+        self.unanswered.push_back(first..self.table.group_count());
         Ok(())
     }
 
@@ -243,39 +243,39 @@ impl RecipeReceiver {
         if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
             return Err(PeerError::Unexpected("recipe"));
         }
-        let first = self.table.count();
+        let first = self.table.group_count();
         for lines in lines.chunks(MAX_GROUP_CHUNKS as usize) {
             let len = self.table.check_chunks(self.table.next_start, lines)?;
-            self.table.push(lines.len() as u32, len, GroupState::Told(lines.to_vec()));
+            self.table.push_group(lines.len() as u32, len, GroupState::Told(lines.to_vec()));
         }
-        self.unmatched.push_back(first..self.table.count());
+        self.unmatched.push_back(first..self.table.group_count());
         Ok(())
     }
 
     /// Takes groups that need an answer.
-    pub(super) fn groups(
+    pub(super) fn take_groups(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
         self.receive_groups(build, lines)?;
-        fx.cx.load.take_groups(lines.len() as u64)?;
+        fx.cx.load.receive_groups(lines.len() as u64)?;
         if fx.cx.load.is_crowded() {
             let message = "receive: more groups under way than can be held";
             let trouble = Trouble::new(TroubleKind::Failed, message);
-            fx.fail(WorkError { trouble, then: ErrorAction::Retry });
+            fx.fail_transfer(WorkError { trouble, then: ErrorAction::Retry });
             return Ok(());
         }
-        if self.needs_old() {
-            ask_more(&mut self.old, fx);
+        if self.must_read_old() {
+            request_segments(&mut self.old, fx);
         }
         self.match_more(fx, build);
         Ok(())
     }
 
     /// True if old versions must be read now, for the first time, because some of the last groups are not kept.
-    fn needs_old(&mut self) -> bool {
+    fn must_read_old(&mut self) -> bool {
         let first = self.unanswered.back().map_or(0, |range| range.start as usize);
         let mut last = self.table.groups[first..].iter();
         let lacks = last.any(|slot| matches!(slot.state, GroupState::Open(_)));
@@ -283,21 +283,21 @@ impl RecipeReceiver {
     }
 
     /// Takes chunks of a recipe told by chunks.
-    pub(super) fn recipe(
+    pub(super) fn take_recipe_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        let before = self.table.count();
+        let before = self.table.group_count();
         self.receive_chunks(lines)?;
-        fx.cx.load.hold_groups(u64::from(self.table.count() - before));
+        fx.cx.load.hold_groups(u64::from(self.table.group_count() - before));
         self.match_more(fx, build);
         Ok(())
     }
 
     /// Takes the chunks of groups that were lacked.
-    pub(super) fn chunks(
+    pub(super) fn take_chunks(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -312,7 +312,7 @@ impl RecipeReceiver {
             let count = self.table.groups[no as usize].chunks as usize;
             let own = lines.split_off(..count);
             let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
-            self.table.spell(no, own)?;
+            self.table.expand_group(no, own)?;
         }
         if !lines.is_empty() {
             return Err(PeerError::Unexpected("more chunks than their groups have"));
@@ -325,14 +325,14 @@ impl RecipeReceiver {
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
         let mut copies = FoundCopies::default();
         let missed = self.match_groups(build, &mut copies);
-        self.lack_missing(fx);
-        for (unanswered, groups) in self.lacks() {
+        self.lack_missing_groups(fx);
+        for (unanswered, groups) in self.ready_answers() {
             fx.cx.load.answer_groups(u64::from(unanswered.end - unanswered.start));
             fx.cx.frames.push_back(ToSender::Lack { file: fx.file, groups });
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
-        fx.advance(build.settled());
-        build.copy(fx, copies.finish(), missed, Some(self.old.index()));
+        fx.report_progress(build.settled_bytes());
+        build.start_copies(fx, copies.finish(), missed, Some(self.old.index()));
         while !fx.is_over()
             && self.old.is_known()
             && let Some(groups) = self.unmatched.pop_front()
@@ -362,7 +362,7 @@ impl RecipeReceiver {
         if is_known {
             let mut missing = std::mem::take(&mut self.missing);
             missing.retain(|no| {
-                self.go_on_behind(*no);
+                self.look_up_after(*no);
                 !self.find_group(build, *no as usize, copies)
             });
             self.missing = missing;
@@ -372,28 +372,28 @@ impl RecipeReceiver {
 
     /// Marks missing groups as lacked once all old versions are indexed, unless the file waits for another file of
     /// the run with some of these groups.
-    fn lack_missing(&mut self, fx: &mut FileContext<'_>) {
+    fn lack_missing_groups(&mut self, fx: &mut FileContext<'_>) {
         let sources = &mut fx.cx.sources;
-        if sources.is_waiting(fx.file) && self.share().groups_out > MAX_WAITING_GROUPS {
-            sources.end(fx.file, None);
-            self.old.knows_all();
+        if sources.is_waiting(fx.file) && self.load_share().groups_out > MAX_WAITING_GROUPS {
+            sources.end_attempt(fx.file, None);
+            self.old.mark_complete();
         }
         if !self.old.is_known() || self.missing.is_empty() {
             return;
         }
         let missing = self.missing.iter().filter_map(|no| self.table.shareable_group(*no));
-        if sources.wait(fx.file, self.table.len, missing) {
-            return self.old.awaits_more();
+        if sources.wait_for_source(fx.file, self.table.len, missing) {
+            return self.old.expect_another_version();
         }
         for no in std::mem::take(&mut self.missing) {
             let shareable = self.table.shareable_group(no);
-            shareable.into_iter().for_each(|(name, _)| sources.note(fx.file, name));
+            shareable.into_iter().for_each(|(name, _)| sources.note_requested(fx.file, name));
             self.table.groups[no as usize].state = GroupState::Lacked;
         }
     }
 
     /// If the group before group `no` was found, the look-up of group `no` tries the chunk after that match first.
-    fn go_on_behind(&mut self, no: u32) {
+    fn look_up_after(&mut self, no: u32) {
         let before = no.checked_sub(1).map(|no| &self.table.groups[no as usize].state);
         if let Some(GroupState::Matched(found)) = before {
             self.after = Some(found.end.previous());
@@ -410,18 +410,18 @@ impl RecipeReceiver {
         let (index, slot) = (self.old.index(), &mut self.table.groups[no]);
         let GroupState::Open(short) = slot.state else { return true };
         let found = index.find_group(short, slot.len, slot.chunks, self.after);
-        self.compared += compared(self.after, found.as_ref().map(|found| found.start));
+        self.compared += comparison_count(self.after, found.as_ref().map(|found| found.start));
         let Some(found) = found else { return false };
         let old_start = index.chunk(found.start).0.start;
         copies.push(Span::new(old_start, slot.len as u32), slot.start);
-        build.matched.in_old(old_start, slot.len);
+        build.matched.count_found(old_start, slot.len);
         self.after = Some(found.end.previous());
         slot.state = GroupState::Matched(found);
         true
     }
 
     /// Returns the answers that are complete, in the order of their frames.
-    fn lacks(&mut self) -> Vec<(Range<u32>, Vec<Range<u32>>)> {
+    fn ready_answers(&mut self) -> Vec<(Range<u32>, Vec<Range<u32>>)> {
         let (groups, mut answers) = (&self.table.groups, Vec::new());
         while let Some(range) = self.unanswered.front() {
             let slots = &groups[range.start as usize..range.end as usize];
@@ -446,21 +446,21 @@ impl RecipeReceiver {
         groups: &[Range<u32>],
     ) {
         let (mut copies, mut needed) = (FoundCopies::default(), Vec::new());
-        let waiting = self.again.waiting();
+        let waiting = self.again.waiting_count();
         for no in groups.iter().cloned().flatten() {
             needed.extend(self.find_chunks(build, no, &mut copies));
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
         // The chunks of a lacked group may all prove to be known: then nothing is held back any more.
-        let differs = !needed.is_empty() || self.again.waiting() > waiting;
+        let differs = !needed.is_empty() || self.again.waiting_count() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = KnownContent { index: self.old.index(), kept: &self.kept, old: fx.old };
         let needed = runs(needed.into_iter());
-        let needed = self.gaps.find(&mut self.table, needed, told_from, known);
+        let needed = self.gaps.find_runs(&mut self.table, needed, told_from, known);
         fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: needed });
         fx.cx.load.queue_gaps(fx.handle);
-        fx.advance(build.settled());
-        build.copy(fx, copies.finish(), differs, Some(self.old.index()));
+        fx.report_progress(build.settled_bytes());
+        build.start_copies(fx, copies.finish(), differs, Some(self.old.index()));
     }
 
     /// Looks for the told chunks of a group; returns the chunks that the old versions lack.
@@ -470,7 +470,7 @@ impl RecipeReceiver {
         no: u32,
         copies: &mut FoundCopies,
     ) -> Vec<u32> {
-        self.go_on_behind(no);
+        self.look_up_after(no);
         let max_len = self.table.spec.max_len();
         let (index, slot) = (self.old.index(), &mut self.table.groups[no as usize]);
         let GroupState::Told(lines) = &slot.state else { return Vec::new() };
@@ -478,17 +478,17 @@ impl RecipeReceiver {
         let mut chunks = Vec::with_capacity(lines.len());
         for (nth, line) in lines.iter().enumerate() {
             let (no, name) = (slot.first_chunk + nth as u32, (line.brief, line.len));
-            self.again.pass(name, line.len == max_len);
-            let origin = if let Some(kept) = self.kept.chunk(start, line) {
-                build.keep(start, line.len.into());
+            self.again.note_chunk(name, line.len == max_len);
+            let origin = if let Some(kept) = self.kept.find_chunk(start, line) {
+                build.count_kept(start, line.len.into());
                 ChunkOrigin::Kept(kept)
             } else {
                 let found = index.find_chunk(line.brief, line.len, self.after);
-                self.compared += compared(self.after, found);
+                self.compared += comparison_count(self.after, found);
                 if let Some(found) = found {
                     let old = index.chunk(found).0;
                     copies.push(old, start);
-                    build.matched.in_old(old.start, line.len.into());
+                    build.matched.count_found(old.start, line.len.into());
                     self.after = Some(found);
                     ChunkOrigin::Old(found)
                 } else if self.again.wait_or_request(no, name) {
@@ -508,39 +508,39 @@ impl RecipeReceiver {
     }
 
     /// Marks a chunk as received, and returns the chunk's place.
-    pub(super) fn receive(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
-        self.table.receive(chunk, ArrivalForm::Itself)
+    pub(super) fn mark_received(&mut self, chunk: u32) -> Result<PayloadChunk, PeerError> {
+        self.table.mark_received(chunk, ArrivalForm::Itself)
     }
 
     /// Notes a chunk that was written.
-    pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
-        self.table.wrote(chunk, fingerprint);
+    pub(super) fn note_written(&mut self, chunk: u32, fingerprint: Fingerprint) {
+        self.table.note_written(chunk, fingerprint);
     }
 
     /// Surveys at most `most` gaps.
     pub(super) fn survey_gaps(&mut self, fx: &mut FileContext<'_>, most: u64) {
-        let gaps = self.gaps.take(most, fx.cx.setting.limits.mended_bytes());
+        let gaps = self.gaps.take_to_survey(most, fx.cx.setting.limits.mended_bytes());
         if gaps.is_empty() {
             return;
         }
         let handle = fx.handle;
-        fx.cx.load.take_gaps(gaps.len());
+        fx.cx.load.request_gaps(gaps.len());
         fx.cx.load.queue_gaps(handle);
-        let facing = gaps.iter().map(ChunkGap::facing).collect();
-        fx.cx.ask(
+        let facing = gaps.iter().map(ChunkGap::survey_request).collect();
+        fx.cx.request_work(
             ReceiverWork::Old(OldVersionWork::Survey { handle, gaps: facing }),
             FilePending::Survey { handle, gaps },
         );
     }
 
     /// Takes the sums of surveyed gaps, and requests these gaps.
-    fn surveyed(&mut self, fx: &mut FileContext<'_>, gaps: Vec<ChunkGap>, sums: Vec<GapSums>) {
-        let gaps = self.gaps.ask(gaps, sums);
+    fn take_gap_sums(&mut self, fx: &mut FileContext<'_>, gaps: Vec<ChunkGap>, sums: Vec<GapSums>) {
+        let gaps = self.gaps.request_lines(gaps, sums);
         fx.cx.frames.push_back(ToSender::Mend { file: fx.file, gaps });
     }
 
     /// Takes gaps sent as deltas.
-    pub(super) fn mend(
+    pub(super) fn receive_gaps(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -553,8 +553,8 @@ impl RecipeReceiver {
             return Err(PeerError::Limit("bytes of gaps"));
         }
         let (handle, path, new) = (fx.handle, fx.path.clone(), build.new.clone());
-        build.begin_job();
-        fx.cx.load.mend_gaps(gaps.len());
+        build.count_job();
+        fx.cx.load.receive_gaps(gaps.len());
         let payload_bytes = new_bytes + bytes as usize;
         let work = ReceiverWork::New(NewVersionWork::Mend {
             handle,
@@ -565,12 +565,12 @@ impl RecipeReceiver {
             payload,
         });
         let pending = FilePending::Mend { handle, gaps, payload_bytes };
-        fx.cx.ask_to_write(WorkTurn::Any, work, pending);
+        fx.cx.request_write(WorkTurn::Any, work, pending);
         Ok(())
     }
 
     /// Takes rebuilt gaps. A rebuilt chunk is accepted if its fingerprint begins with the announced prefix.
-    fn mended(
+    fn take_rebuilt_gaps(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -579,22 +579,22 @@ impl RecipeReceiver {
     ) {
         let compared = mended.iter().map(|mended| mended.fingerprints.len() as u64).sum();
         for (gap, mended) in gaps.into_iter().zip(mended) {
-            let filled = self.gaps.fill(&mut self.table, &gap, mended);
+            let filled = self.gaps.fill_gap(&mut self.table, &gap, mended);
             for bytes in filled.written {
-                build.cover(bytes.start, bytes.end - bytes.start);
+                build.mark_written(bytes.start, bytes.end - bytes.start);
             }
             build.literal += filled.literal;
             build.matched.bytes += filled.copied;
         }
         fx.cx.counts.add(0, compared);
         fx.cx.load.queue_gaps(fx.handle);
-        fx.advance(build.settled());
+        fx.report_progress(build.settled_bytes());
     }
 }
 
 /// Number of fingerprints that a look-up compared: that of the chunk after `after`, and that of the chunk found in
 /// the table.
-fn compared(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
+fn comparison_count(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
     let next = after.map(ChunkNo::next);
     u64::from(next.is_some()) + u64::from(found.is_some() && found != next)
 }

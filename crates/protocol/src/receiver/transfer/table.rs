@@ -87,7 +87,7 @@ pub(super) const UNASKED: PeerError = PeerError::Unexpected("a chunk that was no
 
 impl GroupSlot {
     /// Adds the chunks of the group to a proof.
-    pub(super) fn prove(&self, proof: &mut ProofChunks) {
+    pub(super) fn add_to_proof(&self, proof: &mut ProofChunks) {
         match &self.state {
             GroupState::Matched(range) => proof.push(ProofSource::Old, range.clone()),
             GroupState::Kept(range) => proof.push(ProofSource::Kept, range.clone()),
@@ -118,7 +118,7 @@ impl GroupTable {
     }
 
     /// Number of groups.
-    pub(super) const fn count(&self) -> u32 {
+    pub(super) const fn group_count(&self) -> u32 {
         self.groups.len() as u32
     }
 
@@ -128,7 +128,7 @@ impl GroupTable {
     }
 
     /// Adds the next group. The caller has checked its lengths.
-    pub(super) fn push(&mut self, chunks: u32, len: u64, state: GroupState) {
+    pub(super) fn push_group(&mut self, chunks: u32, len: u64, state: GroupState) {
         let (start, first_chunk) = (self.next_start, self.next_chunk);
         self.groups.push(GroupSlot { start, first_chunk, chunks, len, state });
         self.next_start += len;
@@ -172,7 +172,7 @@ impl GroupTable {
     }
 
     /// Takes the chunks of a group that was lacked.
-    pub(super) fn spell(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
+    pub(super) fn expand_group(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
         let (start, len) = (self.groups[no as usize].start, self.groups[no as usize].len);
         if self.check_chunks(start, lines)? != len {
             return Err(PeerError::Unexpected("chunks that do not add up to their group"));
@@ -187,7 +187,7 @@ impl GroupTable {
     }
 
     /// Marks a chunk as received, by itself or in a gap, and returns the chunk's place. Errors: `UNASKED`.
-    pub(super) fn receive(
+    pub(super) fn mark_received(
         &mut self,
         chunk: u32,
         by: ArrivalForm,
@@ -209,7 +209,7 @@ impl GroupTable {
     }
 
     /// Notes a chunk that was written.
-    pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
+    pub(super) fn note_written(&mut self, chunk: u32, fingerprint: Fingerprint) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
         if let GroupState::Spelled(chunks) = &mut slot.state {
@@ -220,7 +220,7 @@ impl GroupTable {
     }
 
     /// Assigns a chunk to a gap. Any bytes that arrived for this chunk before were wrong.
-    pub(super) fn needs_gap(&mut self, chunk: u32) {
+    pub(super) fn assign_to_gap(&mut self, chunk: u32) {
         let slot = self.group_of(chunk).expect("a chunk that was asked for has a group");
         let slot = &mut self.groups[slot];
         let GroupState::Spelled(chunks) = &mut slot.state else { return };
@@ -241,15 +241,15 @@ impl GroupTable {
 
     /// Takes a chunk as a copy of the earlier chunk `of`; returns the place of that chunk, and the offset of the
     /// copy.
-    pub(super) fn repeat(&mut self, chunk: u32, of: u32) -> (Span, u64) {
-        let (from, start) = (self.place_of(of), self.place_of(chunk));
-        let earlier = *self.spelled(of);
-        *self.spelled(chunk) = earlier;
+    pub(super) fn copy_of_earlier(&mut self, chunk: u32, of: u32) -> (Span, u64) {
+        let (from, start) = (self.chunk_start(of), self.chunk_start(chunk));
+        let earlier = *self.expanded_chunk(of);
+        *self.expanded_chunk(chunk) = earlier;
         (Span::new(from, earlier.0), start)
     }
 
     /// Length in bytes and origin of a chunk that was spelled out.
-    fn spelled(&mut self, chunk: u32) -> &mut (u32, ChunkOrigin) {
+    fn expanded_chunk(&mut self, chunk: u32) -> &mut (u32, ChunkOrigin) {
         let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
         let slot = &mut self.groups[slot];
         match &mut slot.state {
@@ -259,7 +259,7 @@ impl GroupTable {
     }
 
     /// Offset of a chunk that was spelled out, or follows such a chunk.
-    pub(super) fn place_of(&self, chunk: u32) -> u64 {
+    pub(super) fn chunk_start(&self, chunk: u32) -> u64 {
         let slot = self.group_of(chunk).expect("a chunk that was spelled out has a group");
         let slot = &self.groups[slot];
         match &slot.state {
@@ -273,7 +273,7 @@ impl GroupTable {
 
     /// Returns the range of these chunks' bytes in the new version.
     pub(super) fn bytes_of(&self, chunks: &Range<u32>) -> Range<u64> {
-        self.place_of(chunks.start)..self.place_of(chunks.end)
+        self.chunk_start(chunks.start)..self.chunk_start(chunks.end)
     }
 
     /// Returns the place of this chunk in the old versions, if it was found there.
@@ -287,10 +287,10 @@ impl GroupTable {
         let nth = chunk - slot.first_chunk;
         let no: ChunkNo = match &slot.state {
             GroupState::Matched(range) => range.start.plus(nth),
-            GroupState::Kept(range) => kept.in_old(range.start.plus(nth), index)?,
+            GroupState::Kept(range) => kept.equal_old_chunk(range.start.plus(nth), index)?,
             GroupState::Spelled(chunks) => match chunks.get(nth as usize)?.1 {
                 ChunkOrigin::Old(no) => no,
-                ChunkOrigin::Kept(no) => kept.in_old(no, index)?,
+                ChunkOrigin::Kept(no) => kept.equal_old_chunk(no, index)?,
                 _ => return None,
             },
             GroupState::Open(_) | GroupState::Lacked | GroupState::Told(_) => return None,

@@ -89,7 +89,7 @@ impl Driver {
     }
 
     fn settle(&mut self, how: &'static str, proof: &Proof) -> ReceiverAnswer {
-        assert_eq!(proof.holds(|| Err(())), Ok(true));
+        assert_eq!(proof.is_equal_to(|| Err(())), Ok(true));
         self.settled = Some(how);
         ReceiverAnswer::Done(Ok(()))
     }
@@ -99,7 +99,7 @@ impl Driver {
         loop {
             while let Some((id, work)) = fx.cx.jobs.poll() {
                 let answer = self.perform(work);
-                let pending = fx.cx.jobs.answered(id).unwrap();
+                let pending = fx.cx.jobs.take_answer(id).unwrap();
                 fx.cx.load.uncount_pending(&pending);
                 let ReceiverPending::File(pending) = pending else { panic!("{pending:?}") };
                 transfer.answer(fx, pending, answer);
@@ -107,13 +107,13 @@ impl Driver {
             if fx.is_over() || !transfer.is_complete(fx) {
                 return;
             }
-            transfer.settle(fx);
+            transfer.commit_or_keep(fx);
         }
     }
 }
 
 /// Drives a transfer of `new` with `old` in place; returns the driver, and the frames sent to the sender.
-fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToSender>) {
+fn transfer(old: &[u8], new: &[u8], how: (TransferKind, ChunkerSpec)) -> (Driver, Vec<ToSender>) {
     let len = new.len() as u64;
     let mut cx = Context::new(Setting::default());
     let lens = if old.is_empty() { Vec::new() } else { vec![old.len() as u64] };
@@ -122,31 +122,31 @@ fn transfer(old: &[u8], new: &[u8], how: (How, ChunkerSpec)) -> (Driver, Vec<ToS
     let place = FilePlace { file: FileNo(0), handle: Handle(0), path: &path, seen: None };
     let reported = ReportedBytes { reported: &mut reported, most: len };
     let mut fx = FileContext::new(&mut cx, place, &versions, reported);
-    let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o644);
+    let meta = Meta::without_owner(Kind::File, len, Timestamp::default(), 0o644);
     let mut driver = Driver { old: old.to_vec(), made: vec![0; new.len()], ..Driver::default() };
     let mut transfer = IncomingTransfer::new(meta, how.0, how.1, None, fx.cx);
-    transfer.begin(&mut fx, ExpectedTransfer::default());
+    transfer.begin_matching(&mut fx, ExpectedTransfer::default());
     driver.run(&mut transfer, &mut fx);
     let chunks = reference::chunks(&how.1, new);
-    if how.0 == How::Recipe {
+    if how.0 == TransferKind::Recipe {
         let line = |group: deltic_core::recipe::Group| GroupLine {
             len: group.len,
             chunks: group.chunks,
             short: group.fingerprint.group_prefix(),
         };
         let groups: Vec<_> = reference::groups(&chunks).into_iter().map(line).collect();
-        transfer.groups(&mut fx, &groups).unwrap();
+        transfer.receive_groups(&mut fx, &groups).unwrap();
         driver.run(&mut transfer, &mut fx);
         spell(&mut transfer, &mut fx, (&groups, &chunks));
         driver.run(&mut transfer, &mut fx);
         fill(&mut transfer, &mut fx, (new, &chunks));
     } else {
         transfer
-            .fill(&mut fx, std::slice::from_ref(&(0..1)), Payload::Plain(new.to_vec()))
+            .receive_literals(&mut fx, std::slice::from_ref(&(0..1)), Payload::Plain(new.to_vec()))
             .unwrap();
     }
     driver.run(&mut transfer, &mut fx);
-    transfer.end(digest_of(&chunks)).unwrap();
+    transfer.receive_digest(digest_of(&chunks)).unwrap();
     driver.run(&mut transfer, &mut fx);
     assert!(fx.is_over() && !fx.cx.jobs.is_busy(Handle(0)));
     assert_eq!(fx.cx.load.backlog_bytes(), 0);
@@ -170,7 +170,7 @@ fn spell(
     };
     let lines: Vec<_> = all.map(line).collect();
     if !lines.is_empty() {
-        transfer.chunks(fx, &lacked, &lines).unwrap();
+        transfer.receive_group_chunks(fx, &lacked, &lines).unwrap();
     }
 }
 
@@ -186,11 +186,11 @@ fn fill(
     }
     let start = |no: u32| chunks[..no as usize].iter().map(|c| c.len as usize).sum::<usize>();
     let bytes = needed.iter().flat_map(|range| &new[start(range.start)..start(range.end)]);
-    transfer.fill(fx, &needed, Payload::Plain(bytes.copied().collect())).unwrap();
+    transfer.receive_literals(fx, &needed, Payload::Plain(bytes.copied().collect())).unwrap();
 }
 
-fn by_recipe() -> (How, ChunkerSpec) {
-    (How::Recipe, ChunkerSpec::Fixed(FixedLen::new(CHUNK).unwrap()))
+fn by_recipe() -> (TransferKind, ChunkerSpec) {
+    (TransferKind::Recipe, ChunkerSpec::Fixed(FixedLen::new(CHUNK).unwrap()))
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_prefix_of_old_is_copied_once_it_is_known_to_be_one() {
 fn a_short_file_is_put_in_place_in_one_go_and_asks_for_nothing() {
     let blocks = ChunkerSpec::Fixed(FixedLen::new(WHOLE_BLOCK_BYTES).unwrap());
     let new = bytes(CHUNK, 3);
-    let (driver, frames) = transfer(&[], &new, (How::Whole, blocks));
+    let (driver, frames) = transfer(&[], &new, (TransferKind::Whole, blocks));
     assert_eq!((driver.settled, driver.made == new), (Some("replaced"), true));
     assert_eq!(frames, []);
 }

@@ -48,31 +48,31 @@ pub(super) struct EntryArrivals {
 
 impl EntryArrivals {
     /// Removes and returns the entry that arrives by the change at `path`.
-    pub(super) fn take(&mut self, path: &RelPath) -> Option<FileNo> {
+    pub(super) fn take_change(&mut self, path: &RelPath) -> Option<FileNo> {
         self.changing.remove(path)
     }
 
     /// Returns the number below which no further entry will arrive.
-    fn next(&self, listed_count: u64) -> FileNo {
+    fn first_possible(&self, listed_count: u64) -> FileNo {
         self.open.first().copied().unwrap_or(FileNo(listed_count))
     }
 }
 
 impl EntryArrivals {
     /// Notes an entry as arrived: in place, or left out because an alternate has the entry.
-    pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
+    pub(super) fn note_arrived(&mut self, cx: &mut Context, file: FileNo) {
         let Options { remove, dry_run, .. } = &cx.setting.options;
         let leaves = remove.sources && !dry_run;
         // An entry that was given up keeps its source.
-        if leaves && (self.open.remove(&file) || !cx.setting.options.sources_go_early()) {
+        if leaves && (self.open.remove(&file) || !cx.setting.options.may_remove_sources_early()) {
             self.arrived.push(file);
         }
     }
 
     /// Notes that the entries of a section may arrive, if sources are removed before the end. Directories are never
     /// removed at the source.
-    pub(super) fn expect(&mut self, cx: &mut Context, section: &DirSection) {
-        if cx.setting.options.sources_go_early() {
+    pub(super) fn note_expected(&mut self, cx: &mut Context, section: &DirSection) {
+        if cx.setting.options.may_remove_sources_early() {
             let numbered = (section.first..).zip(&section.entries);
             let open = numbered.filter(|(_, entry)| !entry.meta.is_dir());
             self.open.extend(open.map(|(no, _)| FileNo(no)));
@@ -80,7 +80,7 @@ impl EntryArrivals {
     }
 
     /// Notes that an entry will not arrive, so its source is not removed.
-    pub(super) fn will_not_arrive(&mut self, file: FileNo) {
+    pub(super) fn note_failed(&mut self, file: FileNo) {
         self.open.remove(&file);
     }
 
@@ -88,20 +88,20 @@ impl EntryArrivals {
     /// will stay.
     pub(super) fn flush_early(&mut self, cx: &mut Context, listed_count: u64) {
         let Self { arrived, upto, flushing, .. } = &*self;
-        let is_early = cx.setting.options.sources_go_early() && !cx.is_closing;
+        let is_early = cx.setting.options.may_remove_sources_early() && !cx.is_closing;
         if !is_early || *flushing {
             return;
         }
-        let next = self.next(listed_count);
+        let next = self.first_possible(listed_count);
         if arrived.len() >= MAX_BATCH || next.0 - upto.0 >= 2 * MAX_BATCH as u64 {
             self.flushing = true;
             let files = std::mem::take(&mut self.arrived);
-            cx.ask(ReceiverWork::Flush, TreePending::FlushArrived { files, upto: next });
+            cx.request_work(ReceiverWork::Flush, TreePending::FlushArrived { files, upto: next });
         }
     }
 
     /// Reports flushed arrivals, so that their sources may be removed; if the flush failed, the sources stay.
-    pub(super) fn flushed_arrived(
+    pub(super) fn take_early_flush(
         &mut self,
         cx: &mut Context,
         files: Vec<FileNo>,
@@ -110,16 +110,16 @@ impl EntryArrivals {
     ) {
         self.flushing = false;
         match flushed {
-            Ok(()) => self.send(cx, files, upto),
+            Ok(()) => self.send_arrivals(cx, files, upto),
             Err(error) => {
                 self.is_lost = true;
-                self.send(cx, Vec::new(), upto);
-                cx.trouble(error.trouble);
+                self.send_arrivals(cx, Vec::new(), upto);
+                cx.count_failure(error.trouble);
             }
         }
     }
 
-    fn send(&mut self, cx: &mut Context, files: Vec<FileNo>, upto: FileNo) {
+    fn send_arrivals(&mut self, cx: &mut Context, files: Vec<FileNo>, upto: FileNo) {
         let files = if self.is_lost { Vec::new() } else { files };
         let (mut files, before) = (files.chunks(MAX_BATCH).peekable(), self.upto);
         (self.has_reported, self.upto) = (true, upto);
@@ -136,12 +136,12 @@ impl EntryArrivals {
     }
 
     /// Takes the result of the last flush; if it failed, no source may be removed.
-    pub(super) fn flushed(&mut self, cx: &mut Context, flushed: Result<(), WorkError>) {
+    pub(super) fn take_last_flush(&mut self, cx: &mut Context, flushed: Result<(), WorkError>) {
         if flushed.is_err() {
             self.is_lost = true;
             self.arrived.clear();
         }
-        cx.closed(flushed);
+        cx.take_closing_result(flushed);
     }
 
     /// Notes an arrived entry, in case its commit is delayed.
@@ -152,11 +152,15 @@ impl EntryArrivals {
     }
 
     /// Takes the result of the delayed commits. Reports each failure; the sources of the `failed` entries stay.
-    pub(super) fn landed(&mut self, cx: &mut Context, failed: Vec<(RelPath, Trouble)>) {
+    pub(super) fn take_delayed_commits(
+        &mut self,
+        cx: &mut Context,
+        failed: Vec<(RelPath, Trouble)>,
+    ) {
         let mut stay_away = HashSet::new();
         for (path, trouble) in failed {
             stay_away.extend(self.uncommitted.remove(&path));
-            cx.trouble(trouble);
+            cx.count_failure(trouble);
         }
         self.arrived.retain(|arrived| !stay_away.contains(arrived));
         self.uncommitted.clear();
@@ -169,13 +173,13 @@ impl EntryArrivals {
             return;
         }
         let upto = FileNo(listed_count);
-        self.send(cx, files, upto);
+        self.send_arrivals(cx, files, upto);
         cx.frames.push_back(ToSender::Arrived { files: Vec::new(), upto, last: true });
         self.removing_sources = true;
     }
 
     /// Takes the report of a source that the sender removed. Errors: `Unexpected` if no reported arrival is left.
-    pub(super) fn removed_source(
+    pub(super) fn receive_removed_source(
         &mut self,
         cx: &mut Context,
         path: RelPath,
@@ -188,7 +192,7 @@ impl EntryArrivals {
     }
 
     /// Takes the sender's final answer: the sources of arrivals are removed, except for the sources in `troubles`.
-    pub(super) fn sources_removed(
+    pub(super) fn receive_sources_removed(
         &mut self,
         cx: &mut Context,
         troubles: Vec<Trouble>,
@@ -202,7 +206,7 @@ impl EntryArrivals {
     }
 
     /// Notes that an entry arrives once the change at `path` is done.
-    pub(super) fn will_arrive(&mut self, file: FileNo, path: &RelPath) {
+    pub(super) fn note_pending_arrival(&mut self, file: FileNo, path: &RelPath) {
         self.changing.insert(path.clone(), file);
     }
 }

@@ -7,11 +7,11 @@ use deltic_tree::{Kind, Meta};
 use crate::options::Options;
 use crate::report::{Differs, EntryType};
 
-use super::compare::{QuickCheck, attributes, quick};
+use super::compare::{QuickCheck, differing_attributes, quick_check};
 
 /// An entry in an alternate.
 #[derive(Clone, Debug)]
-pub(crate) struct ReferenceEntry {
+pub(crate) struct AlternateEntry {
     /// Index of the alternate.
     pub(crate) alternate: usize,
     pub(crate) is: Meta,
@@ -31,46 +31,46 @@ pub(super) enum EntryLikeness {
     All,
 }
 
-impl ReferenceEntry {
+impl AlternateEntry {
     /// True if the whole entry agrees.
-    pub(super) fn agrees(&self) -> bool {
+    pub(super) fn is_equal(&self) -> bool {
         self.likeness == EntryLikeness::All
     }
 
     /// True if only the content is still to be proved.
-    pub(crate) fn is_unproven(&self) -> bool {
+    pub(crate) fn needs_content_check(&self) -> bool {
         self.likeness == EntryLikeness::Unproven
     }
 
     /// Marks the content as proved to be equal, and the attributes as different.
-    pub(crate) const fn proves(&mut self) {
+    pub(crate) const fn mark_content_equal(&mut self) {
         self.likeness = EntryLikeness::Content;
     }
 
     /// True if the file may have the content of the new version, and the contents are to be compared.
-    pub(crate) fn may_be_it(&self, checksum: bool, meta: &Meta) -> bool {
+    pub(crate) fn may_have_content(&self, checksum: bool, meta: &Meta) -> bool {
         checksum && self.is.len == meta.len && meta.len > 0
     }
 }
 
 /// True if the entry seen at the path is known to be a hard link of the file in the alternate.
 pub(super) fn is_same(seen: &Option<Meta>, is: &Meta) -> bool {
-    let inode = |meta: &Meta| meta.linked().and_then(HardLink::inode);
+    let inode = |meta: &Meta| meta.hard_link().and_then(HardLink::inode);
     seen.as_ref().and_then(inode).is_some_and(|seen| inode(is) == Some(seen))
 }
 
 /// Returns the entry of the alternates that agrees most; of several such entries, the first.
-pub(super) fn best(
+pub(super) fn best_match(
     options: &Options,
     meta: &Meta,
     found: Vec<Option<Meta>>,
-) -> Option<ReferenceEntry> {
-    let mut best: Option<ReferenceEntry> = None;
+) -> Option<AlternateEntry> {
+    let mut best: Option<AlternateEntry> = None;
     for (alternate, is) in found.into_iter().enumerate() {
         let Some(is) = is else { continue };
-        let same_attributes = attributes(options, meta, &is) == Differs::default();
+        let same_attributes = differing_attributes(options, meta, &is) == Differs::default();
         let likeness = match (&meta.kind, &is.kind) {
-            (Kind::File, Kind::File) => match quick(options, meta, &is) {
+            (Kind::File, Kind::File) => match quick_check(options, meta, &is) {
                 QuickCheck::Same if same_attributes => EntryLikeness::All,
                 QuickCheck::Same => EntryLikeness::Content,
                 QuickCheck::Unknown if same_attributes => EntryLikeness::Unproven,
@@ -83,7 +83,7 @@ pub(super) fn best(
             _ => continue,
         };
         if best.as_ref().is_none_or(|best| best.likeness < likeness) {
-            best = Some(ReferenceEntry { alternate, is, likeness });
+            best = Some(AlternateEntry { alternate, is, likeness });
         }
     }
     best

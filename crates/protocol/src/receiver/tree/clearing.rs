@@ -11,8 +11,8 @@ use crate::receiver::files::candidate::FileCandidate;
 use crate::receiver::pending::TreePending;
 use crate::report::{Change, Trouble, TroubleKind};
 
-use super::beside::ReferenceEntry;
-use super::deleting::report_gone;
+use super::beside::AlternateEntry;
+use super::deleting::report_removed;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::LaterName;
 use super::looked::PlacedEntry;
@@ -21,13 +21,13 @@ use super::removal::{NO_LIMIT, NameRemoval};
 impl UnsettledEntries {
     /// True if the entry `seen` at a path is a directory that must be removed first. In a dry run this holds for
     /// every directory, so that obstacles to the real run are reported.
-    pub(super) fn clears(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
+    pub(super) fn must_clear(&self, tx: &TreeContext<'_>, seen: Option<&Meta>) -> bool {
         let options = &tx.cx.setting.options;
-        (options.clears() || options.dry_run) && seen.is_some_and(Meta::is_dir)
+        (options.replaces_full_dirs() || options.dry_run) && seen.is_some_and(Meta::is_dir)
     }
 
     /// Removes the directory in an entry's place, once the names in the directory are counted.
-    pub(super) fn clear(
+    pub(super) fn clear_place(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
@@ -36,10 +36,10 @@ impl UnsettledEntries {
     ) {
         self.clearing.insert(file, entry);
         let all = ReceiverWork::Lookup(LookupWork::Count { path: path.clone(), gives_way: true });
-        tx.cx.ask(all, TreePending::CountBelow { file, path });
+        tx.cx.request_work(all, TreePending::CountBelow { file, path });
     }
 
-    pub(super) fn counted(
+    pub(super) fn take_name_count(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
@@ -48,14 +48,14 @@ impl UnsettledEntries {
     ) {
         // The final length of the list is not known yet.
         let most = self.max_cleared_names(tx);
-        if !tx.cx.setting.options.clears() && names > 1 {
+        if !tx.cx.setting.options.replaces_full_dirs() && names > 1 {
             let words = |path: &str| format!("cannot replace {path}: directory not empty");
             let trouble = Trouble::at(TroubleKind::Failed, &path, words);
-            return self.not_cleared(tx, file, vec![trouble]);
+            return self.give_up_uncleared(tx, file, vec![trouble]);
         }
         // An empty directory gives way under any limit: nothing is lost.
         let lost = if names > 1 { names } else { 0 };
-        if !tx.deleting.clear(lost, most) {
+        if !tx.deleting.count_cleared(lost, most) {
             let words = |path: &str| {
                 format!(
                     "cannot replace {path}: {names} names in that directory would go, with others more than {most}; \
@@ -63,19 +63,19 @@ impl UnsettledEntries {
                 )
             };
             let trouble = Trouble::at(TroubleKind::DeleteLimit, &path, words);
-            return self.not_cleared(tx, file, vec![trouble]);
+            return self.give_up_uncleared(tx, file, vec![trouble]);
         }
         // Protected names stay if no entry takes the place.
         let is_deleted = matches!(self.clearing.get(&file), Some(BlockedEntry::Nothing));
         let names = names.saturating_sub(u64::from(!is_deleted));
         let removal = NameRemoval { path, gives_way: !is_deleted, names, ..NameRemoval::default() };
-        self.ask_clearing(tx, file, removal);
+        self.request_clearing(tx, file, removal);
     }
 
-    fn ask_clearing(&mut self, tx: &mut TreeContext<'_>, file: FileNo, removal: NameRemoval) {
+    fn request_clearing(&mut self, tx: &mut TreeContext<'_>, file: FileNo, removal: NameRemoval) {
         let most = if tx.cx.setting.options.dry_run { NO_LIMIT } else { removal.names };
         let work = removal.work(tx.cx.setting.options.dry_run, most);
-        tx.cx.ask(work, TreePending::Clear { file, removal });
+        tx.cx.request_work(work, TreePending::Clear { file, removal });
     }
 
     /// Most names that may be removed for new entries in their place, in the whole run.
@@ -90,59 +90,66 @@ impl UnsettledEntries {
         }
     }
 
-    pub(super) fn cleared(
+    pub(super) fn take_clearing_result(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
         mut removal: NameRemoval,
         removed: RemovedNames,
     ) {
-        removal.take(&removed);
-        report_gone(tx.cx, &removal, removed.gone);
+        removal.subtract(&removed);
+        report_removed(tx.cx, &removal, removed.gone);
         let mut troubles = removed.troubles;
         if troubles.is_empty() && removed.goes_on {
             let dry_run = tx.cx.setting.options.dry_run;
             if removal.names == 0 && !dry_run {
-                removal.names = tx.deleting.clear_more(self.max_cleared_names(tx));
+                removal.names = tx.deleting.grant_cleared(self.max_cleared_names(tx));
             }
             if removal.names > 0 || dry_run {
-                return self.ask_clearing(tx, file, removal);
+                return self.request_clearing(tx, file, removal);
             }
-            troubles.push(removal.refilled("replace"));
+            troubles.push(removal.new_names_trouble("replace"));
         }
         // Take back the count of names that stayed or were gone already.
-        tx.deleting.spare_cleared(removal.names);
+        tx.deleting.uncount_cleared(removal.names);
         if !troubles.is_empty() {
-            return self.not_cleared(tx, file, troubles);
+            return self.give_up_uncleared(tx, file, troubles);
         }
         match self.clearing.remove(&file) {
             Some(BlockedEntry::File(mut candidate)) => {
                 candidate.seen = None;
-                self.bring(tx, *candidate);
+                self.want_file(tx, *candidate);
             }
-            Some(BlockedEntry::Other { meta, change }) => self.make_other(tx, file, meta, change),
+            Some(BlockedEntry::Other { meta, change }) => {
+                self.request_creation(tx, file, meta, change)
+            }
             Some(BlockedEntry::Name { mut name, change }) => {
                 name.seen = None;
-                self.make_link(tx, file, name, change);
+                self.request_link(tx, file, name, change);
             }
             Some(BlockedEntry::Beside(both)) => {
                 let (mut placed, beside) = *both;
                 placed.seen = None;
-                self.take_beside(tx, placed, beside);
+                self.use_alternate(tx, placed, beside);
             }
             Some(BlockedEntry::Nothing) | None => {}
         }
     }
 
     /// Gives up an entry because the directory in the same place stays.
-    fn not_cleared(&mut self, tx: &mut TreeContext<'_>, file: FileNo, troubles: Vec<Trouble>) {
+    fn give_up_uncleared(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        troubles: Vec<Trouble>,
+    ) {
         match self.clearing.remove(&file) {
             Some(BlockedEntry::File(candidate)) => {
                 tx.cx.report_settled(candidate.meta.len);
                 self.note_failure(file);
             }
             Some(BlockedEntry::Other { change, .. }) => {
-                self.arrivals.take(&change.path);
+                self.arrivals.take_change(&change.path);
                 self.note_failure(file);
             }
             Some(BlockedEntry::Beside(both)) => {
@@ -153,7 +160,7 @@ impl UnsettledEntries {
             Some(BlockedEntry::Nothing) | None => {}
         }
         for trouble in troubles {
-            tx.cx.trouble(Trouble { kind: TroubleKind::Failed, ..trouble });
+            tx.cx.count_failure(Trouble { kind: TroubleKind::Failed, ..trouble });
         }
     }
 }
@@ -171,7 +178,7 @@ pub(super) enum BlockedEntry {
         change: Change,
     },
     /// A file to be taken from an alternate.
-    Beside(Box<(PlacedEntry, ReferenceEntry)>),
+    Beside(Box<(PlacedEntry, AlternateEntry)>),
     /// No entry takes the place: an alternate has the entry.
     Nothing,
 }

@@ -43,17 +43,17 @@ impl ReceiverTree {
 
     /// True if the next closing step may be taken, once no file is under way.
     pub(crate) fn may_close(&self, cx: &Context) -> bool {
-        let waits = !cx.jobs.idle()
+        let waits = !cx.jobs.is_idle()
             || !self.dirs.sections.is_empty()
-            || self.entries.comparing.first().is_some()
+            || self.entries.comparing.first_file().is_some()
             || self.entries.arrivals.removing_sources
             || self.deleting.asked
-            || self.deleting.is_removing();
+            || self.deleting.has_names_to_remove();
         self.dirs.list.is_complete() && !waits && !self.is_finished()
     }
 
     /// Takes the next closing step.
-    pub(crate) fn close(&mut self, cx: &mut Context) {
+    pub(crate) fn take_next_step(&mut self, cx: &mut Context) {
         let Some(intact) = self.dirs.list.is_intact() else { return };
         let next = match self.closing {
             None => ClosingStep::Landing,
@@ -64,7 +64,7 @@ impl ReceiverTree {
                 if let dirs @ 1.. = self.dirs.last.unset_count() {
                     let message =
                         format!("too many directories: {dirs} keep their times and modes");
-                    cx.trouble(Trouble::new(TroubleKind::Failed, message));
+                    cx.count_failure(Trouble::new(TroubleKind::Failed, message));
                 }
                 ClosingStep::SettingDirs
             }
@@ -79,26 +79,30 @@ impl ReceiverTree {
             ClosingStep::Landing => {
                 cx.notices.push_back(Notice::Closing);
                 if cx.setting.options.writing.delay {
-                    ask_to_close(cx, ReceiverWork::Land, TreePending::Land);
+                    request_closing_work(cx, ReceiverWork::Land, TreePending::Land);
                 }
             }
             ClosingStep::Deleting => {
                 self.missing.request_lookup(cx);
-                self.deleting.delete(cx, intact, self.dirs.list.known());
+                self.deleting.delete(cx, intact, self.dirs.list.listed_and_equal_count());
             }
-            ClosingStep::Sweeping => ask_to_close(cx, ReceiverWork::Sweep, TreePending::Sweep),
-            ClosingStep::SettingDirs => self.dirs.set_more(cx),
-            ClosingStep::Flushing => ask_to_close(cx, ReceiverWork::Flush, TreePending::Flush),
+            ClosingStep::Sweeping => {
+                request_closing_work(cx, ReceiverWork::Sweep, TreePending::Sweep)
+            }
+            ClosingStep::SettingDirs => self.dirs.set_next_batch(cx),
+            ClosingStep::Flushing => {
+                request_closing_work(cx, ReceiverWork::Flush, TreePending::Flush)
+            }
             ClosingStep::Arriving => {
                 let listed_count = self.dirs.list.listed_count();
                 self.entries.arrivals.report_all(cx, listed_count);
             }
-            ClosingStep::Finished => finish(cx),
+            ClosingStep::Finished => send_finished(cx),
         }
     }
 
     /// Takes the answer to work of closing steps and deletions.
-    pub(super) fn answer_end(
+    pub(super) fn take_answer(
         &mut self,
         cx: &mut Context,
         pending: TreePending,
@@ -106,38 +110,38 @@ impl ReceiverTree {
     ) -> Result<(), UnknownAnswer> {
         match (pending, answer) {
             (TreePending::Extra(dir), ReceiverAnswer::Lookup(LookupAnswer::Extra(found))) => {
-                self.extra(cx, dir, found)
+                self.take_unlisted_names(cx, dir, found)
             }
             (
                 TreePending::CountGoing(names),
                 ReceiverAnswer::Lookup(LookupAnswer::Counted(now)),
             ) => {
-                self.deleting.recounted(cx, names, now);
+                self.deleting.take_recount(cx, names, now);
             }
             (
                 TreePending::CountMoved,
                 ReceiverAnswer::Lookup(LookupAnswer::CountedMoved { files, new }),
             ) => {
-                self.deleting.counted_moved(cx, files, *new);
+                self.deleting.take_moved_count(cx, files, *new);
             }
             (TreePending::Remove(removal), ReceiverAnswer::Removed(removed)) => {
-                self.deleting.removed(cx, removal, removed);
+                self.deleting.take_removal_result(cx, removal, removed);
             }
             (TreePending::Ask, ReceiverAnswer::Asked(allowed)) => {
-                self.deleting.answered(cx, allowed)
+                self.deleting.take_user_answer(cx, allowed)
             }
             (TreePending::SetDirs { .. }, ReceiverAnswer::SetDirs(troubles)) => {
-                troubles.into_iter().for_each(|trouble| cx.trouble(trouble));
+                troubles.into_iter().for_each(|trouble| cx.count_failure(trouble));
             }
             (TreePending::Land, ReceiverAnswer::Landed(failed)) => {
-                self.entries.arrivals.landed(cx, failed)
+                self.entries.arrivals.take_delayed_commits(cx, failed)
             }
-            (TreePending::Sweep, ReceiverAnswer::Done(done)) => cx.closed(done),
+            (TreePending::Sweep, ReceiverAnswer::Done(done)) => cx.take_closing_result(done),
             (TreePending::Flush, ReceiverAnswer::Done(done)) => {
-                self.entries.arrivals.flushed(cx, done)
+                self.entries.arrivals.take_last_flush(cx, done)
             }
             (TreePending::FlushArrived { files, upto }, ReceiverAnswer::Done(done)) => {
-                self.entries.arrivals.flushed_arrived(cx, files, upto, done);
+                self.entries.arrivals.take_early_flush(cx, files, upto, done);
             }
             _ => return Err(UnknownAnswer),
         }
@@ -145,13 +149,13 @@ impl ReceiverTree {
     }
 }
 
-fn ask_to_close(cx: &mut Context, work: ReceiverWork, pending: TreePending) {
+fn request_closing_work(cx: &mut Context, work: ReceiverWork, pending: TreePending) {
     if !cx.setting.options.dry_run {
-        cx.ask(work, pending);
+        cx.request_work(work, pending);
     }
 }
 
-fn finish(cx: &mut Context) {
+fn send_finished(cx: &mut Context) {
     let resumed = if cx.setting.tells_resumed { cx.totals.resumed } else { 0 };
     cx.frames.push_back(ToSender::Finished(Totals { resumed, ..cx.totals }));
     cx.notices.push_back(Notice::Finished(cx.totals));

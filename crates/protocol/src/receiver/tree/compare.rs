@@ -17,7 +17,7 @@ pub(super) enum QuickCheck {
 }
 
 /// Compares two regular files without reading them.
-pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
+pub(super) fn quick_check(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
     let Compare { size_only, ignore_times, window, .. } = options.compare;
     match () {
         () if new.len != old.len => QuickCheck::Differs,
@@ -25,7 +25,7 @@ pub(super) fn quick(options: &Options, new: &Meta, old: &Meta) -> QuickCheck {
         () if options.checksum => QuickCheck::Unknown,
         () if size_only => QuickCheck::Same,
         () if ignore_times => QuickCheck::Differs,
-        () if window.holds(new.modified, old.modified) => QuickCheck::Same,
+        () if window.counts_as_equal(new.modified, old.modified) => QuickCheck::Same,
         () => QuickCheck::Differs,
     }
 }
@@ -36,7 +36,7 @@ fn differ(new: Option<u32>, old: Option<u32>) -> bool {
 }
 
 /// Returns the carried attributes in which two entries of one kind differ.
-pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
+pub(super) fn differing_attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     let asked = &options.metadata;
     let (is_dir, is_link) = (new.is_dir(), new.is_symlink());
     let omitted = is_dir && asked.omit_dir_times || is_link && asked.omit_link_times;
@@ -52,7 +52,7 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
     Differs {
         time: options.times
             && !omitted
-            && !options.compare.window.holds(new.modified, old.modified),
+            && !options.compare.window.counts_as_equal(new.modified, old.modified),
         mode: !is_link && if options.modes { modes_differ(asked, new, old) } else { turned },
         user: differ(new.user, old.user),
         group: differ(new.group, old.group),
@@ -65,31 +65,31 @@ pub(super) fn attributes(options: &Options, new: &Meta, old: &Meta) -> Differs {
 
 /// True if modes differ in bits that this end sets.
 fn modes_differ(asked: &Metadata, new: &Meta, old: &Meta) -> bool {
-    (new.mode ^ old.mode) & !asked.withheld(new.mode, old.mode) != 0
+    (new.mode ^ old.mode) & !asked.withheld_mode_bits(new.mode, old.mode) != 0
 }
 
 /// Returns the attributes in which a listed entry differs from the entry `is` of the same kind, in its place or in an
 /// alternate.
 pub(crate) fn differs_from(options: &Options, meta: &Meta, is: &Meta) -> Differs {
     let size = meta.is_file() && is.len != meta.len;
-    Differs { size, ..attributes(options, meta, is) }
+    Differs { size, ..differing_attributes(options, meta, is) }
 }
 
 /// True if the entry `is` agrees with the listed entry `new`, as far as a comparison without reading shows. Another
 /// run may have created the entry.
 #[must_use]
-pub fn is_there(options: &Options, new: &Meta, is: &Meta) -> bool {
+pub fn agrees_with(options: &Options, new: &Meta, is: &Meta) -> bool {
     let is_same = if new.is_file() {
-        is.is_file() && options.times && quick(options, new, is) == QuickCheck::Same
+        is.is_file() && options.times && quick_check(options, new, is) == QuickCheck::Same
     } else {
         new.kind == is.kind
     };
-    is_same && attributes(options, new, is) == Differs::default()
+    is_same && differing_attributes(options, new, is) == Differs::default()
 }
 
 impl Compare {
     /// Returns the reason to pass an entry over because of the entry in place, or because there is no such entry.
-    pub(super) fn passes_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
+    pub(super) fn reason_to_pass_over(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
         match old {
             None => self.existing.then_some(PassedOver::New),
             Some(old) if new.is_dir() && old.is_dir() => None,
@@ -98,7 +98,11 @@ impl Compare {
     }
 
     /// Returns the reason to pass a file over: the length of the file, or a newer old file.
-    pub(super) fn passes_over_file(&self, new: &Meta, old: Option<&Meta>) -> Option<PassedOver> {
+    pub(super) fn reason_to_pass_over_file(
+        &self,
+        new: &Meta,
+        old: Option<&Meta>,
+    ) -> Option<PassedOver> {
         let newer = |old: &Meta| old.is_file() && self.window.is_newer(old.modified, new.modified);
         match () {
             () if self.max_bytes.is_some_and(|most| new.len > most) => Some(PassedOver::Large),

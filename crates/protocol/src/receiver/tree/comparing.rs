@@ -8,7 +8,7 @@ use deltic_core::Digest;
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::limits::MAX_BATCH;
-use crate::message::{FileNo, ShortDigest, ToSender, brief};
+use crate::message::{FileNo, ShortDigest, ToSender, shortened};
 
 use crate::receiver::ask::{LookupWork, ReceiverWork};
 use crate::receiver::context::Context;
@@ -36,7 +36,7 @@ pub(super) struct ContentPair {
 
 impl ContentPair {
     /// True if only the local content could not be read, and a second attempt is allowed.
-    pub(super) fn lacks_local(&self) -> bool {
+    pub(super) fn may_read_local_again(&self) -> bool {
         !self.is_again
             && self.local == ContentDigest::Unreadable
             && self.remote != ContentDigest::Unreadable
@@ -54,11 +54,11 @@ pub(super) enum ContentDigest {
 }
 
 impl ContentDigest {
-    pub(super) fn of(digest: Option<Digest>) -> Self {
+    pub(super) fn of_full(digest: Option<Digest>) -> Self {
         digest.map_or(Self::Unreadable, Self::Known)
     }
 
-    pub(super) fn from_brief(digest: Option<ShortDigest>) -> Self {
+    pub(super) fn of_short(digest: Option<ShortDigest>) -> Self {
         digest.map_or(Self::Unreadable, Self::Brief)
     }
 
@@ -70,7 +70,7 @@ impl ContentDigest {
     pub(super) fn agrees(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Known(digest), Self::Brief(part)) | (Self::Brief(part), Self::Known(digest)) => {
-                brief(digest) == *part
+                shortened(digest) == *part
             }
             _ => self.is_known() && self == other,
         }
@@ -79,12 +79,12 @@ impl ContentDigest {
 
 impl ComparedFiles {
     /// Returns the lowest number of a file under comparison, which may still be wanted.
-    pub(super) fn first(&self) -> Option<FileNo> {
+    pub(super) fn first_file(&self) -> Option<FileNo> {
         self.pairs.keys().next().copied()
     }
 
     /// Notes digests of a file; returns the pair once both are known.
-    fn record(
+    fn record_digests(
         &mut self,
         file: FileNo,
         local: Option<ContentDigest>,
@@ -122,12 +122,15 @@ impl ComparedFiles {
     }
 
     /// Requests digests from the sender, and from the driver unless enough are under way.
-    pub(super) fn compare_more(&mut self, cx: &mut Context) {
+    pub(super) fn request_digests(&mut self, cx: &mut Context) {
         for files in std::mem::take(&mut self.unasked).chunks(MAX_BATCH) {
             cx.frames.push_back(ToSender::Digest(files.to_vec()));
         }
         while let Some((files, paths)) = self.digesting.next() {
-            cx.ask(ReceiverWork::Lookup(LookupWork::Digest { paths }), TreePending::Digest(files));
+            cx.request_work(
+                ReceiverWork::Lookup(LookupWork::Digest { paths }),
+                TreePending::Digest(files),
+            );
         }
     }
 
@@ -143,20 +146,22 @@ impl ComparedFiles {
             if asked.is_none_or(|pair| pair.remote != ContentDigest::Unknown) {
                 return Err(PeerError::Unexpected("a digest that was not asked for"));
             }
-            both.extend(self.record(file, None, Some(digest)));
+            both.extend(self.record_digests(file, None, Some(digest)));
         }
         Ok(both)
     }
 
     /// Takes the local digests; returns the pairs that are now complete.
-    pub(super) fn digested(
+    pub(super) fn take_local_digests(
         &mut self,
         files: Vec<FileNo>,
         digests: Vec<Option<Digest>>,
     ) -> Vec<ContentPair> {
-        self.digesting.answered();
+        self.digesting.note_answer();
         let both = files.into_iter().zip(digests);
-        both.filter_map(|(file, digest)| self.record(file, Some(ContentDigest::of(digest)), None))
-            .collect()
+        both.filter_map(|(file, digest)| {
+            self.record_digests(file, Some(ContentDigest::of_full(digest)), None)
+        })
+        .collect()
     }
 }

@@ -12,13 +12,13 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleKind};
 use crate::work::WorkError;
 
-use super::beside::ReferenceEntry;
+use super::beside::AlternateEntry;
 use super::clearing::BlockedEntry;
-use super::compare::{QuickCheck, differs_from, quick};
+use super::compare::{QuickCheck, differs_from, quick_check};
 use super::comparing::ContentPair;
-use super::dirs::dir_change;
+use super::dirs::new_dir_change;
 use super::entries::{TreeContext, UnsettledEntries};
-use super::hard_links::first_of;
+use super::hard_links::first_name_of;
 use super::looked::{LookedEntry, PlacedEntry};
 use super::sections::{DirSection, LossReason};
 
@@ -30,7 +30,7 @@ impl UnsettledEntries {
         section: DirSection,
         found: impl Iterator<Item = Result<Option<Meta>, Trouble>>,
     ) {
-        self.links.update_shared(&section);
+        self.links.update_shared_metadata(&section);
         let looked = |((nth, entry), old)| {
             let file = FileNo(section.first + nth as u64);
             LookedEntry { file, entry, old }
@@ -43,15 +43,15 @@ impl UnsettledEntries {
             match old {
                 Ok(seen) => self.decide(tx, PlacedEntry { file, path, meta: entry.meta, seen }),
                 Err(trouble) => {
-                    self.miss_undecided(file, &entry.meta);
+                    self.note_undecided_failure(file, &entry.meta);
                     tx.cx.report_settled(entry.meta.len);
-                    tx.cx.trouble(trouble);
+                    tx.cx.count_failure(trouble);
                     if entry.meta.is_dir() {
                         tx.dirs.lose_dir(tx.cx, path, LossReason::Failed);
                     }
                 }
             }
-            self.miss_given_up(tx.dirs);
+            self.note_given_up(tx.dirs);
         }
     }
 
@@ -63,23 +63,23 @@ impl UnsettledEntries {
             if safe && tx.cx.setting.options.links && leaves_root(path.as_bytes(), target) {
                 let message =
                     format!("ignoring unsafe symlink \"{path}\" -> \"{}\"", printable(target));
-                self.miss_undecided(file, meta);
+                self.note_undecided_failure(file, meta);
                 let ignored = Trouble::about(TroubleKind::UnsafeLink, path, message);
-                return tx.cx.tell_trouble(ignored);
+                return tx.cx.send_trouble(ignored);
             }
             if munge {
                 *target = [MUNGED, target].concat().into();
             }
         }
         let PlacedEntry { path, meta, seen, .. } = &placed;
-        if let Some(why) = tx.cx.setting.options.compare.passes_over(meta, seen.as_ref()) {
-            tx.cx.passed_over(path, meta, why);
+        if let Some(why) = tx.cx.setting.options.compare.reason_to_pass_over(meta, seen.as_ref()) {
+            tx.cx.report_passed_over(path, meta, why);
             tx.cx.report_settled(meta.len);
-            self.miss_undecided(file, meta);
+            self.note_undecided_failure(file, meta);
             if meta.is_dir() {
                 tx.dirs.lose_dir(tx.cx, placed.path, LossReason::PassedOver);
             }
-        } else if let Some(first) = first_of(file, meta) {
+        } else if let Some(first) = first_name_of(file, meta) {
             self.decide_linked(tx, first, placed);
         } else {
             self.decide_alone(tx, placed);
@@ -91,13 +91,13 @@ impl UnsettledEntries {
         let PlacedEntry { file, path, meta, seen } = &placed;
         let compare = &tx.cx.setting.options.compare;
         if meta.is_file()
-            && let Some(why) = compare.passes_over_file(meta, seen.as_ref())
+            && let Some(why) = compare.reason_to_pass_over_file(meta, seen.as_ref())
         {
-            tx.cx.passed_over(path, meta, why);
+            tx.cx.report_passed_over(path, meta, why);
             tx.cx.report_settled(meta.len);
             self.note_failure(*file);
         } else if self.asks_alternates(tx, meta, seen.as_ref()) {
-            self.look_beside(tx, placed);
+            self.request_alternates_lookup(tx, placed);
         } else {
             self.decide_here(tx, placed, None);
         }
@@ -108,17 +108,17 @@ impl UnsettledEntries {
         &mut self,
         tx: &mut TreeContext<'_>,
         placed: PlacedEntry,
-        beside: Option<ReferenceEntry>,
+        beside: Option<AlternateEntry>,
     ) {
         match &placed.meta.kind {
             // Entries of this kind are listed so that the entries in their places are not deleted.
-            kind if !tx.cx.setting.options.takes(kind) => self.note_failure(placed.file),
+            kind if !tx.cx.setting.options.transfers_kind(kind) => self.note_failure(placed.file),
             Kind::Dir => decide_dir(tx, placed),
             Kind::File => self.decide_file(tx, placed, beside),
             kind @ Kind::Device(_) if !tx.cx.setting.is_privileged => {
                 self.note_failure(placed.file);
-                let skipped = Trouble::skipped(kind, &placed.path);
-                tx.cx.tell_trouble(skipped.because("only the superuser makes devices"));
+                let skipped = Trouble::skipped_entry(kind, &placed.path);
+                tx.cx.send_trouble(skipped.with_reason("only the superuser makes devices"));
             }
             _ => self.decide_other(tx, placed, beside),
         }
@@ -129,7 +129,7 @@ impl UnsettledEntries {
         &mut self,
         tx: &mut TreeContext<'_>,
         mut placed: PlacedEntry,
-        beside: Option<ReferenceEntry>,
+        beside: Option<AlternateEntry>,
     ) {
         let item = EntryType::of(&placed.meta.kind);
         let mut differs =
@@ -138,25 +138,25 @@ impl UnsettledEntries {
             if !differs.time {
                 placed.meta.modified = old.modified;
             }
-            return self.keep(tx, placed, differs);
+            return self.keep_entry(tx, placed, differs);
         }
         let PlacedEntry { file, path, meta, seen: old } = placed;
         let is_alike =
             beside.is_some() || old.as_ref().is_some_and(|old| EntryType::of(&old.kind) == item);
         let action = match &beside {
-            Some(beside) if beside.agrees() => Action::Copied,
+            Some(beside) if beside.is_equal() => Action::Copied,
             _ if is_alike => Action::Updated,
             _ => Action::Created,
         };
         differs.content = action == Action::Updated;
         differs.kind = old.is_some() && !is_alike;
-        self.will_arrive(tx.cx, file, &path);
-        let facts = Facts::of(&meta);
+        self.note_pending(tx.cx, file, &path);
+        let facts = Facts::state_at_sender(&meta);
         let change = Change { path: path.clone(), item, action, differs, facts };
-        if self.clears(tx, old.as_ref()) {
-            self.clear(tx, file, path, BlockedEntry::Other { meta, change });
+        if self.must_clear(tx, old.as_ref()) {
+            self.clear_place(tx, file, path, BlockedEntry::Other { meta, change });
         } else {
-            self.make_other(tx, file, meta, change);
+            self.request_creation(tx, file, meta, change);
         }
     }
 
@@ -167,13 +167,13 @@ impl UnsettledEntries {
         tx: &TreeContext<'_>,
         meta: &Meta,
         old: Option<&Meta>,
-        beside: Option<&ReferenceEntry>,
+        beside: Option<&AlternateEntry>,
     ) -> Differs {
         let known = old.or_else(|| beside.map(|beside| &beside.is));
         known.map(|is| differs_from(&tx.cx.setting.options, meta, is)).unwrap_or_default()
     }
 
-    pub(super) fn make_other(
+    pub(super) fn request_creation(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
@@ -181,7 +181,7 @@ impl UnsettledEntries {
         change: Change,
     ) {
         if tx.cx.setting.options.dry_run {
-            tx.cx.changed(change);
+            tx.cx.report_change(change);
             return self.links.note_in_place(file);
         }
         let path = change.path.clone();
@@ -191,24 +191,24 @@ impl UnsettledEntries {
             }
             _ => ReceiverWork::Entry(EntryWork::MakeSpecial { path, meta }),
         };
-        tx.cx.ask(work, TreePending::Make { change });
+        tx.cx.request_work(work, TreePending::Make { change });
     }
 
-    pub(super) fn changed_in_place(
+    pub(super) fn take_change_result(
         &mut self,
         tx: &mut TreeContext<'_>,
         change: Change,
         done: Result<(), WorkError>,
     ) {
-        let arrived = self.arrivals.take(&change.path);
+        let arrived = self.arrivals.take_change(&change.path);
         match done {
             Ok(()) => {
-                arrived.into_iter().for_each(|file| self.arrive(tx.cx, file));
-                tx.cx.changed(change);
+                arrived.into_iter().for_each(|file| self.note_in_place(tx.cx, file));
+                tx.cx.report_change(change);
             }
             Err(error) => {
                 arrived.into_iter().for_each(|file| self.note_failure(file));
-                tx.cx.trouble(error.trouble);
+                tx.cx.count_failure(error.trouble);
             }
         }
     }
@@ -217,17 +217,17 @@ impl UnsettledEntries {
         &mut self,
         tx: &mut TreeContext<'_>,
         PlacedEntry { file, path, meta, seen }: PlacedEntry,
-        beside: Option<ReferenceEntry>,
+        beside: Option<AlternateEntry>,
     ) {
         let old = seen.clone().filter(Meta::is_file);
-        tx.cx.tell_withheld(&path, &meta, old.as_ref());
+        tx.cx.warn_withheld_mode(&path, &meta, old.as_ref());
         let options = &tx.cx.setting.options;
-        let clears = self.clears(tx, seen.as_ref());
+        let clears = self.must_clear(tx, seen.as_ref());
         let differs = Differs {
             kind: seen.is_some() && old.is_none(),
             ..self.differs_from_known(tx, &meta, old.as_ref(), beside.as_ref())
         };
-        let looks = old.as_ref().map(|old| quick(options, &meta, old));
+        let looks = old.as_ref().map(|old| quick_check(options, &meta, old));
         if looks == Some(QuickCheck::Same) {
             return self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         }
@@ -251,19 +251,25 @@ impl UnsettledEntries {
         if looks == Some(QuickCheck::Unknown) {
             self.comparing.compare(candidate);
         } else if clears {
-            self.clear(tx, file, candidate.path.clone(), BlockedEntry::File(Box::new(candidate)));
+            self.clear_place(
+                tx,
+                file,
+                candidate.path.clone(),
+                BlockedEntry::File(Box::new(candidate)),
+            );
         } else {
-            self.bring(tx, candidate);
+            self.want_file(tx, candidate);
         }
     }
 
     /// Adds a file to the wanted files. A dry run reports the file instead, unless an alternate may have its content:
     /// then the content is compared.
-    pub(super) fn bring(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
+    pub(super) fn want_file(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
         let Options { dry_run, checksum, .. } = tx.cx.setting.options;
-        let is_beside = |beside: &ReferenceEntry| beside.may_be_it(checksum, &candidate.meta);
+        let is_beside =
+            |beside: &AlternateEntry| beside.may_have_content(checksum, &candidate.meta);
         if dry_run && !candidate.beside.as_ref().is_some_and(is_beside) {
-            self.would_replace(tx, candidate);
+            self.report_dry_replacement(tx, candidate);
         } else {
             self.wanted.push(candidate);
         }
@@ -272,17 +278,17 @@ impl UnsettledEntries {
     /// Keeps a file with the same size and time, or without content to compare. At most the attributes are set.
     fn keep_file(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
         tx.cx.report_settled(placed.meta.len);
-        self.keep(tx, placed, differs);
+        self.keep_entry(tx, placed, differs);
     }
 
     /// Keeps the entry in place, and sets differing attributes.
-    fn keep(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
+    fn keep_entry(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, differs: Differs) {
         let PlacedEntry { file, path, mut meta, seen } = placed;
         let old = seen.expect("what is kept is here");
         self.links.keep_inode(file, &old);
         if differs == Differs::default() {
-            tx.cx.unchanged(&path, &meta, None);
-            return self.arrive(tx.cx, file);
+            tx.cx.report_unchanged(&path, &meta, None);
+            return self.note_in_place(tx.cx, file);
         }
         if !differs.time {
             // A time within the window stays as it is.
@@ -291,41 +297,46 @@ impl UnsettledEntries {
         let Options { dry_run, metadata, remove, .. } = &tx.cx.setting.options;
         // With `--remove-source-files`, a source is removed only once its own name is done.
         let may_be_again = !(*dry_run || metadata.hard_links || remove.sources);
-        if may_be_again && self.touched.is_again(&old, &meta) {
-            tx.cx.unchanged(&path, &meta, None);
-            return self.arrive(tx.cx, file);
+        if may_be_again && self.touched.note_new_attributes(&old, &meta) {
+            tx.cx.report_unchanged(&path, &meta, None);
+            return self.note_in_place(tx.cx, file);
         }
-        self.will_arrive(tx.cx, file, &path);
-        let (item, action, facts) = (EntryType::of(&meta.kind), Action::Touched, Facts::of(&meta));
+        self.note_pending(tx.cx, file, &path);
+        let (item, action, facts) =
+            (EntryType::of(&meta.kind), Action::Touched, Facts::state_at_sender(&meta));
         let change = Change { path: path.clone(), item, action, differs, facts };
         if tx.cx.setting.options.dry_run {
-            tx.cx.changed(change);
+            tx.cx.report_change(change);
             self.links.note_in_place(file);
         } else {
-            tx.cx.ask(
+            tx.cx.request_work(
                 ReceiverWork::Entry(EntryWork::SetMeta { path, meta }),
                 TreePending::Touch { change },
             );
         }
     }
 
-    pub(super) fn would_replace(&mut self, tx: &mut TreeContext<'_>, candidate: FileCandidate) {
+    pub(super) fn report_dry_replacement(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        candidate: FileCandidate,
+    ) {
         let action = candidate.action();
         tx.cx.totals.transferred += 1;
         let bytes = &mut tx.cx.totals.transferred_bytes;
         *bytes = bytes.saturating_add(candidate.meta.len);
         tx.cx.report_settled(candidate.meta.len);
         self.links.note_in_place(candidate.file);
-        tx.deleting.note_new(tx.cx, &candidate);
+        tx.deleting.note_new_file(tx.cx, &candidate);
         let FileCandidate { path, meta, mut differs, .. } = candidate;
         differs.content = tx.cx.setting.options.checksum && action == Action::Updated;
-        let (item, facts) = (EntryType::File, Facts::of(&meta));
-        tx.cx.changed(Change { path, item, action, differs, facts });
+        let (item, facts) = (EntryType::File, Facts::state_at_sender(&meta));
+        tx.cx.report_change(Change { path, item, action, differs, facts });
     }
 
-    pub(super) fn compared(&mut self, tx: &mut TreeContext<'_>, pair: ContentPair) {
-        let touched = |old| self.touched.knows(old);
-        if pair.lacks_local() && pair.candidate.old.as_ref().is_some_and(touched) {
+    pub(super) fn take_comparison(&mut self, tx: &mut TreeContext<'_>, pair: ContentPair) {
+        let touched = |old| self.touched.has_changed(old);
+        if pair.may_read_local_again() && pair.candidate.old.as_ref().is_some_and(touched) {
             // The file got other attributes through another hard link during the read.
             return self.comparing.compare_again(pair);
         }
@@ -336,7 +347,7 @@ impl UnsettledEntries {
             let FileCandidate { file, path, meta, old: seen, differs, .. } = candidate;
             self.keep_file(tx, PlacedEntry { file, path, meta, seen }, differs);
         } else if known && tx.cx.setting.options.dry_run {
-            self.would_replace(tx, candidate);
+            self.report_dry_replacement(tx, candidate);
         } else {
             // An unreadable content is reported when the file is wanted.
             let candidate = FileCandidate { compared: known, ..candidate };
@@ -348,16 +359,16 @@ impl UnsettledEntries {
 /// Decides about a directory.
 fn decide_dir(tx: &mut TreeContext<'_>, PlacedEntry { path, meta, seen, .. }: PlacedEntry) {
     match seen {
-        Some(old) if old.is_dir() => tx.dirs.existing_dir(tx.cx, path, meta, &old),
+        Some(old) if old.is_dir() => tx.dirs.take_existing_dir(tx.cx, path, meta, &old),
         Some(_) if tx.cx.setting.rename.is_some() => {
             let words = |path: &str| format!("cannot replace {path}: not a directory");
-            tx.cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
+            tx.cx.count_failure(Trouble::at(TroubleKind::Failed, &path, words));
             tx.dirs.lose_dir(tx.cx, path, LossReason::Failed);
         }
         old => {
             let differs = Differs { kind: old.is_some(), ..Differs::default() };
-            let change = dir_change(path, &meta, Action::Created, differs);
-            tx.dirs.new_dir(tx.cx, meta, change);
+            let change = new_dir_change(path, &meta, Action::Created, differs);
+            tx.dirs.make_and_report_dir(tx.cx, meta, change);
         }
     }
 }

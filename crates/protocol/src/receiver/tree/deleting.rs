@@ -64,13 +64,13 @@ pub(super) struct PendingDeletions {
 
 impl PendingDeletions {
     /// True while names remain to be removed.
-    pub(super) const fn is_removing(&self) -> bool {
+    pub(super) const fn has_names_to_remove(&self) -> bool {
         self.removing && !self.extras.is_empty()
     }
 
     /// Counts names that are removed for new entries in their place. Returns false and counts no names if the total
     /// would exceed `most`.
-    pub(super) fn clear(&mut self, names: u64, most: u64) -> bool {
+    pub(super) fn count_cleared(&mut self, names: u64, most: u64) -> bool {
         let cleared = self.cleared + names;
         let fits = cleared <= most;
         if fits {
@@ -81,19 +81,19 @@ impl PendingDeletions {
 
     /// Counts further names that may be removed for new entries: up to a total of `most`, at most `MORE_AT_ONCE`
     /// more. Returns the number of names.
-    pub(super) fn clear_more(&mut self, most: u64) -> u64 {
+    pub(super) fn grant_cleared(&mut self, most: u64) -> u64 {
         let more = most.saturating_sub(self.cleared).min(MORE_AT_ONCE);
         self.cleared += more;
         more
     }
 
     /// Uncounts names that were not removed after all.
-    pub(super) fn spare_cleared(&mut self, names: u64) {
+    pub(super) fn uncount_cleared(&mut self, names: u64) {
         self.cleared = self.cleared.saturating_sub(names);
     }
 
     /// Grants the removal of up to `names` names. Returns the number granted, and true if `ration` limits the number.
-    fn grant(&mut self, names: u64) -> (u64, bool) {
+    fn grant_removal(&mut self, names: u64) -> (u64, bool) {
         let Some(ration) = &mut self.ration else { return (names, false) };
         let granted = names.min(*ration);
         *ration -= granted;
@@ -101,7 +101,7 @@ impl PendingDeletions {
     }
 
     /// Number of names to be removed in all, including names that were removed for new entries.
-    const fn names_to_go(&self) -> u64 {
+    const fn removal_count(&self) -> u64 {
         self.extras.names().saturating_add(self.cleared)
     }
 }
@@ -116,17 +116,17 @@ fn max_deletions(delete: Delete, listed: u64, deletion_count: u64) -> u64 {
         Delete::AtMost(NO_LIMIT) => NO_LIMIT,
         _ if listed == 0 => 0,
         Delete::AtMost(most) => most,
-        Delete::Guarded(guard) => guard.most(listed.saturating_add(deletion_count)),
+        Delete::Guarded(guard) => guard.max_deletions(listed.saturating_add(deletion_count)),
     }
 }
 
 /// Returns the words that mark the effect of a real run in messages of a dry run.
-const fn if_dry_run(options: &Options) -> &'static str {
+const fn dry_run_words(options: &Options) -> &'static str {
     if options.dry_run { "without -n " } else { "" }
 }
 
 /// Returns the empty source that is or contains `dir`, if there is one.
-fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
+fn empty_source_above(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
     let mut at = dir.clone();
     while !empty.contains_key(&at) {
         at = at.split_last()?.0;
@@ -136,12 +136,12 @@ fn held_by(empty: &BTreeMap<RelPath, u64>, dir: &RelPath) -> Option<RelPath> {
 
 impl PendingDeletions {
     /// Adds an empty source. Names in the same place at the destination stay.
-    pub(super) fn note_empty(&mut self, dir: RelPath) {
+    pub(super) fn add_empty_source(&mut self, dir: RelPath) {
         self.empty.insert(dir, 0);
     }
 
     /// Takes names of `dir` that are not listed, and requests the remaining names.
-    pub(super) fn extra(
+    pub(super) fn take_unlisted_names(
         &mut self,
         cx: &mut Context,
         dir: RelPath,
@@ -149,12 +149,12 @@ impl PendingDeletions {
     ) {
         let UnlistedNames { extras, rest, warnings } = match unlisted {
             Ok(unlisted) => unlisted,
-            Err(trouble) => return cx.trouble(trouble),
+            Err(trouble) => return cx.count_failure(trouble),
         };
-        warnings.into_iter().for_each(|warning| cx.tell_trouble(warning));
+        warnings.into_iter().for_each(|warning| cx.send_trouble(warning));
         let dry_run = cx.setting.options.dry_run;
         let Self { extras: all_extras, empty, .. } = self;
-        let mut staying = held_by(empty, &dir).and_then(|source| empty.get_mut(&source));
+        let mut staying = empty_source_above(empty, &dir).and_then(|source| empty.get_mut(&source));
         for Extra { name, names } in extras {
             let Ok(path) = dir.join(&name) else { continue };
             if let Some(staying) = &mut staying {
@@ -163,7 +163,7 @@ impl PendingDeletions {
             // A dry run reports a staying name all the same.
             if staying.is_none() || dry_run {
                 all_extras.push(&path, names);
-                all_extras.spare(if staying.is_some() { names } else { 0 });
+                all_extras.remove_from_count(if staying.is_some() { names } else { 0 });
             }
         }
         if let Some(rest) = rest {
@@ -172,7 +172,7 @@ impl PendingDeletions {
                 keep: None,
                 rest: Some(rest),
             });
-            cx.ask(more, TreePending::Extra(dir));
+            cx.request_work(more, TreePending::Extra(dir));
         }
     }
 
@@ -190,7 +190,7 @@ impl PendingDeletions {
                 false => "the source could not be listed in full",
             };
             let message = format!("nothing deleted: {why}; use --ignore-errors to delete anyway");
-            return cx.trouble(Trouble::new(TroubleKind::Failed, message));
+            return cx.count_failure(Trouble::new(TroubleKind::Failed, message));
         }
         self.hold_back_empty(cx);
         if self.extras.is_empty() {
@@ -201,20 +201,20 @@ impl PendingDeletions {
         let keeps_links = follow.keep_dirs || select.plain_implied_dirs;
         let may_spare = keeps_links || rules.list.iter().any(brings_rules);
         if self.exceeds_limit(cx) && !cx.setting.options.dry_run && may_spare {
-            return self.recount(cx);
+            return self.request_recount(cx);
         }
         self.delete_within_limits(cx);
     }
 
     /// Counts the names to be removed again: this run may have brought rules files, and may treat symlinks as
     /// directories.
-    fn recount(&mut self, cx: &mut Context) {
+    fn request_recount(&mut self, cx: &mut Context) {
         let Self { out, extras, recounted, .. } = self;
         while *out < REMOVALS_AT_ONCE
-            && let Some((path, names)) = extras.see(recounted)
+            && let Some((path, names)) = extras.next_unseen(recounted)
         {
             *out += 1;
-            cx.ask(
+            cx.request_work(
                 ReceiverWork::Lookup(LookupWork::Count { path, gives_way: false }),
                 TreePending::CountGoing(names),
             );
@@ -225,16 +225,16 @@ impl PendingDeletions {
     }
 
     /// Takes the second count of a name: `now` of `names` names are to be removed.
-    pub(super) fn recounted(&mut self, cx: &mut Context, names: u64, now: u64) {
+    pub(super) fn take_recount(&mut self, cx: &mut Context, names: u64, now: u64) {
         let now = now.min(names);
         self.out -= 1;
-        self.extras.spare(names - now);
-        self.recount(cx);
+        self.extras.remove_from_count(names - now);
+        self.request_recount(cx);
     }
 
     /// Number of names that count for the limits. A guard does not count names that only moved.
     fn deletion_count(&self) -> u64 {
-        self.names_to_go().saturating_sub(self.moved)
+        self.removal_count().saturating_sub(self.moved)
     }
 
     fn max_deletions(&self, cx: &Context) -> u64 {
@@ -246,7 +246,7 @@ impl PendingDeletions {
     }
 
     fn delete_within_limits(&mut self, cx: &mut Context) {
-        if self.exceeds_limit(cx) && self.count_moved(cx) {
+        if self.exceeds_limit(cx) && self.request_moved_count(cx) {
             return;
         }
         let is_empty = self.known == 0;
@@ -258,43 +258,43 @@ impl PendingDeletions {
                 self.names_only = true;
                 self.remove_all(cx);
             }
-            _ if cx.setting.options.asks() && !is_empty => self.ask(cx),
+            _ if cx.setting.options.may_ask_before_deleting() && !is_empty => self.ask_user(cx),
             _ => self.report_held_back(cx),
         }
     }
 
     /// Notes a new file that arrived, or would arrive in a dry run. If a name to be removed is a file with the same
     /// length and time, the guard counts the name as moved.
-    pub(super) fn note_new(
+    pub(super) fn note_new_file(
         &mut self,
         cx: &mut Context,
         FileCandidate { meta, old, .. }: &FileCandidate,
     ) {
         if old.is_none() && matches!(cx.setting.options.delete, Delete::Guarded(_)) {
-            self.new.note(meta);
+            self.new.add(meta);
         }
     }
 
     /// Compares more names to be removed with new files. Returns false if no names or no new files are left.
-    fn count_moved(&mut self, cx: &mut Context) -> bool {
+    fn request_moved_count(&mut self, cx: &mut Context) -> bool {
         let Self { extras, compared, new, .. } = self;
         if new.is_empty() {
             return false;
         }
-        let next = std::iter::from_fn(|| extras.see(compared)).map(|(path, _)| path);
+        let next = std::iter::from_fn(|| extras.next_unseen(compared)).map(|(path, _)| path);
         let paths: Vec<_> = next.take(REMOVALS_AT_ONCE).collect();
         if paths.is_empty() {
             return false;
         }
         let new = Box::new(std::mem::take(new));
-        cx.ask(
+        cx.request_work(
             ReceiverWork::Lookup(LookupWork::CountMoved { paths, new }),
             TreePending::CountMoved,
         );
         true
     }
 
-    pub(super) fn counted_moved(&mut self, cx: &mut Context, files: u64, new: NewFiles) {
+    pub(super) fn take_moved_count(&mut self, cx: &mut Context, files: u64, new: NewFiles) {
         self.moved = self.moved.saturating_add(files);
         self.new = new;
         self.delete_within_limits(cx);
@@ -308,12 +308,12 @@ impl PendingDeletions {
 
     /// Removes names up to the limit.
     fn remove_some(&mut self, cx: &mut Context, most: u64) {
-        let (names, would) = (self.names_to_go(), if_dry_run(&cx.setting.options));
+        let (names, would) = (self.removal_count(), dry_run_words(&cx.setting.options));
         let stay = names.saturating_sub(most);
         let message = format!(
             "{would}deletions stop at --max-delete={most}: {stay} of {names} names to be removed stay"
         );
-        cx.tell_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
+        cx.send_trouble(Trouble::new(TroubleKind::DeleteLimit, message));
         self.removing = true;
         self.ration = Some(most.saturating_sub(self.cleared));
         self.remove_more(cx);
@@ -326,7 +326,7 @@ impl PendingDeletions {
             && self.ration != Some(0)
             && let Some((path, names)) = self.extras.next()
         {
-            let (names, is_rationed) = self.grant(names);
+            let (names, is_rationed) = self.grant_removal(names);
             self.remove_granted(cx, path, names, is_rationed);
         }
         // A removal that falls short gives its part of the ration back.
@@ -336,20 +336,23 @@ impl PendingDeletions {
     }
 
     /// Removes a path and everything below, up to `names` names. A dry run only reports the names.
-    pub(super) fn remove(&mut self, cx: &mut Context, path: RelPath, names: u64) {
+    pub(super) fn remove_path(&mut self, cx: &mut Context, path: RelPath, names: u64) {
         self.remove_granted(cx, path, names, false);
     }
 
     fn remove_granted(&mut self, cx: &mut Context, path: RelPath, names: u64, is_rationed: bool) {
         let weight = usize::try_from(names).map_or(LARGE, |names| names.clamp(1, LARGE));
         self.out += weight;
-        self.ask_removal(cx, NameRemoval { path, gives_way: false, weight, names, is_rationed });
+        self.request_removal(
+            cx,
+            NameRemoval { path, gives_way: false, weight, names, is_rationed },
+        );
     }
 
-    fn ask_removal(&mut self, cx: &mut Context, removal: NameRemoval) {
+    fn request_removal(&mut self, cx: &mut Context, removal: NameRemoval) {
         let dry_run = cx.setting.options.dry_run;
         let most = if dry_run && !removal.is_rationed { NO_LIMIT } else { removal.names };
-        cx.ask(removal.work(dry_run, most), TreePending::Remove(removal));
+        cx.request_work(removal.work(dry_run, most), TreePending::Remove(removal));
     }
 
     /// Reports the names that stay in the places of empty sources.
@@ -360,16 +363,16 @@ impl PendingDeletions {
                 false => (format!("the source {source}"), format!(" in {source}")),
             };
             if names > 0 {
-                tell_empty(cx, &below, &of, names);
+                report_empty_source(cx, &below, &of, names);
             }
         }
     }
 
     /// Reports that all names to be removed stay.
     fn report_held_back(&mut self, cx: &mut Context) {
-        let (names, listed) = (self.names_to_go(), self.known);
+        let (names, listed) = (self.removal_count(), self.known);
         if listed == 0 {
-            return tell_empty(cx, "", "the source", names);
+            return report_empty_source(cx, "", "the source", names);
         }
         let (deletion_count, most) = (self.deletion_count(), self.max_deletions(cx));
         let besides = match self.moved {
@@ -386,33 +389,37 @@ impl PendingDeletions {
         };
         let would = format!("{deletion_count} of {there} names would be removed{besides}");
         let why = format!("{would} (limit {most}){hint}");
-        cx.tell_trouble(held_back(&cx.setting.options, "", &why));
+        cx.send_trouble(held_back_trouble(&cx.setting.options, "", &why));
     }
 
     /// Asks the user about deletions, at either end.
-    fn ask(&mut self, cx: &mut Context) {
-        let names = self.names_to_go();
-        let first = self.extras.first(MAX_ASKED);
+    fn ask_user(&mut self, cx: &mut Context) {
+        let names = self.removal_count();
+        let first = self.extras.first_paths(MAX_ASKED);
         // Every listed entry is in place by now.
         let question = Question { names, of: self.known.saturating_add(names), first };
         self.asked = true;
         if cx.setting.user_is_here {
-            cx.ask(ReceiverWork::Ask(question), TreePending::Ask);
+            cx.request_work(ReceiverWork::Ask(question), TreePending::Ask);
         } else {
             cx.frames.push_back(ToSender::Ask(question));
         }
     }
 
     /// Takes the answer of a user at the other end. Errors: `Unexpected` if no question is open.
-    pub(super) fn allow(&mut self, cx: &mut Context, allowed: bool) -> Result<(), PeerError> {
+    pub(super) fn receive_user_answer(
+        &mut self,
+        cx: &mut Context,
+        allowed: bool,
+    ) -> Result<(), PeerError> {
         if cx.setting.user_is_here || !self.asked {
             return Err(PeerError::Unexpected("the answer to no question"));
         }
-        self.answered(cx, allowed);
+        self.take_user_answer(cx, allowed);
         Ok(())
     }
 
-    pub(super) fn answered(&mut self, cx: &mut Context, allowed: bool) {
+    pub(super) fn take_user_answer(&mut self, cx: &mut Context, allowed: bool) {
         self.asked = false;
         if allowed {
             return self.remove_all(cx);
@@ -420,34 +427,34 @@ impl PendingDeletions {
         self.report_held_back(cx);
     }
 
-    pub(super) fn removed(
+    pub(super) fn take_removal_result(
         &mut self,
         cx: &mut Context,
         mut removal: NameRemoval,
         removed: RemovedNames,
     ) {
-        removal.take(&removed);
+        removal.subtract(&removed);
         let counted = cx.totals.deleted;
-        report_gone(cx, &removal, removed.gone);
-        if self.names_only || held_by(&self.empty, &removal.path).is_some() {
+        report_removed(cx, &removal, removed.gone);
+        if self.names_only || empty_source_above(&self.empty, &removal.path).is_some() {
             cx.totals.deleted = counted;
         }
         // Names that rules protect stay, as the user wishes.
         removed.troubles.into_iter().for_each(|trouble| cx.report_trouble(trouble));
-        if removed.goes_on && self.may_go_on(cx, &mut removal) {
-            return self.ask_removal(cx, removal);
+        if removed.goes_on && self.may_remove_more(cx, &mut removal) {
+            return self.request_removal(cx, removal);
         }
         self.out -= removal.weight;
         if removal.is_rationed {
             let ration = self.ration.get_or_insert_default();
             *ration = ration.saturating_add(removal.names);
         } else if removed.goes_on {
-            cx.tell_trouble(removal.refilled("delete"));
+            cx.send_trouble(removal.new_names_trouble("delete"));
         }
     }
 
     /// True if a removal may delete more names: the rest of its count, or as many names as the limits leave.
-    fn may_go_on(&mut self, cx: &mut Context, removal: &mut NameRemoval) -> bool {
+    fn may_remove_more(&mut self, cx: &mut Context, removal: &mut NameRemoval) -> bool {
         if removal.names == 0 && !removal.is_rationed {
             removal.names = self.spare.min(MORE_AT_ONCE);
             self.spare -= removal.names;
@@ -457,7 +464,7 @@ impl PendingDeletions {
 }
 
 /// Reports names that went, or would go. A name that gives way is replaced, not deleted.
-pub(super) fn report_gone(
+pub(super) fn report_removed(
     cx: &mut Context,
     removal: &NameRemoval,
     gone: Vec<(RelPath, EntryType)>,
@@ -466,21 +473,22 @@ pub(super) fn report_gone(
     for (path, item) in gone {
         if !removal.gives_way || path != removal.path {
             cx.totals.deleted += 1;
-            cx.changed(Change { path, item, action, differs, facts: Facts::default() });
+            cx.report_change(Change { path, item, action, differs, facts: Facts::default() });
         }
     }
 }
 
-fn tell_empty(cx: &mut Context, below: &str, source: &str, names: u64) {
+fn report_empty_source(cx: &mut Context, below: &str, source: &str, names: u64) {
     let would = if names == 1 { "name" } else { "names" };
     let why = format!("{source} is empty, and {names} {would} would be removed");
-    let held = held_back(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
+    let held =
+        held_back_trouble(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
     // The side of the trouble distinguishes an empty source from a limit.
-    cx.tell_trouble(held.on(Side::Sender));
+    cx.send_trouble(held.at_side(Side::Sender));
 }
 
 /// Returns the trouble of names that stay, or would stay without the dry run. `below` tells the place of these names.
-fn held_back(options: &Options, below: &str, why: &str) -> Trouble {
+fn held_back_trouble(options: &Options, below: &str, why: &str) -> Trouble {
     let Options { dry_run, delete, .. } = options;
     let nothing = match dry_run {
         true => "a run without -n would delete nothing",
@@ -528,13 +536,13 @@ mod tests {
     #[test]
     fn names_that_make_way_count_as_deletions_and_those_that_may_not_do_not() {
         let mut deleting = PendingDeletions::default();
-        assert!(deleting.clear(3, 5));
-        assert!(!deleting.clear(3, 5));
-        assert!(deleting.clear(2, 5));
-        assert_eq!(deleting.names_to_go(), 5);
+        assert!(deleting.count_cleared(3, 5));
+        assert!(!deleting.count_cleared(3, 5));
+        assert!(deleting.count_cleared(2, 5));
+        assert_eq!(deleting.removal_count(), 5);
         // The second call covers names beyond the count of a directory.
-        assert_eq!([deleting.clear_more(7), deleting.clear_more(7)], [2, 0]);
-        deleting.spare_cleared(1);
-        assert_eq!(deleting.names_to_go(), 6);
+        assert_eq!([deleting.grant_cleared(7), deleting.grant_cleared(7)], [2, 0]);
+        deleting.uncount_cleared(1);
+        assert_eq!(deleting.removal_count(), 6);
     }
 }

@@ -61,21 +61,21 @@ impl DirDigests {
     }
 
     /// Notes that the listing of a directory begins.
-    pub(super) fn listing_begins(&mut self, dir: &RelPath) {
+    pub(super) fn note_listing(&mut self, dir: &RelPath) {
         self.awaited.remove(dir);
     }
 
     /// Takes the answers that wait to be sent.
-    pub(super) fn verdicts(&mut self) -> Option<ToSender> {
+    pub(super) fn take_answers(&mut self) -> Option<ToSender> {
         const { assert!(TALLY_WINDOW <= MAX_BATCH, "all answers fit a frame") };
-        let (alike, unlike) = (ranges(&mut self.alike), ranges(&mut self.unlike));
+        let (alike, unlike) = (as_ranges(&mut self.alike), as_ranges(&mut self.unlike));
         let some = !(alike.is_empty() && unlike.is_empty());
         some.then_some(ToSender::Tallied { alike, unlike })
     }
 }
 
 /// Takes numbers as ascending ranges.
-fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
+fn as_ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
     numbers.sort_unstable();
     let ranges = numbers.chunk_by(|one, next| one + 1 == *next);
     let ranges = ranges.map(|run| run[0]..run[0] + run.len() as u32).collect();
@@ -84,7 +84,7 @@ fn ranges(numbers: &mut Vec<u32>) -> Vec<Range<u32>> {
 }
 
 /// Returns the trouble of a directory that was equal when compared, and vanished since.
-pub(super) fn dir_vanished(path: &RelPath) -> Trouble {
+pub(super) fn vanished_dir_trouble(path: &RelPath) -> Trouble {
     let words = |path: &str| format!("cannot write {path}: what was there went away meanwhile");
     Trouble::at(TroubleKind::Failed, path, words)
 }

@@ -14,11 +14,11 @@ use crate::receiver::setting::Setting;
 use crate::report::{Action, Change, Differs, EntryType, Facts};
 use crate::work::{WorkError, WorkTurn};
 
-use super::beside::best;
-use super::compare::{attributes, differs_from};
-use super::digests::{DirDigests, TallyState, dir_vanished};
+use super::beside::best_match;
+use super::compare::{differing_attributes, differs_from};
+use super::digests::{DirDigests, TallyState, vanished_dir_trouble};
 use super::final_dirs::{FinalDirs, FinalMeta};
-use super::hard_links::first_of;
+use super::hard_links::first_name_of;
 use super::list::EntryList;
 use super::owners::OwnerNames;
 use super::sections::{LossReason, WaitingSections};
@@ -61,8 +61,13 @@ pub(super) struct TransferRoot {
 }
 
 /// Returns the report of a new directory.
-pub(super) fn dir_change(path: RelPath, meta: &Meta, action: Action, differs: Differs) -> Change {
-    Change { path, item: EntryType::Dir, action, differs, facts: Facts::of(meta) }
+pub(super) fn new_dir_change(
+    path: RelPath,
+    meta: &Meta,
+    action: Action,
+    differs: Differs,
+) -> Change {
+    Change { path, item: EntryType::Dir, action, differs, facts: Facts::state_at_sender(meta) }
 }
 
 impl ListedDirs {
@@ -71,7 +76,7 @@ impl ListedDirs {
         Self {
             list: EntryList::new(),
             sections: WaitingSections::default(),
-            digests: DirDigests::new(setting.options.tallied()),
+            digests: DirDigests::new(setting.options.tallied_attributes()),
             owners: OwnerNames::default(),
             names: ListedNames::default(),
             last: FinalDirs::default(),
@@ -82,8 +87,8 @@ impl ListedDirs {
     }
 
     /// Gives up an entry.
-    pub(super) fn give_up(&mut self, file: FileNo, meta: &Meta) {
-        self.given_up.push((file, first_of(file, meta)));
+    pub(super) fn give_up_entry(&mut self, file: FileNo, meta: &Meta) {
+        self.given_up.push((file, first_name_of(file, meta)));
     }
 
     /// Takes the entries given up since the last call, each with the first name of the file.
@@ -99,13 +104,13 @@ impl ListedDirs {
         // An implied directory says nothing about other entries in it.
         match cx.setting.options.select.relative {
             true => Vec::new(),
-            false => self.last.topmost(),
+            false => self.last.topmost_dirs(),
         }
     }
 
     pub(super) fn request_lookup(&mut self, cx: &mut Context, no: u64) {
         let section = self.sections.get(no);
-        if let Some(lost) = self.sections.why_lost(&section.dir) {
+        if let Some(lost) = self.sections.loss_reason(&section.dir) {
             return self.give_up_section(cx, no, lost);
         }
         if section.own.is_none() && section.entries.is_empty() {
@@ -116,7 +121,7 @@ impl ListedDirs {
         let own = section.own.iter().map(|_| RelPath::root());
         let entries = section.entries.iter().filter_map(|entry| section.dir.join(&entry.name).ok());
         let paths = own.chain(entries).collect();
-        let (users, groups) = self.owners.strangers(section);
+        let (users, groups) = self.owners.unknown_owners(section);
         // A symlink in the place of one of these directories may be kept.
         let keeps = cx.setting.options.follow.keep_dirs;
         let may_be_link =
@@ -124,7 +129,7 @@ impl ListedDirs {
         let dirs = section.entries.iter().filter(may_be_link);
         let dirs = dirs.filter_map(|entry| section.dir.join(&entry.name).ok()).collect();
         let alike = section.alike.clone();
-        cx.ask(
+        cx.request_work(
             ReceiverWork::Lookup(LookupWork::Look { paths, dirs, alike, users, groups }),
             TreePending::Look(no),
         );
@@ -136,7 +141,7 @@ impl ListedDirs {
         for (nth, entry) in section.entries.into_iter().enumerate() {
             cx.totals.failed += u64::from(lost == LossReason::Failed);
             cx.report_settled(entry.meta.len);
-            self.give_up(FileNo(section.first + nth as u64), &entry.meta);
+            self.give_up_entry(FileNo(section.first + nth as u64), &entry.meta);
             if let (Kind::Dir, Ok(path)) = (&entry.meta.kind, section.dir.join(&entry.name)) {
                 self.lose_dir(cx, path, lost);
             }
@@ -146,75 +151,84 @@ impl ListedDirs {
     pub(super) fn lose_dir(&mut self, cx: &mut Context, path: RelPath, lost: LossReason) {
         self.names.keep_later.remove(&path);
         self.sections
-            .lose(path, lost)
+            .give_up_dir(path, lost)
             .into_iter()
             .for_each(|no| self.give_up_section(cx, no, lost));
     }
 
     /// Continues with the entries of a directory in place, once the unlisted names there are known.
-    pub(super) fn release(&mut self, cx: &mut Context, path: &RelPath) {
-        if !self.ask_extra_later(cx, path) {
-            self.enter(cx, path);
+    pub(super) fn release_dir(&mut self, cx: &mut Context, path: &RelPath) {
+        if !self.request_unlisted_before_entries(cx, path) {
+            self.continue_below(cx, path);
         }
     }
 
     /// Continues with the entries that waited for a directory.
-    pub(super) fn enter(&mut self, cx: &mut Context, path: &RelPath) {
-        self.sections.release(path).into_iter().for_each(|no| self.request_lookup(cx, no));
+    pub(super) fn continue_below(&mut self, cx: &mut Context, path: &RelPath) {
+        self.sections.release_sections(path).into_iter().for_each(|no| self.request_lookup(cx, no));
     }
 
     /// Requests the unlisted names of a directory that is now in place, before any entry is created there, because
     /// the directory may contain filter rules. Returns true if the names were requested.
-    pub(super) fn ask_extra_later(&mut self, cx: &mut Context, dir: &RelPath) -> bool {
+    pub(super) fn request_unlisted_before_entries(
+        &mut self,
+        cx: &mut Context,
+        dir: &RelPath,
+    ) -> bool {
         let keep = self.names.keep_later.remove(dir);
-        keep.map(|keep| self.ask_extra(cx, dir.clone(), keep)).is_some()
+        keep.map(|keep| self.request_unlisted(cx, dir.clone(), keep)).is_some()
     }
 
-    pub(super) fn ask_extra(&mut self, cx: &mut Context, dir: RelPath, keep: Names) {
+    pub(super) fn request_unlisted(&mut self, cx: &mut Context, dir: RelPath, keep: Names) {
         let extra = ReceiverWork::Lookup(LookupWork::Extra {
             dir: dir.clone(),
             keep: Some(keep),
             rest: None,
         });
-        cx.ask(extra, TreePending::Extra(dir));
+        cx.request_work(extra, TreePending::Extra(dir));
     }
 
     /// Makes and reports a directory.
-    pub(super) fn new_dir(&mut self, cx: &mut Context, meta: Meta, change: Change) {
+    pub(super) fn make_and_report_dir(&mut self, cx: &mut Context, meta: Meta, change: Change) {
         let path = change.path.clone();
         if !meta.is_implied_dir() {
-            cx.changed(change);
+            cx.report_change(change);
         }
-        if self.is_alike(&path) {
-            self.sections.release(&path);
-            return cx.trouble(dir_vanished(&path));
+        if self.is_known_equal(&path) {
+            self.sections.release_sections(&path);
+            return cx.count_failure(vanished_dir_trouble(&path));
         }
         if cx.setting.options.dry_run {
             self.last.push(&path, (&meta).into());
-            self.release(cx, &path);
+            self.release_dir(cx, &path);
         } else {
             self.make_dir(cx, path, meta);
         }
     }
 
     /// Reports that the root was made: as a new directory, or by its difference from the alternates' root.
-    fn new_root(&mut self, cx: &mut Context, meta: Meta) {
+    fn report_new_root_dir(&mut self, cx: &mut Context, meta: Meta) {
         if cx.setting.options.compare.alternates.dirs.is_empty() {
-            return self.made_root(cx, &meta, Vec::new());
+            return self.take_new_root(cx, &meta, Vec::new());
         }
-        cx.ask(
-            ReceiverWork::Lookup(LookupWork::LookBeside { path: RelPath::root() }),
+        cx.request_work(
+            ReceiverWork::Lookup(LookupWork::LookUpAlternates { path: RelPath::root() }),
             TreePending::LookBesideRoot(meta),
         );
     }
 
-    pub(super) fn made_root(&mut self, cx: &mut Context, meta: &Meta, beside: Vec<Option<Meta>>) {
-        let (action, differs) = match best(&cx.setting.options, meta, beside) {
+    pub(super) fn take_new_root(
+        &mut self,
+        cx: &mut Context,
+        meta: &Meta,
+        beside: Vec<Option<Meta>>,
+    ) {
+        let (action, differs) = match best_match(&cx.setting.options, meta, beside) {
             Some(best) => (Action::Copied, differs_from(&cx.setting.options, meta, &best.is)),
             None => (Action::Created, Differs::default()),
         };
-        let (path, item, facts) = (RelPath::root(), EntryType::Dir, Facts::of(meta));
-        cx.changed(Change { path, item, action, differs, facts });
+        let (path, item, facts) = (RelPath::root(), EntryType::Dir, Facts::state_at_sender(meta));
+        cx.report_change(Change { path, item, action, differs, facts });
     }
 
     /// Makes a directory, or prepares an existing one. Its mode and times are set last.
@@ -225,9 +239,9 @@ impl ListedDirs {
             false => (meta, CarriedMeta::All),
         };
         // No window bounds the number of waiting directories: count the path and the work of each.
-        let bytes = meta.more_bytes() + path.as_bytes().len() + WORK_BYTES;
+        let bytes = meta.extra_metadata_bytes() + path.as_bytes().len() + WORK_BYTES;
         let pending = TreePending::MakeDir { path: path.clone(), bytes };
-        cx.ask_to_write(
+        cx.request_write(
             WorkTurn::Any,
             ReceiverWork::Entry(EntryWork::MakeDir { path, meta, carries }),
             pending,
@@ -235,49 +249,55 @@ impl ListedDirs {
     }
 
     /// Sets the metadata of existing directories.
-    pub(super) fn set_dirs_now(
+    pub(super) fn request_dir_meta(
         &mut self,
         cx: &mut Context,
         dirs: Vec<(RelPath, Meta)>,
         carries: CarriedMeta,
     ) {
-        let bytes = dirs.iter().map(|(_, meta)| meta.more_bytes()).sum();
+        let bytes = dirs.iter().map(|(_, meta)| meta.extra_metadata_bytes()).sum();
         let work = ReceiverWork::SetDirs { dirs, carries };
-        cx.ask_to_write(WorkTurn::Any, work, TreePending::SetDirs { bytes });
+        cx.request_write(WorkTurn::Any, work, TreePending::SetDirs { bytes });
     }
 
-    pub(super) fn made_dir(
+    pub(super) fn take_new_dir(
         &mut self,
         cx: &mut Context,
         path: &RelPath,
         made: Result<(), WorkError>,
     ) {
         match made {
-            Ok(()) => self.release(cx, path),
+            Ok(()) => self.release_dir(cx, path),
             Err(error) => {
                 self.last.remove(path);
-                cx.trouble(error.trouble);
+                cx.count_failure(error.trouble);
                 self.lose_dir(cx, path.clone(), LossReason::Failed);
             }
         }
     }
 
-    pub(super) fn existing_dir(&mut self, cx: &mut Context, path: RelPath, meta: Meta, old: &Meta) {
+    pub(super) fn take_existing_dir(
+        &mut self,
+        cx: &mut Context,
+        path: RelPath,
+        meta: Meta,
+        old: &Meta,
+    ) {
         if !meta.is_implied_dir() {
-            cx.tell_withheld(&path, &meta, Some(old));
+            cx.warn_withheld_mode(&path, &meta, Some(old));
         }
-        let differs = attributes(&cx.setting.options, &meta, old);
+        let differs = differing_attributes(&cx.setting.options, &meta, old);
         let implied = meta.is_implied_dir();
         if path.is_root() && root_is_new(cx) {
-            self.new_root(cx, meta.clone());
+            self.report_new_root_dir(cx, meta.clone());
         } else if differs != Differs::default() {
             let (item, action) = (EntryType::Dir, Action::Touched);
-            let facts = Facts::of(&meta);
+            let facts = Facts::state_at_sender(&meta);
             if !implied {
-                cx.changed(Change { path: path.clone(), item, action, differs, facts });
+                cx.report_change(Change { path: path.clone(), item, action, differs, facts });
             }
         } else {
-            cx.unchanged(&path, &meta, None);
+            cx.report_unchanged(&path, &meta, None);
         }
         let Setting { options, made_dirs, .. } = &cx.setting;
         let is_open = old.mode & OWNER_BITS == OWNER_BITS;
@@ -293,46 +313,46 @@ impl ListedDirs {
             self.last.push(&path, own);
         }
         if sets_now {
-            self.set_dirs_now(cx, vec![(path.clone(), meta)], CarriedMeta::All);
+            self.request_dir_meta(cx, vec![(path.clone(), meta)], CarriedMeta::All);
         }
-        self.release(cx, &path);
+        self.release_dir(cx, &path);
     }
 
     /// Notes that a listing names a directory, of which a digest may have come before.
-    pub(super) fn name(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
+    pub(super) fn note_named(&mut self, path: &RelPath, meta: Option<FinalMeta>) {
         let Some(tallied) = self.digests.open.get_mut(path) else {
-            return self.list.announce(path, meta);
+            return self.list.allow_listing(path, meta);
         };
         match tallied.state {
             TallyState::Comparing => (tallied.named, tallied.meta) = (true, meta),
             TallyState::Alike => drop(self.digests.open.remove(path)),
             TallyState::Unlike => {
                 self.digests.open.remove(path);
-                self.list.announce(path, meta);
+                self.list.allow_listing(path, meta);
             }
         }
     }
 
     /// True if a directory that a listing names was found to be equal to the sender's.
-    pub(super) fn is_alike(&self, path: &RelPath) -> bool {
+    pub(super) fn is_known_equal(&self, path: &RelPath) -> bool {
         self.digests.compared.is_some()
             && !path.is_root()
-            && !self.list.is_announced(path)
+            && !self.list.may_be_listed(path)
             && !self.digests.open.contains_key(path)
-            && !self.sections.has_begun(path)
+            && !self.sections.has_listed_entries(path)
     }
 
     /// Keeps the final metadata of a directory that is up to date, for the case that the directory is listed. If it
     /// is not listed, nothing changes in it. Returns false if the metadata is not kept.
     pub(super) fn defer_final_meta(&mut self, path: &RelPath, meta: FinalMeta) -> bool {
-        if self.is_alike(path) {
+        if self.is_known_equal(path) {
             return true;
         }
-        if self.digests.compared.is_none() || self.sections.has_begun(path) {
+        if self.digests.compared.is_none() || self.sections.has_listed_entries(path) {
             return false;
         }
         let tallied = self.digests.open.get_mut(path).map(|tallied| &mut tallied.meta);
-        match tallied.or_else(|| self.list.kept(path)) {
+        match tallied.or_else(|| self.list.final_meta_mut(path)) {
             Some(kept) => {
                 *kept = Some(meta);
                 true
@@ -343,11 +363,11 @@ impl ListedDirs {
 
     /// Sets the next batch of directories. Times are set last and from the leaves up, because every change in a
     /// directory changes its time.
-    pub(super) fn set_more(&mut self, cx: &mut Context) {
+    pub(super) fn set_next_batch(&mut self, cx: &mut Context) {
         if cx.setting.options.dry_run {
             self.last = FinalDirs::default();
         } else if let Some((dirs, carries)) = self.last.pop_batch() {
-            self.set_dirs_now(cx, dirs, carries);
+            self.request_dir_meta(cx, dirs, carries);
         }
     }
 }
@@ -371,5 +391,5 @@ fn temporary_meta(meta: &Meta) -> Meta {
         (None, None, None) => meta.mode & 0o077,
         _ => all << 3 | all,
     };
-    Meta::plain(Kind::Dir, 0, Timestamp::default(), OWNER_BITS | others)
+    Meta::without_owner(Kind::Dir, 0, Timestamp::default(), OWNER_BITS | others)
 }

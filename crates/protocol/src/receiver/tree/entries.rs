@@ -16,7 +16,7 @@ use super::clearing::BlockedEntry;
 use super::comparing::ComparedFiles;
 use super::deleting::PendingDeletions;
 use super::dirs::ListedDirs;
-use super::hard_links::{HardLinks, first_of};
+use super::hard_links::{HardLinks, first_name_of};
 use super::looked::PlacedEntry;
 use super::touched::TouchedFiles;
 
@@ -48,50 +48,50 @@ impl UnsettledEntries {
     pub(super) fn first(&self) -> Option<FileNo> {
         let clearing = self.clearing.keys().next().copied();
         let beside = self.beside.keys().next().copied();
-        let waiting = [clearing, beside, self.links.first(), self.comparing.first()];
+        let waiting = [clearing, beside, self.links.first_waiting(), self.comparing.first_file()];
         waiting.into_iter().flatten().min()
     }
 
     /// Notes that an entry is in place as listed, or would be in a dry run.
-    pub(super) fn arrive(&mut self, cx: &mut Context, file: FileNo) {
+    pub(super) fn note_in_place(&mut self, cx: &mut Context, file: FileNo) {
         self.links.note_in_place(file);
         if cx.partial_meta.is_last {
             // The source stays: only there are the attributes that could not be set.
-            self.arrivals.will_not_arrive(file);
+            self.arrivals.note_failed(file);
         } else {
-            self.arrivals.arrive(cx, file);
+            self.arrivals.note_arrived(cx, file);
         }
     }
 
     /// Notes that an entry will be in place once a change is done.
-    pub(super) fn will_arrive(&mut self, cx: &Context, file: FileNo, path: &RelPath) {
-        if cx.setting.options.remove.sources || self.links.leads(file) {
-            self.arrivals.will_arrive(file, path);
+    pub(super) fn note_pending(&mut self, cx: &Context, file: FileNo, path: &RelPath) {
+        if cx.setting.options.remove.sources || self.links.is_awaited_leader(file) {
+            self.arrivals.note_pending_arrival(file, path);
         }
     }
 
     /// Notes that an entry will not arrive.
     pub(super) fn note_failure(&mut self, file: FileNo) {
-        self.arrivals.will_not_arrive(file);
+        self.arrivals.note_failed(file);
         self.links.note_failure(file);
     }
 
     /// Notes that an undecided entry is given up.
-    pub(super) fn miss_undecided(&mut self, file: FileNo, meta: &Meta) {
+    pub(super) fn note_undecided_failure(&mut self, file: FileNo, meta: &Meta) {
         self.note_failure(file);
-        self.links.miss_undecided(first_of(file, meta));
+        self.links.note_undecided_failure(first_name_of(file, meta));
     }
 
     /// Notes the entries that were given up with their directories.
-    pub(super) fn miss_given_up(&mut self, dirs: &mut ListedDirs) {
+    pub(super) fn note_given_up(&mut self, dirs: &mut ListedDirs) {
         for (file, first) in dirs.take_given_up() {
             self.note_failure(file);
-            self.links.miss_undecided(first);
+            self.links.note_undecided_failure(first);
         }
     }
 
     /// Takes a wanted file that is settled.
-    pub(super) fn settled(&mut self, tx: &mut TreeContext<'_>, settled: SettledFile) {
+    pub(super) fn take_settled_file(&mut self, tx: &mut TreeContext<'_>, settled: SettledFile) {
         let SettledFile { candidate, end, is_restless } = settled;
         let file = candidate.file;
         if let (FileOutcome::Same, Some(old)) = (end, &candidate.old) {
@@ -104,16 +104,16 @@ impl UnsettledEntries {
             }
             // The source stays, but other names are linked to the new file.
             FileOutcome::Same | FileOutcome::Replaced if is_restless => {
-                self.arrivals.will_not_arrive(file);
+                self.arrivals.note_failed(file);
                 self.links.note_in_place(file);
             }
             FileOutcome::Same | FileOutcome::Replaced => {
-                self.arrive(tx.cx, file);
+                self.note_in_place(tx.cx, file);
                 self.arrivals.note_uncommitted(tx.cx, file, &candidate.path);
             }
         }
         if end == FileOutcome::Replaced {
-            tx.deleting.note_new(tx.cx, &candidate);
+            tx.deleting.note_new_file(tx.cx, &candidate);
         }
     }
 }

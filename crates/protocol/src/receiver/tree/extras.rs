@@ -47,12 +47,12 @@ impl ExtraNames {
     }
 
     /// Takes back names that are not to be removed.
-    pub(super) fn spare(&mut self, names: u64) {
+    pub(super) fn remove_from_count(&mut self, names: u64) {
         self.names = self.names.saturating_sub(names);
     }
 
     /// Returns the next name that `seen` has not passed.
-    pub(super) fn see(&self, seen: &mut NameCursor) -> Option<<Self as Iterator>::Item> {
+    pub(super) fn next_unseen(&self, seen: &mut NameCursor) -> Option<<Self as Iterator>::Item> {
         seen.next(&self.bytes)
     }
 
@@ -62,7 +62,7 @@ impl ExtraNames {
     }
 
     /// Returns the paths of the first names that were not taken.
-    pub(super) fn first(&self, count: usize) -> Vec<RelPath> {
+    pub(super) fn first_paths(&self, count: usize) -> Vec<RelPath> {
         let mut taken = self.taken.clone();
         std::iter::from_fn(|| taken.next(&self.bytes)).map(|(path, _)| path).take(count).collect()
     }
@@ -107,15 +107,15 @@ mod tests {
     #[test]
     fn what_was_put_is_taken_in_order() {
         let mut extras = ExtraNames::default();
-        assert!(extras.is_empty() && extras.first(5).is_empty());
+        assert!(extras.is_empty() && extras.first_paths(5).is_empty());
         for (path, names) in some() {
             extras.push(&path, names);
         }
         assert_eq!(extras.names(), some().iter().map(|(_, names)| names).sum::<u64>());
         let paths: Vec<_> = some().into_iter().map(|(path, _)| path).collect();
-        assert_eq!(extras.first(5), paths[..5]);
+        assert_eq!(extras.first_paths(5), paths[..5]);
         assert_eq!(extras.by_ref().take(300).collect::<Vec<_>>(), some()[..300]);
-        assert_eq!(extras.first(2), paths[300..302]);
+        assert_eq!(extras.first_paths(2), paths[300..302]);
         assert_eq!(extras.by_ref().collect::<Vec<_>>(), some()[300..]);
         assert!(extras.is_empty());
     }

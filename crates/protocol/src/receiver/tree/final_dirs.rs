@@ -52,7 +52,7 @@ impl From<&Meta> for FinalMeta {
 impl FinalDirs {
     pub(super) fn push(&mut self, path: &RelPath, meta: FinalMeta) {
         let (parent, name) = match path.split_last() {
-            Some((parent, name)) => match self.names.put(name.as_bytes()) {
+            Some((parent, name)) => match self.names.store(name.as_bytes()) {
                 Ok(name) => (parent, Some(name)),
                 Err(_) => return self.unset += 1,
             },
@@ -71,15 +71,15 @@ impl FinalDirs {
     /// Removes a directory that could not be made, which is among the last ones.
     pub(super) fn remove(&mut self, path: &RelPath) {
         for dirs in [&mut self.own, &mut self.implied] {
-            if let Some(at) = dirs.iter().rposition(|dir| dir.is(path, &self.names)) {
+            if let Some(at) = dirs.iter().rposition(|dir| dir.has_path(path, &self.names)) {
                 let dir = dirs.swap_remove(at);
-                dir.name.map(|name| self.names.take(name));
+                dir.name.map(|name| self.names.remove(name));
             }
         }
     }
 
     /// Returns the directories directly below the root.
-    pub(super) fn topmost(&self) -> Vec<RelPath> {
+    pub(super) fn topmost_dirs(&self) -> Vec<RelPath> {
         let all = self.own.iter().chain(&self.implied);
         let all = all.filter(|dir| dir.parent.is_root());
         all.filter_map(|dir| path_of(&dir.parent, self.names.get(dir.name?))).collect()
@@ -113,7 +113,7 @@ impl FinalDirs {
         let last = dirs.split_off(dirs.len().saturating_sub(BATCH));
         let mut take = |FinalDir { parent, name, meta }| {
             let path = match name {
-                Some(name) => path_of(&parent, &self.names.take(name))?,
+                Some(name) => path_of(&parent, &self.names.remove(name))?,
                 None => parent,
             };
             Some((path, meta.meta()))
@@ -124,7 +124,7 @@ impl FinalDirs {
 }
 
 impl FinalDir {
-    fn is(&self, path: &RelPath, names: &StringSlab) -> bool {
+    fn has_path(&self, path: &RelPath, names: &StringSlab) -> bool {
         let name = self.name.map(|name| names.get(name));
         name == path.components().next_back()
             && path.split_last().is_none_or(|(parent, _)| parent == self.parent)
@@ -140,8 +140,8 @@ impl FinalMeta {
     fn meta(self) -> Meta {
         let Self { modified, mode, user, group, is_implied } = self;
         match is_implied {
-            true => Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777),
-            false => Meta { user, group, ..Meta::plain(Kind::Dir, 0, modified, mode) },
+            true => Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o777),
+            false => Meta { user, group, ..Meta::without_owner(Kind::Dir, 0, modified, mode) },
         }
     }
 }
@@ -156,13 +156,13 @@ mod tests {
 
     #[test]
     fn all_are_set_from_the_leaves_up() {
-        let meta = FinalMeta::from(&Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o750));
+        let meta = FinalMeta::from(&Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o750));
         let mut dirs = FinalDirs::default();
         let all = ["", "a", "a/b", "a/b/c", "a/b/d", "a-b", "a-b/c", "gone"].map(path);
         all.iter().for_each(|dir| dirs.push(dir, meta));
         dirs.push(&path("way"), FinalMeta { is_implied: true, ..meta });
         dirs.remove(&path("gone"));
-        assert_eq!(dirs.topmost(), ["a", "a-b", "way"].map(path));
+        assert_eq!(dirs.topmost_dirs(), ["a", "a-b", "way"].map(path));
         dirs.sort();
         let (own, carries) = dirs.pop_batch().unwrap();
         assert!(own.len() == 7 && carries == CarriedMeta::Late && own[0].1.mode == 0o750);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn one_work_sets_a_bounded_number() {
         let mut dirs = FinalDirs::default();
-        let meta = FinalMeta::from(&Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755));
+        let meta = FinalMeta::from(&Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o755));
         (0..=BATCH).for_each(|n| dirs.push(&path(&n.to_string()), meta));
         dirs.sort();
         let batches = std::iter::from_fn(|| dirs.pop_batch());

@@ -22,12 +22,12 @@ use deltic_tree::meta::{ExtraMeta, HardLink, Inode};
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, hard_link_bytes};
 use crate::message::FileNo;
 use crate::options::Options;
 use crate::report::EntryType;
 
-use super::compare::{QuickCheck, quick};
+use super::compare::{QuickCheck, quick_check};
 use super::looked::{LookedEntry, PlacedEntry};
 use super::resting::RestingFiles;
 use super::sections::DirSection;
@@ -64,23 +64,23 @@ pub(super) struct LaterName {
 
 impl LaterName {
     /// Returns the entry for a transfer without the leader.
-    pub(super) fn placed(self, file: FileNo) -> PlacedEntry {
-        let meta = self.alone();
+    pub(super) fn into_placed_entry(self, file: FileNo) -> PlacedEntry {
+        let meta = self.meta_alone();
         PlacedEntry { file, path: self.path, meta, seen: self.seen }
     }
 
     /// Returns the metadata for a transfer without the leader.
-    pub(super) fn alone(&self) -> Meta {
+    pub(super) fn meta_alone(&self) -> Meta {
         let more = self.more.as_deref().cloned().map(Box::new);
         let mut meta = Meta { more, ..self.meta.clone() };
-        meta.set_linked(self.meta.linked());
+        meta.set_hard_link(self.meta.hard_link());
         meta
     }
 }
 
 /// Returns the number of the first name of a file, if the entry is a later name.
-pub(super) fn first_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
-    match meta.linked() {
+pub(super) fn first_name_of(file: FileNo, meta: &Meta) -> Option<FileNo> {
+    match meta.hard_link() {
         Some(HardLink::Back(back)) => file.0.checked_sub(back).map(FileNo),
         _ => None,
     }
@@ -127,11 +127,13 @@ impl LocalVersion {
             return Self::Nothing;
         };
         match () {
-            () if compare.passes_over(meta, Some(old)).is_some() => Self::Nothing,
-            () if is_file && compare.passes_over_file(meta, Some(old)).is_some() => Self::Nothing,
+            () if compare.reason_to_pass_over(meta, Some(old)).is_some() => Self::Nothing,
+            () if is_file && compare.reason_to_pass_over_file(meta, Some(old)).is_some() => {
+                Self::Nothing
+            }
             () if !is_file && meta.kind == old.kind => Self::Here,
             () if !is_file => Self::Old,
-            () => match quick(options, meta, old) {
+            () => match quick_check(options, meta, old) {
                 QuickCheck::Same => Self::Here,
                 QuickCheck::Unknown => Self::Unproven,
                 QuickCheck::Differs => Self::Old,
@@ -142,23 +144,23 @@ impl LocalVersion {
 
 impl HardLinks {
     /// Returns the lowest number of a waiting name.
-    pub(super) fn first(&self) -> Option<FileNo> {
+    pub(super) fn first_waiting(&self) -> Option<FileNo> {
         self.names.keys().next().copied()
     }
 
     /// True if this entry is the leader that other names of the same file wait for.
-    pub(super) fn leads(&self, file: FileNo) -> bool {
+    pub(super) fn is_awaited_leader(&self, file: FileNo) -> bool {
         self.leaders.contains_key(&file)
     }
 
     /// Notes the first name of a file.
-    fn open(&mut self, file: FileNo, path: RelPath, meta: &Meta, names: u32) {
-        let path_bytes = linked_bytes(&path, meta);
+    fn add_first_name(&mut self, file: FileNo, path: RelPath, meta: &Meta, names: u32) {
+        let path_bytes = hard_link_bytes(&path, meta);
         self.open += 1;
         self.open_bytes += path_bytes;
         let shared = LinkedFile {
-            meta: Meta { user: meta.user, group: meta.group, ..plain(meta) },
-            more: more_of(meta),
+            meta: Meta { user: meta.user, group: meta.group, ..without_hard_link(meta) },
+            more: extra_meta_of_first(meta),
             path,
             path_bytes,
             unlisted_names: names - 1,
@@ -175,7 +177,7 @@ impl HardLinks {
     /// Takes a later name of the file with first name `first`. Returns the metadata that was listed with the first
     /// name.
     fn take_later_name(&mut self, first: FileNo) -> Option<Meta> {
-        if let Some(shared) = self.resting.take(first) {
+        if let Some(shared) = self.resting.take_stored(first) {
             self.files.insert(first, shared);
         }
         let shared = self.files.get_mut(&first).filter(|shared| shared.unlisted_names > 0)?;
@@ -200,36 +202,36 @@ impl HardLinks {
 
     /// Drops a file that needs no further step, or stores the file compactly if it only waits for more names to be
     /// listed.
-    pub(super) fn forget(&mut self, first: FileNo) {
+    pub(super) fn drop_or_compact(&mut self, first: FileNo) {
         let is_over = |shared: &LinkedFile| {
             shared.unlisted_names == 0
                 && shared.undecided_names == 0
                 && shared.state != LeaderState::Coming
         };
         let Some(shared) = self.files.get(&first) else { return };
-        if is_over(shared) || self.resting.keep(first, shared) {
+        if is_over(shared) || self.resting.store_if_idle(first, shared) {
             self.files.remove(&first);
         }
     }
 
     /// Notes the names of a section that share a file with other names, and copies the metadata of first names to
     /// later names. Errors: `Unexpected` for an unknown file, `Limit` for too many files.
-    pub(super) fn take(&mut self, section: &mut DirSection) -> Result<(), PeerError> {
+    pub(super) fn note_section(&mut self, section: &mut DirSection) -> Result<(), PeerError> {
         for (nth, entry) in section.entries.iter_mut().enumerate() {
             let file = FileNo(section.first + nth as u64);
-            match entry.meta.linked() {
+            match entry.meta.hard_link() {
                 Some(HardLink::First(names)) => {
                     let path = section.dir.join(&entry.name);
                     let path =
                         path.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-                    self.open(file, path, &entry.meta, names);
+                    self.add_first_name(file, path, &entry.meta, names);
                 }
                 linked @ Some(HardLink::Back(_)) => {
-                    let first = first_of(file, &entry.meta);
+                    let first = first_name_of(file, &entry.meta);
                     let first_meta = first.and_then(|first| self.take_later_name(first));
                     let unknown = PeerError::Unexpected("another name of a file that was not told");
                     entry.meta = first_meta.ok_or(unknown)?;
-                    entry.meta.set_linked(linked);
+                    entry.meta.set_hard_link(linked);
                 }
                 Some(HardLink::Inode(..)) | None => {}
             }
@@ -241,12 +243,12 @@ impl HardLinks {
     }
 
     /// Updates the metadata shared with later names after owners in ACLs were mapped to local ones.
-    pub(super) fn update_shared(&mut self, section: &DirSection) {
+    pub(super) fn update_shared_metadata(&mut self, section: &DirSection) {
         for (nth, entry) in section.entries.iter().enumerate() {
-            if matches!(entry.meta.linked(), Some(HardLink::First(_)))
+            if matches!(entry.meta.hard_link(), Some(HardLink::First(_)))
                 && let Some(shared) = self.files.get_mut(&FileNo(section.first + nth as u64))
             {
-                shared.more = more_of(&entry.meta);
+                shared.more = extra_meta_of_first(&entry.meta);
             }
         }
     }
@@ -259,10 +261,10 @@ impl HardLinks {
         for (nth, LookedEntry { file, entry, old }) in looked.iter().enumerate() {
             let old = || old.as_ref().ok().and_then(Option::as_ref);
             let standing = || LocalVersion::of(options, &entry.meta, old());
-            match entry.meta.linked() {
+            match entry.meta.hard_link() {
                 Some(HardLink::First(_)) => drop(firsts.insert(*file, (nth, (standing(), nth)))),
                 Some(HardLink::Back(_)) => {
-                    let first = first_of(*file, &entry.meta);
+                    let first = first_name_of(*file, &entry.meta);
                     let first = first.and_then(|first| firsts.get_mut(&first));
                     let Some((_, best)) = first else { continue };
                     let standing = standing();
@@ -279,10 +281,10 @@ impl HardLinks {
             }
             self.demote_first(first);
             let mut plain = looked[best].entry.meta.clone();
-            let linked = plain.linked();
-            plain.set_linked(Some(HardLink::Back(0)));
+            let linked = plain.hard_link();
+            plain.set_hard_link(Some(HardLink::Back(0)));
             let mut first_meta = std::mem::replace(&mut looked[at].entry.meta, plain);
-            first_meta.set_linked(linked);
+            first_meta.set_hard_link(linked);
             looked[best].entry.meta = first_meta;
             looked.swap(at, best);
         }
@@ -297,7 +299,7 @@ impl HardLinks {
 
     /// Notes that the leader of a file's hard links was copied or linked from an alternate. The other names are then
     /// not reported as new.
-    pub(super) fn comes_from_beside(&mut self, file: FileNo) {
+    pub(super) fn note_from_alternate(&mut self, file: FileNo) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
             shared.is_beside = true;
@@ -308,13 +310,13 @@ impl HardLinks {
     pub(super) fn keep_inode(&mut self, file: FileNo, is: &Meta) {
         let first = self.leaders.get(&file);
         if let Some(shared) = first.and_then(|first| self.files.get_mut(first)) {
-            shared.inode = is.linked().and_then(HardLink::inode);
+            shared.inode = is.hard_link().and_then(HardLink::inode);
         }
     }
 
-    /// Takes a later name with its local entry. Returns the next step. The file may be [forgotten](Self::forget)
+    /// Takes a later name with its local entry. Returns the next step. The file may be [forgotten](Self::drop_or_compact)
     /// afterwards.
-    pub(super) fn decide(&mut self, first: FileNo, placed: PlacedEntry) -> NameStep {
+    pub(super) fn next_step_for(&mut self, first: FileNo, placed: PlacedEntry) -> NameStep {
         let PlacedEntry { file, path, meta, seen } = placed;
         let shared = self.files.get_mut(&first).expect("a name is to be decided");
         shared.undecided_names -= 1;
@@ -332,7 +334,7 @@ impl HardLinks {
     }
 
     /// Makes a name the leader, with the metadata that was listed with the first name.
-    pub(super) fn lead(&mut self, file: FileNo, first: FileNo, name: &mut LaterName) {
+    pub(super) fn make_leader(&mut self, file: FileNo, first: FileNo, name: &mut LaterName) {
         let shared = self.files.get_mut(&first).expect("one of its names is to lead");
         shared.state = LeaderState::Coming;
         name.more.clone_from(&shared.more);
@@ -345,14 +347,14 @@ impl HardLinks {
     pub(super) fn replace_leader(&mut self, placed: PlacedEntry) -> Option<PlacedEntry> {
         let Self { files, leaders, names, promoted, .. } = self;
         let shared = leaders.get(&placed.file).and_then(|first| files.get_mut(first));
-        let has_old = placed.has_old();
+        let has_old = placed.has_old_file();
         let Some(shared) = shared.filter(|shared| !has_old && !shared.waiting.is_empty()) else {
             return Some(placed);
         };
         let PlacedEntry { file, path, mut meta, seen } = placed;
         leaders.remove(&file);
-        if !matches!(meta.linked(), Some(HardLink::Back(_))) {
-            meta.set_linked(Some(HardLink::Back(0)));
+        if !matches!(meta.hard_link(), Some(HardLink::Back(_))) {
+            meta.set_hard_link(Some(HardLink::Back(0)));
         }
         let more = shared.more.clone();
         names.insert(file, LaterName { path, meta, more, seen, is_not_beside: true });
@@ -371,18 +373,18 @@ impl HardLinks {
             Some(next) => self.promoted.push_back(next),
             None => {
                 shared.state = LeaderState::Nowhere;
-                self.forget(first);
+                self.drop_or_compact(first);
             }
         }
     }
 
     /// Takes an undecided name that is given up.
-    pub(super) fn miss_undecided(&mut self, first: Option<FileNo>) {
+    pub(super) fn note_undecided_failure(&mut self, first: Option<FileNo>) {
         if let Some(first) = first
             && let Some(shared) = self.files.get_mut(&first)
         {
             shared.undecided_names -= 1;
-            self.forget(first);
+            self.drop_or_compact(first);
         }
     }
 
@@ -398,24 +400,24 @@ impl HardLinks {
             }
             let file = self.promoted.pop_front()?;
             let Some(name) = self.names.remove(&file) else { continue };
-            if let Some(first) = first_of(file, &name.meta) {
+            if let Some(first) = first_name_of(file, &name.meta) {
                 return Some(LinkStep::Lead { file, first, name });
             }
         }
     }
 
     /// Returns a file with its leader in place.
-    pub(super) fn leader(&self, first: FileNo) -> &LinkedFile {
+    pub(super) fn placed_leader(&self, first: FileNo) -> &LinkedFile {
         &self.files[&first]
     }
 
     /// Keeps a name that is being linked.
-    pub(super) fn link(&mut self, file: FileNo, name: LaterName) {
+    pub(super) fn keep_linking_name(&mut self, file: FileNo, name: LaterName) {
         self.names.insert(file, name);
     }
 
     /// Removes and returns a name after its link succeeded or failed.
-    pub(super) fn linked(&mut self, file: FileNo) -> Option<LaterName> {
+    pub(super) fn take_linking_name(&mut self, file: FileNo) -> Option<LaterName> {
         self.names.remove(&file)
     }
 
@@ -426,14 +428,14 @@ impl HardLinks {
     }
 }
 
-fn plain(meta: &Meta) -> Meta {
-    Meta::plain(meta.kind.clone(), meta.len, meta.modified, meta.mode)
+fn without_hard_link(meta: &Meta) -> Meta {
+    Meta::without_owner(meta.kind.clone(), meta.len, meta.modified, meta.mode)
 }
 
 /// Returns the extra metadata of a first name, if there is any besides the hard link.
-fn more_of(meta: &Meta) -> Option<Arc<ExtraMeta>> {
+fn extra_meta_of_first(meta: &Meta) -> Option<Arc<ExtraMeta>> {
     let mut meta = meta.clone();
-    meta.set_linked(None);
+    meta.set_hard_link(None);
     meta.more.map(Arc::from)
 }
 

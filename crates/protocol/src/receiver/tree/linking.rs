@@ -11,7 +11,7 @@ use crate::report::{Action, Change, Differs, EntryType, Facts, Trouble, TroubleK
 use crate::work::{ErrorAction, WorkError};
 
 use super::clearing::BlockedEntry;
-use super::compare::attributes;
+use super::compare::differing_attributes;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::hard_links::{LaterName, LinkStep, NameStep};
 use super::looked::PlacedEntry;
@@ -25,18 +25,24 @@ impl UnsettledEntries {
         placed: PlacedEntry,
     ) {
         let file = placed.file;
-        match self.links.decide(first, placed) {
+        match self.links.next_step_for(first, placed) {
             NameStep::Wait => {}
             NameStep::Link(name) => self.link_name(tx, file, first, name),
-            NameStep::Lead(name) => self.lead(tx, file, first, name),
+            NameStep::Lead(name) => self.transfer_as_leader(tx, file, first, name),
         }
-        self.links.forget(first);
+        self.links.drop_or_compact(first);
     }
 
-    fn lead(&mut self, tx: &mut TreeContext<'_>, file: FileNo, first: FileNo, mut name: LaterName) {
-        self.links.lead(file, first, &mut name);
+    fn transfer_as_leader(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        file: FileNo,
+        first: FileNo,
+        mut name: LaterName,
+    ) {
+        self.links.make_leader(file, first, &mut name);
         let is_not_beside = name.is_not_beside;
-        let placed = name.placed(file);
+        let placed = name.into_placed_entry(file);
         match is_not_beside {
             true => self.decide_here(tx, placed, None),
             false => self.decide_alone(tx, placed),
@@ -45,7 +51,11 @@ impl UnsettledEntries {
 
     /// Decides about an entry that the alternates do not have. If other names of its file wait, these are looked for
     /// there before anything is sent.
-    pub(super) fn decide_not_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
+    pub(super) fn decide_without_alternate(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: PlacedEntry,
+    ) {
         if let Some(placed) = self.links.replace_leader(placed) {
             self.decide_here(tx, placed, None);
         }
@@ -59,15 +69,17 @@ impl UnsettledEntries {
                     for (file, name) in names {
                         self.link_name(tx, file, first, name);
                     }
-                    self.links.forget(first);
+                    self.links.drop_or_compact(first);
                 }
-                LinkStep::Lead { file, first, name } => self.lead(tx, file, first, name),
+                LinkStep::Lead { file, first, name } => {
+                    self.transfer_as_leader(tx, file, first, name)
+                }
             }
         }
     }
 
     /// Returns the report of a linked name, with `action` if the name is new.
-    fn change_of(
+    fn link_change(
         &self,
         tx: &TreeContext<'_>,
         name: &LaterName,
@@ -80,18 +92,22 @@ impl UnsettledEntries {
         let (acl, xattrs) = (false, false);
         let differs = old.map_or_else(Differs::default, |old| Differs {
             size: old.len != meta.len,
-            ..Differs { acl, xattrs, ..attributes(&tx.cx.setting.options, &name.alone(), old) }
+            ..Differs {
+                acl,
+                xattrs,
+                ..differing_attributes(&tx.cx.setting.options, &name.meta_alone(), old)
+            }
         });
         Change {
             path: path.clone(),
             item: EntryType::of(&meta.kind),
             action: if old.is_some() { Action::Updated } else { action },
             differs,
-            facts: Facts { linked: Some(leader), ..Facts::of(meta) },
+            facts: Facts { linked: Some(leader), ..Facts::state_at_sender(meta) },
         }
     }
 
-    pub(super) fn make_link(
+    pub(super) fn request_link(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
@@ -100,42 +116,42 @@ impl UnsettledEntries {
     ) {
         if tx.cx.setting.options.dry_run {
             tx.cx.report_settled(name.meta.len);
-            self.arrive(tx.cx, file);
-            return tx.cx.changed(change);
+            self.note_in_place(tx.cx, file);
+            return tx.cx.report_change(change);
         }
         let Some(leader) = change.facts.linked.clone() else { return };
         let LaterName { path, meta, seen, .. } = &name;
         let (path, kind, seen) = (path.clone(), meta.kind.clone(), seen.clone());
-        tx.cx.ask(
+        tx.cx.request_work(
             ReceiverWork::Entry(EntryWork::Link { path, leader, kind, seen }),
             TreePending::Link { file, change },
         );
-        self.links.link(file, name);
+        self.links.keep_linking_name(file, name);
     }
 
     /// Takes the result of a link; a name that could not be linked is transferred by itself.
-    pub(super) fn linked_name(
+    pub(super) fn take_link_result(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
         change: Change,
         done: Result<(), WorkError>,
     ) {
-        let Some(name) = self.links.linked(file) else { return };
+        let Some(name) = self.links.take_linking_name(file) else { return };
         match done {
             Ok(()) => {
                 tx.cx.report_settled(name.meta.len);
-                self.arrive(tx.cx, file);
+                self.note_in_place(tx.cx, file);
                 self.arrivals.note_uncommitted(tx.cx, file, &name.path);
-                tx.cx.changed(change);
+                tx.cx.report_change(change);
             }
             Err(WorkError { trouble, then }) => {
                 if then != ErrorAction::Retry {
                     let message = format!("{}; it comes by itself", trouble.message);
                     let kind = TroubleKind::Warned;
-                    tx.cx.tell_trouble(Trouble { kind, message, ..trouble });
+                    tx.cx.send_trouble(Trouble { kind, message, ..trouble });
                 }
-                self.decide_alone(tx, name.placed(file));
+                self.decide_alone(tx, name.into_placed_entry(file));
             }
         }
     }
@@ -148,14 +164,14 @@ impl UnsettledEntries {
         first: FileNo,
         name: LaterName,
     ) {
-        let shared = self.links.leader(first);
+        let shared = self.links.placed_leader(first);
         let seen = name.seen.as_ref();
-        let is = seen.and_then(Meta::linked).and_then(HardLink::inode);
+        let is = seen.and_then(Meta::hard_link).and_then(HardLink::inode);
         if is.is_some() && is == shared.inode {
             let leader = shared.path.clone();
-            tx.cx.unchanged(&name.path, &name.meta, Some(leader));
+            tx.cx.report_unchanged(&name.path, &name.meta, Some(leader));
             tx.cx.report_settled(name.meta.len);
-            return self.arrive(tx.cx, file);
+            return self.note_in_place(tx.cx, file);
         }
         let action = match (shared.is_beside, tx.cx.setting.options.compare.alternates.usage) {
             _ if name.is_not_beside => Action::Created,
@@ -164,12 +180,12 @@ impl UnsettledEntries {
             (true, _) => Action::Copied,
             (false, _) => Action::Created,
         };
-        let change = self.change_of(tx, &name, shared.path.clone(), action);
-        if self.clears(tx, seen) {
+        let change = self.link_change(tx, &name, shared.path.clone(), action);
+        if self.must_clear(tx, seen) {
             let path = name.path.clone();
-            self.clear(tx, file, path, BlockedEntry::Name { name, change });
+            self.clear_place(tx, file, path, BlockedEntry::Name { name, change });
         } else {
-            self.make_link(tx, file, name, change);
+            self.request_link(tx, file, name, change);
         }
     }
 }

@@ -11,14 +11,14 @@ use crate::receiver::context::Context;
 use crate::report::{Notice, Trouble};
 
 use super::dirs::ListedDirs;
-use super::list::ends;
-use super::owners::{LocalOwners, adopt, check_meta, learn};
+use super::list::is_last_section;
+use super::owners::{LocalOwners, adapt_meta, check_meta, insert_names};
 use super::removal::NO_LIMIT;
 use super::sections::DirSection;
 
 impl ListedDirs {
     /// Checks a section, and numbers the entries.
-    pub(super) fn check(
+    pub(super) fn check_section(
         &mut self,
         cx: &Context,
         section: &mut DirSection,
@@ -32,9 +32,9 @@ impl ListedDirs {
         let begins = self.list.check_order(section, extent)?;
         self.check_names(cx, section)?;
         if begins {
-            self.digests.listing_begins(&section.dir);
+            self.digests.note_listing(&section.dir);
         }
-        if let Some(meta) = self.list.go_on(section, extent) {
+        if let Some(meta) = self.list.take_section(section, extent) {
             self.last.push(&section.dir, meta);
         }
         section.first = self.list.listed_count();
@@ -42,31 +42,31 @@ impl ListedDirs {
     }
 
     /// Adapts the metadata of a checked section to this end, and counts the entries.
-    pub(super) fn adopt(&mut self, cx: &mut Context, section: &mut DirSection) {
-        section.metas_mut().for_each(|meta| adopt(cx, meta));
-        self.count(cx, section);
-        self.rename(cx, section);
+    pub(super) fn adapt_and_count(&mut self, cx: &mut Context, section: &mut DirSection) {
+        section.metas_mut().for_each(|meta| adapt_meta(cx, meta));
+        self.count_entries(cx, section);
+        self.rename_single_entry(cx, section);
     }
 
     /// Announces a section's directories, and looks up the entries once the section's directory is in place. Returns
     /// true if the directory is empty at the source, so that its names at this end stay.
-    pub(super) fn take(
+    pub(super) fn take_section(
         &mut self,
         cx: &mut Context,
         mut section: DirSection,
         extent: Extent,
     ) -> Result<bool, PeerError> {
-        self.announce(&section);
+        self.announce_dirs(&section);
         // A root without listed metadata only holds the named sources: its other names are not part of the transfer.
         self.root.is_whole |= section.own.is_some();
         if section.own.is_some() || !section.entries.is_empty() {
-            self.show_new_root(cx, section.own.is_some());
+            self.report_new_root(cx, section.own.is_some());
         }
         if let Some(own) = section.own.take() {
-            self.look_at_root(cx, own);
+            self.look_up_root(cx, own);
         }
         let is_empty = self.note_names(cx, &section, extent)?;
-        section.alike = self.alike_names(&section, extent);
+        section.alike = self.names_alike(&section, extent);
         self.sections
             .push_and_get_if_ready(section)
             .into_iter()
@@ -94,26 +94,26 @@ impl ListedDirs {
             let kept = self.names.keep.push(&entry.name);
             kept.map_err(|_| PeerError::Unexpected("names out of order"))?;
         }
-        if ends(extent) {
+        if is_last_section(extent) {
             let (dir, keep) = (section.dir.clone(), std::mem::take(&mut self.names.keep));
-            if self.sections.awaits(&dir) {
+            if self.sections.is_awaited(&dir) {
                 self.names.keep_later.insert(dir, keep);
             } else {
-                self.ask_extra(cx, dir, keep);
+                self.request_unlisted(cx, dir, keep);
             }
         }
         Ok(extent == Extent::Empty && delete != Delete::AtMost(NO_LIMIT))
     }
 
     /// Returns names of a section that some file systems treat as the same as an earlier name of the directory.
-    fn alike_names(&mut self, section: &DirSection, extent: Extent) -> Vec<AlikeNames> {
+    fn names_alike(&mut self, section: &DirSection, extent: Extent) -> Vec<AlikeNames> {
         let (folded, mut found) = (&mut self.names.folded, Vec::new());
         for Entry { name, .. } in &section.entries {
             let alike =
                 |earlier| AlikeNames { dir: section.dir.clone(), name: name.clone(), earlier };
-            found.extend(folded.add(name).into_iter().map(alike));
+            found.extend(folded.add_name(name).into_iter().map(alike));
         }
-        if ends(extent) {
+        if is_last_section(extent) {
             *folded = FoldedNames::default();
         }
         found
@@ -128,7 +128,7 @@ impl ListedDirs {
         owners: MappedOwners,
     ) -> Option<DirSection> {
         let mut section = self.sections.take(no)?;
-        let known = LocalOwners::of(&section, owners);
+        let known = LocalOwners::with_mapped(&section, owners);
         let Some(mut own) = section.own.take() else {
             section.metas_mut().for_each(|meta| known.translate(meta));
             return Some(section);
@@ -136,13 +136,13 @@ impl ListedDirs {
         known.translate(&mut own);
         match found.next() {
             Some(Ok(Some(old))) => {
-                self.existing_dir(cx, section.dir, own, &old);
+                self.take_existing_dir(cx, section.dir, own, &old);
                 return None;
             }
-            Some(Err(trouble)) => cx.trouble(trouble),
+            Some(Err(trouble)) => cx.count_failure(trouble),
             Some(Ok(None)) | None => {}
         }
-        self.release(cx, &section.dir);
+        self.release_dir(cx, &section.dir);
         None
     }
 
@@ -155,23 +155,23 @@ impl ListedDirs {
         groups: Vec<NameLine>,
     ) -> Result<(), PeerError> {
         let metadata = &cx.setting.options.metadata;
-        let asked = (metadata.names_users() || users.is_empty())
-            && (metadata.names_groups() || groups.is_empty());
+        let asked = (metadata.sends_user_names() || users.is_empty())
+            && (metadata.sends_group_names() || groups.is_empty());
         if !asked || users.is_empty() && groups.is_empty() {
             return Err(PeerError::Unexpected("names of users or groups"));
         }
         self.digests.forget_owners();
-        learn(&mut self.owners.users, users)?;
-        learn(&mut self.owners.groups, groups)
+        insert_names(&mut self.owners.users, users)?;
+        insert_names(&mut self.owners.groups, groups)
     }
 
     /// Ends the list. Errors: `Unexpected` if announced directories were not listed.
     pub(super) fn end_list(&mut self, cx: &mut Context, intact: bool) -> Result<(), PeerError> {
-        if !self.list.has_all() || !self.digests.is_empty() {
+        if !self.list.has_listed_all_dirs() || !self.digests.is_empty() {
             return Err(PeerError::Unexpected("the end of an incomplete list"));
         }
         if cx.setting.root_is_wanted {
-            self.show_new_root(cx, false);
+            self.report_new_root(cx, false);
         }
         self.list.end(intact);
         self.report_listed(cx);
@@ -187,40 +187,40 @@ impl ListedDirs {
 
     /// Looks at the root. As in other directories, its listed entries wait until its owner may work in it and its
     /// unlisted names are known.
-    fn look_at_root(&mut self, cx: &mut Context, own: Meta) {
+    fn look_up_root(&mut self, cx: &mut Context, own: Meta) {
         let root = RelPath::root();
         let no = self.sections.push_and_get_if_ready(DirSection::new(
             root.clone(),
             Some(own),
             Vec::new(),
         ));
-        self.sections.wait_for(root);
+        self.sections.wait_for_dir(root);
         no.into_iter().for_each(|no| self.request_lookup(cx, no));
     }
 
     /// Reports a new root before the first entry in the root. A root without listed metadata gets its mode now.
-    pub(super) fn show_new_root(&mut self, cx: &mut Context, has_own: bool) {
+    pub(super) fn report_new_root(&mut self, cx: &mut Context, has_own: bool) {
         if !std::mem::take(&mut self.root.is_bare) {
             return;
         }
-        cx.tell_root();
+        cx.report_new_root();
         if !(has_own || cx.setting.options.dry_run) {
-            let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+            let meta = Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o777);
             let dirs = vec![(RelPath::root(), meta)];
-            self.set_dirs_now(cx, dirs, CarriedMeta::Nothing);
+            self.request_dir_meta(cx, dirs, CarriedMeta::Nothing);
         }
     }
 
     /// Reports entries without any further step.
-    pub(super) fn list_only(&mut self, cx: &mut Context, section: DirSection) {
+    pub(super) fn report_only(&mut self, cx: &mut Context, section: DirSection) {
         for (nth, entry) in section.entries.iter().enumerate() {
-            self.give_up(FileNo(section.first + nth as u64), &entry.meta);
+            self.give_up_entry(FileNo(section.first + nth as u64), &entry.meta);
         }
         let own = section.own.map(|meta| (RelPath::root(), meta));
         let entry = |entry: Entry| Some((section.dir.join(&entry.name).ok()?, entry.meta));
         for (path, meta) in own.into_iter().chain(section.entries.into_iter().filter_map(entry)) {
             if meta.is_dir() && !path.is_root() {
-                self.list.announce(&path, None);
+                self.list.allow_listing(&path, None);
             }
             cx.report_settled(meta.len);
             cx.notices.push_back(Notice::Entry { path, meta });
@@ -230,20 +230,20 @@ impl ListedDirs {
     /// Checks that the sender may list these names. Errors: `BadName` for too deep paths, `Unexpected` for names at
     /// the root that were not asked for, and for directories that the options leave out.
     fn check_names(&self, cx: &Context, section: &DirSection) -> Result<(), PeerError> {
-        if section.dir.is_root() && !self.expects(cx, section) {
+        if section.dir.is_root() && !self.has_only_requested_names(cx, section) {
             return Err(PeerError::Unexpected("a name that was not asked for"));
         }
         if cx.setting.rename.is_some() && !self.is_one_file(cx, section) {
             return Err(PeerError::Unexpected("more than the one file that was announced"));
         }
         section.metas().try_for_each(|meta| check_meta(cx, meta))?;
-        if section.own.as_ref().is_some_and(|own| own.linked().is_some()) {
+        if section.own.as_ref().is_some_and(|own| own.hard_link().is_some()) {
             return Err(PeerError::Unexpected("metadata that was not asked for"));
         }
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
-            if meta.is_dir() && !cx.setting.options.takes(&meta.kind) {
+            if meta.is_dir() && !cx.setting.options.transfers_kind(&meta.kind) {
                 return Err(PeerError::Unexpected("an entry that the options leave out"));
             }
         }
@@ -251,10 +251,10 @@ impl ListedDirs {
     }
 
     /// True if a listing of the root has only names that were asked for.
-    fn expects(&self, cx: &Context, section: &DirSection) -> bool {
+    fn has_only_requested_names(&self, cx: &Context, section: &DirSection) -> bool {
         let Some(expect) = &cx.setting.expect else { return true };
         (expect.own || section.own.is_none())
-            && section.entries.iter().all(|entry| expect.admits(&entry.name))
+            && section.entries.iter().all(|entry| expect.is_expected(&entry.name))
     }
 
     /// True if no entry was listed before, and this listing has at most one entry, which is not walked as a
@@ -270,21 +270,21 @@ impl ListedDirs {
 
     /// Announces the directories of a section, so that entries listed in them wait until the directories are in
     /// place.
-    fn announce(&mut self, section: &DirSection) {
+    fn announce_dirs(&mut self, section: &DirSection) {
         for entry in section.entries.iter().filter(|entry| entry.meta.is_dir()) {
             if let Ok(path) = section.dir.join(&entry.name) {
-                self.name(&path, None);
-                self.sections.wait_for(path);
+                self.note_named(&path, None);
+                self.sections.wait_for_dir(path);
             }
         }
     }
 
-    fn count(&mut self, cx: &mut Context, section: &DirSection) {
+    fn count_entries(&mut self, cx: &mut Context, section: &DirSection) {
         // Like rsync, count the root too if it is part of the transfer.
         cx.totals.dirs += u64::from(section.own.is_some());
         for entry in &section.entries {
             match &entry.meta.kind {
-                kind if !cx.setting.options.takes(kind) => self.left_out += 1,
+                kind if !cx.setting.options.transfers_kind(kind) => self.left_out += 1,
                 Kind::File => {
                     cx.totals.files += 1;
                     cx.progress.list(entry.meta.len);
@@ -303,7 +303,7 @@ impl ListedDirs {
     }
 
     /// Renames the single listed entry, if the destination gives it a name.
-    fn rename(&mut self, cx: &mut Context, section: &mut DirSection) {
+    fn rename_single_entry(&mut self, cx: &mut Context, section: &mut DirSection) {
         if let (true, Some(name), [entry]) =
             (section.dir.is_root(), &cx.setting.rename, section.entries.as_mut_slice())
         {

@@ -24,7 +24,7 @@ pub(super) struct PlacedEntry {
 
 impl PlacedEntry {
     /// True if a regular file stands at the path.
-    pub(super) fn has_old(&self) -> bool {
+    pub(super) fn has_old_file(&self) -> bool {
         self.seen.as_ref().is_some_and(Meta::is_file)
     }
 }

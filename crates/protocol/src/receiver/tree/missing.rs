@@ -33,7 +33,11 @@ pub(super) struct MissingSources {
 impl MissingSources {
     /// Takes the paths of missing sources. Errors: `Unexpected` for paths that were not asked for, `Limit` for too
     /// many.
-    pub(super) fn take(&mut self, cx: &Context, paths: Vec<RelPath>) -> Result<(), PeerError> {
+    pub(super) fn receive_missing(
+        &mut self,
+        cx: &Context,
+        paths: Vec<RelPath>,
+    ) -> Result<(), PeerError> {
         let relative = cx.setting.options.select.relative;
         let expects = |path: &RelPath| {
             let mut names = path.components();
@@ -41,7 +45,7 @@ impl MissingSources {
             let expect = cx.setting.expect.as_ref();
             // A requested source has one name here: names below it were not asked for.
             (relative || names.next().is_none())
-                && name.is_some_and(|name| expect.is_none_or(|expect| expect.admits(&name)))
+                && name.is_some_and(|name| expect.is_none_or(|expect| expect.is_expected(&name)))
         };
         if cx.setting.options.select.missing != MissingArgs::Delete || !paths.iter().all(expects) {
             return Err(PeerError::Unexpected("a missing name that was not asked for"));
@@ -92,7 +96,7 @@ impl MissingSources {
             let listed = paths.iter().flat_map(alike).collect();
             let look =
                 ReceiverWork::Lookup(LookupWork::LookMissing { paths: paths.clone(), listed });
-            cx.ask(look, TreePending::LookMissing(paths));
+            cx.request_work(look, TreePending::LookMissing(paths));
         }
     }
 
@@ -110,29 +114,29 @@ impl MissingSources {
                         path: path.clone(),
                         gives_way: false,
                     });
-                    cx.ask(all, TreePending::CountMissing(path));
+                    cx.request_work(all, TreePending::CountMissing(path));
                 }
-                Ok(Some(_)) => deleting.remove(cx, path, 1),
+                Ok(Some(_)) => deleting.remove_path(cx, path, 1),
                 Ok(None) => {}
-                Err(trouble) => cx.trouble(trouble),
+                Err(trouble) => cx.count_failure(trouble),
             }
         }
     }
 
-    pub(super) fn counted(
+    pub(super) fn take_name_count(
         cx: &mut Context,
         deleting: &mut PendingDeletions,
         path: RelPath,
         names: u64,
     ) {
-        if names > 1 && !cx.setting.options.clears() {
+        if names > 1 && !cx.setting.options.replaces_full_dirs() {
             let words = |path: &str| {
                 format!("cannot delete {path}: directory not empty; --force allows it")
             };
-            return cx.trouble(Trouble::at(TroubleKind::Failed, &path, words));
+            return cx.count_failure(Trouble::at(TroubleKind::Failed, &path, words));
         }
         // A limit on a directory that may go entirely would only spare names added to it.
         let most = if names > 1 { NO_LIMIT } else { names };
-        deleting.remove(cx, path, most);
+        deleting.remove_path(cx, path, most);
     }
 }

@@ -89,7 +89,7 @@ impl ReceiverTree {
     }
 
     /// Splits the tree into the entries and the state that their steps may touch besides.
-    const fn split<'a>(
+    const fn split_entries<'a>(
         &'a mut self,
         cx: &'a mut Context,
     ) -> (&'a mut UnsettledEntries, TreeContext<'a>) {
@@ -99,17 +99,17 @@ impl ReceiverTree {
 
     /// Returns the answers to digests of directories that wait to be sent.
     pub(super) fn poll_verdicts(&mut self) -> Option<ToSender> {
-        self.dirs.digests.verdicts()
+        self.dirs.digests.take_answers()
     }
 
     /// Numbers of the listed entries that are not settled.
-    pub(super) const fn unsettled(&self) -> Range<u64> {
-        self.dirs.list.settled()..self.dirs.list.listed_count()
+    pub(super) const fn unsettled_entries(&self) -> Range<u64> {
+        self.dirs.list.first_unsettled()..self.dirs.list.listed_count()
     }
 
     /// Number of entries in the list by now.
-    pub(super) const fn known(&self) -> u64 {
-        self.dirs.list.known()
+    pub(super) const fn listed_and_equal_count(&self) -> u64 {
+        self.dirs.list.listed_and_equal_count()
     }
 
     /// Returns the topmost directories of the transfer.
@@ -123,86 +123,88 @@ impl ReceiverTree {
     }
 
     /// Takes a wanted file that is settled.
-    pub(super) fn settled(&mut self, cx: &mut Context, settled: SettledFile) {
-        let (entries, tx) = &mut self.split(cx);
-        entries.settled(tx, settled);
+    pub(super) fn take_settled_file(&mut self, cx: &mut Context, settled: SettledFile) {
+        let (entries, tx) = &mut self.split_entries(cx);
+        entries.take_settled_file(tx, settled);
     }
 
     /// Takes a frame about the tree. Errors: `Unexpected` for a frame that is not allowed now.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
             ToReceiver::Listing { dir, own, entries, extent } => {
-                self.dirs.list.growing()?;
-                self.listing(cx, DirSection::new(dir, own, entries), extent)?;
+                self.dirs.list.check_incomplete()?;
+                self.receive_listing(cx, DirSection::new(dir, own, entries), extent)?;
             }
             ToReceiver::ShortListing { dir, own, entries: ShortEntries(entries), extent } => {
-                self.dirs.list.growing()?;
+                self.dirs.list.check_incomplete()?;
                 let dir = self.path_before.complete("ShortListing", &dir)?;
-                self.listing(cx, DirSection::new(dir, own, entries), extent)?;
+                self.receive_listing(cx, DirSection::new(dir, own, entries), extent)?;
             }
             ToReceiver::Tally { dir, tally } => {
-                self.dirs.list.growing()?;
-                self.dirs.tally(cx, dir, tally)?;
+                self.dirs.list.check_incomplete()?;
+                self.dirs.receive_tally(cx, dir, tally)?;
             }
             ToReceiver::ShortTally { dir, tally } => {
-                self.dirs.list.growing()?;
+                self.dirs.list.check_incomplete()?;
                 let dir = self.path_before.complete("ShortTally", &dir)?;
-                self.dirs.tally(cx, dir, tally)?;
+                self.dirs.receive_tally(cx, dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
-                self.dirs.list.growing()?;
+                self.dirs.list.check_incomplete()?;
                 self.dirs.learn_owners(cx, users, groups)?;
             }
             ToReceiver::Listed { intact } => {
-                self.dirs.list.growing()?;
+                self.dirs.list.check_incomplete()?;
                 self.dirs.end_list(cx, intact)?;
             }
             ToReceiver::Trouble(trouble) => {
-                self.dirs.list.growing()?;
+                self.dirs.list.check_incomplete()?;
                 // An entry that vanished before it was listed is no failure.
                 let failed = !trouble.kind.is_harmless() && trouble.kind != TroubleKind::Vanished;
                 cx.totals.failed += u64::from(failed);
                 cx.notices.push_back(Notice::Trouble(trouble));
             }
             ToReceiver::Missing(paths) => {
-                self.dirs.list.growing()?;
-                self.missing.take(cx, paths)?;
+                self.dirs.list.check_incomplete()?;
+                self.missing.receive_missing(cx, paths)?;
             }
             ToReceiver::Digests(lines) => self.take_digests(
                 cx,
-                lines.into_iter().map(|line| (line.file, ContentDigest::of(line.digest))),
+                lines.into_iter().map(|line| (line.file, ContentDigest::of_full(line.digest))),
             )?,
             ToReceiver::ShortDigests(ShortDigestLines(lines)) => self.take_digests(
                 cx,
-                lines.into_iter().map(|line| (line.file, ContentDigest::from_brief(line.digest))),
+                lines.into_iter().map(|line| (line.file, ContentDigest::of_short(line.digest))),
             )?,
-            ToReceiver::Removed(path) => self.entries.arrivals.removed_source(cx, path)?,
-            ToReceiver::Gone(troubles) => self.entries.arrivals.sources_removed(cx, troubles)?,
-            ToReceiver::Allow(allowed) => self.deleting.allow(cx, allowed)?,
+            ToReceiver::Removed(path) => self.entries.arrivals.receive_removed_source(cx, path)?,
+            ToReceiver::Gone(troubles) => {
+                self.entries.arrivals.receive_sources_removed(cx, troubles)?
+            }
+            ToReceiver::Allow(allowed) => self.deleting.receive_user_answer(cx, allowed)?,
             _ => return Err(PeerError::Unexpected("a frame that is not part of the list")),
         }
-        self.entries.miss_given_up(&mut self.dirs);
+        self.entries.note_given_up(&mut self.dirs);
         Ok(())
     }
 
-    fn listing(
+    fn receive_listing(
         &mut self,
         cx: &mut Context,
         mut section: DirSection,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        self.dirs.check(cx, &mut section, extent)?;
-        self.entries.links.take(&mut section)?;
-        self.dirs.adopt(cx, &mut section);
+        self.dirs.check_section(cx, &mut section, extent)?;
+        self.entries.links.note_section(&mut section)?;
+        self.dirs.adapt_and_count(cx, &mut section);
         if cx.setting.options.select.list_only {
-            self.dirs.list_only(cx, section);
+            self.dirs.report_only(cx, section);
             return Ok(());
         }
-        self.entries.arrivals.expect(cx, &section);
+        self.entries.arrivals.note_expected(cx, &section);
         self.missing.note_listed(&section);
         let dir = section.dir.clone();
-        if self.dirs.take(cx, section, extent)? {
-            self.deleting.note_empty(dir);
+        if self.dirs.take_section(cx, section, extent)? {
+            self.deleting.add_empty_source(dir);
         }
         Ok(())
     }
@@ -212,9 +214,9 @@ impl ReceiverTree {
         cx: &mut Context,
         lines: impl Iterator<Item = (FileNo, ContentDigest)>,
     ) -> Result<(), PeerError> {
-        let (entries, tx) = &mut self.split(cx);
+        let (entries, tx) = &mut self.split_entries(cx);
         for pair in entries.comparing.take_remote_digests(lines)? {
-            entries.compared(tx, pair);
+            entries.take_comparison(tx, pair);
         }
         Ok(())
     }
@@ -226,7 +228,7 @@ impl ReceiverTree {
         pending: TreePending,
         answer: ReceiverAnswer,
     ) -> Result<(), UnknownAnswer> {
-        let (entries, tx) = &mut self.split(cx);
+        let (entries, tx) = &mut self.split_entries(cx);
         match (pending, answer) {
             (
                 TreePending::Look(section),
@@ -235,14 +237,14 @@ impl ReceiverTree {
                 self.take_looked_up_section(cx, section, found, owners);
             }
             (TreePending::Compare(no), ReceiverAnswer::Lookup(LookupAnswer::Compared(alike))) => {
-                tx.dirs.compared_tally(tx.cx, no, alike);
+                tx.dirs.take_tally_comparison(tx.cx, no, alike);
             }
             (
                 TreePending::Digest(files),
                 ReceiverAnswer::Lookup(LookupAnswer::Digested(digests)),
             ) if digests.len() == files.len() => {
-                for pair in entries.comparing.digested(files, digests) {
-                    entries.compared(tx, pair);
+                for pair in entries.comparing.take_local_digests(files, digests) {
+                    entries.take_comparison(tx, pair);
                 }
             }
             (
@@ -255,53 +257,53 @@ impl ReceiverTree {
                 TreePending::CountMissing(path),
                 ReceiverAnswer::Lookup(LookupAnswer::Counted(names)),
             ) => {
-                MissingSources::counted(tx.cx, tx.deleting, path, names);
+                MissingSources::take_name_count(tx.cx, tx.deleting, path, names);
             }
             (
                 TreePending::LookBeside(file),
                 ReceiverAnswer::Lookup(LookupAnswer::Beside(found)),
             ) => {
-                entries.looked_beside(tx, file, found);
+                entries.take_alternates(tx, file, found);
             }
             (
                 TreePending::LookBesideRoot(meta),
                 ReceiverAnswer::Lookup(LookupAnswer::Beside(found)),
             ) => {
-                tx.dirs.made_root(tx.cx, &meta, found);
+                tx.dirs.take_new_root(tx.cx, &meta, found);
             }
             (TreePending::LinkBeside { file, beside }, ReceiverAnswer::Done(done)) => {
-                entries.linked(tx, file, beside, done);
+                entries.take_alternate_link(tx, file, beside, done);
             }
             (TreePending::CopyBeside { file, change }, ReceiverAnswer::Done(done)) => {
-                entries.copied_beside(tx, file, change, done);
+                entries.take_copy_result(tx, file, change, done);
             }
             (TreePending::LeaveOut, ReceiverAnswer::Removed(removed)) => {
-                entries.left_out(tx, removed)
+                entries.take_left_out(tx, removed)
             }
             (TreePending::Link { file, change }, ReceiverAnswer::Done(done)) => {
-                entries.linked_name(tx, file, change, done);
+                entries.take_link_result(tx, file, change, done);
             }
             (
                 TreePending::Make { change } | TreePending::Touch { change },
                 ReceiverAnswer::Done(done),
             ) => {
-                entries.changed_in_place(tx, change, done);
+                entries.take_change_result(tx, change, done);
             }
             (
                 TreePending::CountBelow { file, path },
                 ReceiverAnswer::Lookup(LookupAnswer::Counted(names)),
             ) => {
-                entries.counted(tx, file, path, names);
+                entries.take_name_count(tx, file, path, names);
             }
             (TreePending::Clear { file, removal }, ReceiverAnswer::Removed(removed)) => {
-                entries.cleared(tx, file, removal, removed);
+                entries.take_clearing_result(tx, file, removal, removed);
             }
             (TreePending::MakeDir { path, .. }, ReceiverAnswer::Done(made)) => {
-                tx.dirs.made_dir(tx.cx, &path, made);
+                tx.dirs.take_new_dir(tx.cx, &path, made);
             }
-            (pending, answer) => self.answer_end(cx, pending, answer)?,
+            (pending, answer) => self.take_answer(cx, pending, answer)?,
         }
-        self.entries.miss_given_up(&mut self.dirs);
+        self.entries.note_given_up(&mut self.dirs);
         Ok(())
     }
 
@@ -314,30 +316,35 @@ impl ReceiverTree {
     ) {
         let mut found = found.into_iter();
         if let Some(section) = self.dirs.take_found_entries(cx, section, &mut found, owners) {
-            let (entries, tx) = &mut self.split(cx);
+            let (entries, tx) = &mut self.split_entries(cx);
             entries.decide_section(tx, section, found);
         }
     }
 
-    fn extra(&mut self, cx: &mut Context, dir: RelPath, unlisted: Result<UnlistedNames, Trouble>) {
-        self.dirs.enter(cx, &dir);
-        self.deleting.extra(cx, dir, unlisted);
+    fn take_unlisted_names(
+        &mut self,
+        cx: &mut Context,
+        dir: RelPath,
+        unlisted: Result<UnlistedNames, Trouble>,
+    ) {
+        self.dirs.continue_below(cx, &dir);
+        self.deleting.take_unlisted_names(cx, dir, unlisted);
     }
 
     /// Starts the steps that have become possible: links to leaders, comparisons of contents.
-    pub(super) fn go_on(&mut self, cx: &mut Context) {
-        let (entries, tx) = &mut self.split(cx);
+    pub(super) fn take_possible_steps(&mut self, cx: &mut Context) {
+        let (entries, tx) = &mut self.split_entries(cx);
         entries.link_more(tx);
-        entries.comparing.compare_more(tx.cx);
+        entries.comparing.request_digests(tx.cx);
     }
 
     /// Tells the sender the number below which no more files will be requested; `files` is the lowest number of an
     /// unsettled file.
-    pub(super) fn settle(&mut self, cx: &mut Context, files: Option<FileNo>) {
-        let looking = self.dirs.sections.first().map(FileNo);
+    pub(super) fn report_settled_number(&mut self, cx: &mut Context, files: Option<FileNo>) {
+        let looking = self.dirs.sections.first_waiting().map(FileNo);
         let waiting = [looking, self.entries.first(), files];
         let waiting = waiting.into_iter().flatten().map(|file| file.0);
-        if let Some(upto) = self.dirs.list.settle(waiting.min()) {
+        if let Some(upto) = self.dirs.list.settle_below(waiting.min()) {
             cx.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
         }
         self.entries.arrivals.flush_early(cx, self.dirs.list.listed_count());

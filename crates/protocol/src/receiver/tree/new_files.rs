@@ -18,7 +18,7 @@ const MOST_KEPT: usize = 1 << 18;
 
 impl NewFiles {
     /// Notes a new file.
-    pub(super) fn note(&mut self, meta: &Meta) {
+    pub(super) fn add(&mut self, meta: &Meta) {
         let key = key(meta);
         if self.counts.len() < MOST_KEPT || self.counts.contains_key(&key) {
             let count = self.counts.entry(key).or_default();
@@ -28,7 +28,7 @@ impl NewFiles {
 
     /// Pairs a file to be deleted with a new file of the same length and time. Returns false if no such file is left:
     /// each new file is paired only once.
-    pub fn take(&mut self, gone: &Meta) -> bool {
+    pub fn take_match(&mut self, gone: &Meta) -> bool {
         let count = self.counts.get_mut(&key(gone)).filter(|count| gone.is_file() && **count > 0);
         count.map(|count| *count -= 1).is_some()
     }
@@ -51,16 +51,17 @@ mod tests {
 
     #[test]
     fn each_new_file_pairs_with_one_deleted_file() {
-        let meta = |kind, len, secs| Meta::plain(kind, len, Timestamp { secs, nanos: 0 }, 0o644);
+        let meta =
+            |kind, len, secs| Meta::without_owner(kind, len, Timestamp { secs, nanos: 0 }, 0o644);
         let mut new = NewFiles::default();
-        new.note(&meta(Kind::File, 7, 1));
-        new.note(&meta(Kind::File, 7, 1));
-        new.note(&meta(Kind::File, 0, 2));
+        new.add(&meta(Kind::File, 7, 1));
+        new.add(&meta(Kind::File, 7, 1));
+        new.add(&meta(Kind::File, 0, 2));
         for other in [meta(Kind::File, 7, 2), meta(Kind::File, 8, 1), meta(Kind::Dir, 0, 2)] {
-            assert!(!new.take(&other), "{other:?}");
+            assert!(!new.take_match(&other), "{other:?}");
         }
-        let taken = [(); 3].map(|()| new.take(&meta(Kind::File, 7, 1)));
+        let taken = [(); 3].map(|()| new.take_match(&meta(Kind::File, 7, 1)));
         assert_eq!(taken, [true, true, false]);
-        assert!(new.take(&meta(Kind::File, 0, 2)));
+        assert!(new.take_match(&meta(Kind::File, 0, 2)));
     }
 }

@@ -28,7 +28,7 @@ impl OwnerNames {
     }
 
     /// Returns all users and all groups, in no order.
-    pub(super) fn lines(&self) -> [Vec<NameLine>; 2] {
+    pub(super) fn all_names(&self) -> [Vec<NameLine>; 2] {
         let lines = |names: &HashMap<u32, Box<[u8]>>| {
             names.iter().map(|(id, name)| NameLine { id: *id, name: name.clone() }).collect()
         };
@@ -36,9 +36,9 @@ impl OwnerNames {
     }
 
     /// Returns the users and groups that a section refers to, with the names that the sender sent.
-    pub(super) fn strangers(&self, section: &DirSection) -> (Vec<NameLine>, Vec<NameLine>) {
+    pub(super) fn unknown_owners(&self, section: &DirSection) -> (Vec<NameLine>, Vec<NameLine>) {
         let mut asked = OwnerIds::default();
-        section.metas().for_each(|meta| asked.add(meta));
+        section.metas().for_each(|meta| asked.add_ids(meta));
         let lines = |ids: BTreeSet<u32>, names: &HashMap<u32, Box<[u8]>>| {
             let line = |id| NameLine { id, name: names.get(&id).cloned().unwrap_or_default() };
             ids.into_iter().map(line).collect()
@@ -69,7 +69,7 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
     let fits = (asked.users || meta.user.is_none())
         && (asked.groups || meta.group.is_none())
         && (asked.accessed || meta.accessed().is_none())
-        && (asked.hard_links && !meta.is_dir() || meta.linked().is_none())
+        && (asked.hard_links && !meta.is_dir() || meta.hard_link().is_none())
         && (asked.acls || !has_acls)
         && (asked.xattrs || meta.xattrs().is_empty())
         && (asked.acls || asked.xattrs || !meta.has_unread_attributes())
@@ -82,22 +82,22 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
 }
 
 /// Adapts an entry's metadata to this end, as far as no look-up is needed.
-pub(super) fn adopt(cx: &Context, meta: &mut Meta) {
+pub(super) fn adapt_meta(cx: &Context, meta: &mut Meta) {
     if cx.setting.options.tells_owners {
         meta.save_sender_owner();
     }
-    meta.mode = cx.setting.options.metadata.chmod.applied(meta.mode, &meta.kind);
+    meta.mode = cx.setting.options.metadata.chmod.apply_to(meta.mode, &meta.kind);
     if cx.setting.is_privileged {
         return;
     }
     meta.user = None;
     if let Some(mut more) = meta.more.take() {
         more.xattrs.retain(|xattr| xattr.name.starts_with(b"user."));
-        meta.more = more.boxed();
+        meta.more = more.into_box();
     }
 }
 
-pub(super) fn learn(
+pub(super) fn insert_names(
     names: &mut HashMap<u32, Box<[u8]>>,
     lines: Vec<NameLine>,
 ) -> Result<(), PeerError> {
@@ -113,7 +113,7 @@ pub(super) fn learn(
 }
 
 impl OwnerIds {
-    fn add(&mut self, meta: &Meta) {
+    fn add_ids(&mut self, meta: &Meta) {
         self.users.extend(meta.user);
         self.groups.extend(meta.group);
         let acls = meta.access_acl().into_iter().chain(meta.default_acl());
@@ -128,9 +128,9 @@ impl OwnerIds {
 
 impl LocalOwners {
     /// Takes the local users and groups for the numbers of a section, in order.
-    pub(super) fn of(section: &DirSection, mapped: MappedOwners) -> Self {
+    pub(super) fn with_mapped(section: &DirSection, mapped: MappedOwners) -> Self {
         let mut asked = OwnerIds::default();
-        section.metas().for_each(|meta| asked.add(meta));
+        section.metas().for_each(|meta| asked.add_ids(meta));
         Self {
             users: asked.users.into_iter().zip(mapped.users).collect(),
             groups: asked.groups.into_iter().zip(mapped.groups).collect(),
@@ -150,7 +150,7 @@ impl LocalOwners {
                 let ids = if named.who == IdKind::User { &self.users } else { &self.groups };
                 named.id = ids.get(&named.id).map_or(named.id, |ours| ours.id);
             }
-            acl.settle();
+            acl.sort_and_deduplicate();
         }
     }
 }

@@ -20,10 +20,10 @@ use crate::receiver::pending::TreePending;
 use crate::report::{Action, Change, EntryType, Facts};
 use crate::work::WorkError;
 
-use super::beside::{EntryLikeness, ReferenceEntry, best, is_same};
+use super::beside::{AlternateEntry, EntryLikeness, best_match, is_same};
 use super::clearing::BlockedEntry;
 use super::compare::differs_from;
-use super::dirs::dir_change;
+use super::dirs::new_dir_change;
 use super::entries::{TreeContext, UnsettledEntries};
 use super::looked::PlacedEntry;
 
@@ -44,62 +44,68 @@ impl UnsettledEntries {
                 // A directory is made here in any case, and reported by the difference from the alternate.
                 Kind::Dir => seen.is_none_or(gives_way),
                 Kind::Device(_) if !tx.cx.setting.is_privileged => false,
-                ref kind => seen.is_none() && tx.cx.setting.options.takes(kind),
+                ref kind => seen.is_none() && tx.cx.setting.options.transfers_kind(kind),
             }
     }
 
     /// Looks for an entry in the alternates.
-    pub(super) fn look_beside(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
+    pub(super) fn request_alternates_lookup(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: PlacedEntry,
+    ) {
         let (file, path) = (placed.file, placed.path.clone());
-        tx.cx.ask(
-            ReceiverWork::Lookup(LookupWork::LookBeside { path }),
+        tx.cx.request_work(
+            ReceiverWork::Lookup(LookupWork::LookUpAlternates { path }),
             TreePending::LookBeside(file),
         );
         let file = placed.file;
         self.beside.insert(file, placed);
     }
 
-    pub(super) fn looked_beside(
+    pub(super) fn take_alternates(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
         found: Vec<Option<Meta>>,
     ) {
         let Some(placed) = self.beside.remove(&file) else { return };
-        match best(&tx.cx.setting.options, &placed.meta, found) {
-            Some(best) => self.take_beside(tx, placed, best),
-            None => self.decide_not_beside(tx, placed),
+        match best_match(&tx.cx.setting.options, &placed.meta, found) {
+            Some(best) => self.use_alternate(tx, placed, best),
+            None => self.decide_without_alternate(tx, placed),
         }
     }
 
-    pub(super) fn take_beside(
+    pub(super) fn use_alternate(
         &mut self,
         tx: &mut TreeContext<'_>,
         placed: PlacedEntry,
-        best: ReferenceEntry,
+        best: AlternateEntry,
     ) {
         let usage = tx.cx.setting.options.compare.alternates.usage;
-        let has_old = placed.has_old();
+        let has_old = placed.has_old_file();
         match best.likeness {
             _ if placed.meta.is_dir() => {
                 let differs = differs_from(&tx.cx.setting.options, &placed.meta, &best.is);
-                let change = dir_change(placed.path, &placed.meta, Action::Copied, differs);
-                tx.dirs.new_dir(tx.cx, placed.meta, change);
+                let change = new_dir_change(placed.path, &placed.meta, Action::Copied, differs);
+                tx.dirs.make_and_report_dir(tx.cx, placed.meta, change);
             }
-            EntryLikeness::All if usage == AlternateUse::Compare => self.leave_out(tx, placed),
+            EntryLikeness::All if usage == AlternateUse::Compare => {
+                self.leave_out_entry(tx, placed)
+            }
             EntryLikeness::All | EntryLikeness::Content
                 if placed.seen.as_ref().is_some_and(Meta::is_dir) =>
             {
                 let (file, path) = (placed.file, placed.path.clone());
-                self.clear(tx, file, path, BlockedEntry::Beside(Box::new((placed, best))));
+                self.clear_place(tx, file, path, BlockedEntry::Beside(Box::new((placed, best))));
             }
             EntryLikeness::All
                 if usage == AlternateUse::Link && !is_same(&placed.seen, &best.is) =>
             {
-                self.link(tx, placed, best);
+                self.link_from_alternate(tx, placed, best);
             }
             EntryLikeness::All | EntryLikeness::Content if !has_old && placed.meta.is_file() => {
-                self.copy_beside(tx, placed, best);
+                self.copy_from_alternate(tx, placed, best);
             }
             _ => {
                 let best = Some(best).filter(|_| !has_old);
@@ -109,82 +115,89 @@ impl UnsettledEntries {
     }
 
     /// Leaves out an entry that an alternate has.
-    fn leave_out(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
+    fn leave_out_entry(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry) {
         let PlacedEntry { file, path, meta, seen } = placed;
-        self.arrivals.arrive(tx.cx, file);
+        self.arrivals.note_arrived(tx.cx, file);
         self.note_failure(file);
-        tx.cx.unchanged(&path, &meta, None);
+        tx.cx.report_unchanged(&path, &meta, None);
         match seen {
             Some(seen) if seen.is_dir() => {
                 tx.cx.report_settled(meta.len);
-                self.clear(tx, file, path, BlockedEntry::Nothing);
+                self.clear_place(tx, file, path, BlockedEntry::Nothing);
             }
             Some(_) if !tx.cx.setting.options.dry_run => {
                 tx.cx.report_settled(meta.len);
                 let work = ReceiverWork::Remove { path, gives_way: false, dry_run: false, most: 1 };
-                tx.cx.ask(work, TreePending::LeaveOut);
+                tx.cx.request_work(work, TreePending::LeaveOut);
             }
             _ => tx.cx.report_settled(meta.len),
         }
     }
 
-    pub(super) fn left_out(&mut self, tx: &mut TreeContext<'_>, removed: RemovedNames) {
-        removed.troubles.into_iter().for_each(|trouble| tx.cx.trouble(trouble));
+    pub(super) fn take_left_out(&mut self, tx: &mut TreeContext<'_>, removed: RemovedNames) {
+        removed.troubles.into_iter().for_each(|trouble| tx.cx.count_failure(trouble));
     }
 
-    fn link(&mut self, tx: &mut TreeContext<'_>, placed: PlacedEntry, beside: ReferenceEntry) {
+    fn link_from_alternate(
+        &mut self,
+        tx: &mut TreeContext<'_>,
+        placed: PlacedEntry,
+        beside: AlternateEntry,
+    ) {
         if tx.cx.setting.options.dry_run {
-            self.links.comes_from_beside(placed.file);
+            self.links.note_from_alternate(placed.file);
             self.links.note_in_place(placed.file);
-            tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
+            tx.cx.report_unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
             return tx.cx.report_settled(placed.meta.len);
         }
-        let ReferenceEntry { alternate, is, .. } = beside.clone();
+        let AlternateEntry { alternate, is, .. } = beside.clone();
         let (path, seen) = (placed.path.clone(), placed.seen.clone());
         let file = placed.file;
         self.beside.insert(file, placed);
-        let work = ReceiverWork::Entry(EntryWork::LinkBeside { path, alternate, is, seen });
-        tx.cx.ask(work, TreePending::LinkBeside { file, beside });
+        let work = ReceiverWork::Entry(EntryWork::LinkFromAlternate { path, alternate, is, seen });
+        tx.cx.request_work(work, TreePending::LinkBeside { file, beside });
     }
 
     /// Takes the result of a link. A file that cannot be linked is copied; a file with an old version is brought up
     /// to date.
-    pub(super) fn linked(
+    pub(super) fn take_alternate_link(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
-        beside: ReferenceEntry,
+        beside: AlternateEntry,
         done: Result<(), WorkError>,
     ) {
         let Some(placed) = self.beside.remove(&file) else { return };
-        let has_old = placed.has_old();
+        let has_old = placed.has_old_file();
         match done {
             Ok(()) => {
-                self.links.comes_from_beside(file);
-                self.arrive(tx.cx, file);
-                tx.cx.unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
+                self.links.note_from_alternate(file);
+                self.note_in_place(tx.cx, file);
+                tx.cx.report_unchanged(&placed.path, &placed.meta, Some(placed.path.clone()));
                 tx.cx.report_settled(placed.meta.len);
             }
-            Err(_) if placed.meta.is_file() && !has_old => self.copy_beside(tx, placed, beside),
+            Err(_) if placed.meta.is_file() && !has_old => {
+                self.copy_from_alternate(tx, placed, beside)
+            }
             Err(_) => self.decide_here(tx, placed, None),
         }
     }
 
-    fn copy_beside(
+    fn copy_from_alternate(
         &mut self,
         tx: &mut TreeContext<'_>,
         placed: PlacedEntry,
-        beside: ReferenceEntry,
+        beside: AlternateEntry,
     ) {
-        let change = self.copy_of(tx, &placed, &beside.is);
+        let change = self.copy_change(tx, &placed, &beside.is);
         if tx.cx.setting.options.dry_run {
             tx.cx.report_settled(placed.meta.len);
-            self.links.comes_from_beside(placed.file);
+            self.links.note_from_alternate(placed.file);
             self.links.note_in_place(placed.file);
-            return tx.cx.changed(change);
+            return tx.cx.report_change(change);
         }
         let PlacedEntry { path, meta, seen, .. } = &placed;
-        let work = ReceiverWork::Entry(EntryWork::CopyBeside {
+        let work = ReceiverWork::Entry(EntryWork::CopyFromAlternate {
             path: path.clone(),
             alternate: beside.alternate,
             is: beside.is,
@@ -193,23 +206,23 @@ impl UnsettledEntries {
         });
         let file = placed.file;
         self.beside.insert(file, placed);
-        tx.cx.ask(work, TreePending::CopyBeside { file, change });
+        tx.cx.request_work(work, TreePending::CopyBeside { file, change });
     }
 
     /// Returns the report of a file copied from the alternate entry `is`: the difference from that entry.
-    fn copy_of(
+    fn copy_change(
         &self,
         tx: &TreeContext<'_>,
         PlacedEntry { path, meta, .. }: &PlacedEntry,
         is: &Meta,
     ) -> Change {
         let differs = differs_from(&tx.cx.setting.options, meta, is);
-        let (action, facts) = (Action::Copied, Facts::of(meta));
+        let (action, facts) = (Action::Copied, Facts::state_at_sender(meta));
         Change { path: path.clone(), item: EntryType::File, action, differs, facts }
     }
 
     /// Takes the result of a copy; a file that cannot be copied is transferred by the sender.
-    pub(super) fn copied_beside(
+    pub(super) fn take_copy_result(
         &mut self,
         tx: &mut TreeContext<'_>,
         file: FileNo,
@@ -219,11 +232,11 @@ impl UnsettledEntries {
         let Some(placed) = self.beside.remove(&file) else { return };
         match done {
             Ok(()) => {
-                self.links.comes_from_beside(file);
-                self.arrive(tx.cx, file);
+                self.links.note_from_alternate(file);
+                self.note_in_place(tx.cx, file);
                 self.arrivals.note_uncommitted(tx.cx, file, &placed.path);
                 tx.cx.report_settled(placed.meta.len);
-                tx.cx.changed(change);
+                tx.cx.report_change(change);
             }
             Err(_) => self.decide_here(tx, placed, None),
         }

@@ -29,13 +29,13 @@ impl NameRemoval {
     }
 
     /// Subtracts names that were removed.
-    pub(super) fn take(&mut self, removed: &RemovedNames) {
+    pub(super) fn subtract(&mut self, removed: &RemovedNames) {
         let gone = removed.gone.iter().filter(|(path, _)| !self.gives_way || *path != self.path);
         self.names = self.names.saturating_sub(gone.count() as u64);
     }
 
     /// Returns the trouble of a removal that finds more names than were counted.
-    pub(super) fn refilled(&self, action: &str) -> Trouble {
+    pub(super) fn new_names_trouble(&self, action: &str) -> Trouble {
         Trouble::at(TroubleKind::DeleteLimit, &self.path, |path| {
             format!(
                 "cannot {action} {path}: names were added after the count and exceed the deletion limit; the rest stays"

@@ -22,23 +22,23 @@ pub(super) struct RestingFiles {
 
 impl RestingFiles {
     /// Stores a file that needs no step; returns true if the file was stored.
-    pub(super) fn keep(&mut self, file: FileNo, shared: &LinkedFile) -> bool {
+    pub(super) fn store_if_idle(&mut self, file: FileNo, shared: &LinkedFile) -> bool {
         let is_idle = shared.state == LeaderState::Here
             && (shared.undecided_names, shared.more.is_none()) == (0, true)
             && shared.waiting.is_empty();
-        let kept = is_idle.then(|| self.shelf.put(&put(shared)).ok()).flatten();
+        let kept = is_idle.then(|| self.shelf.store(&put(shared)).ok()).flatten();
         kept.is_some_and(|at| self.places.insert(file, at).is_none())
     }
 
-    pub(super) fn take(&mut self, file: FileNo) -> Option<LinkedFile> {
-        let bytes = self.shelf.take(self.places.remove(&file)?);
+    pub(super) fn take_stored(&mut self, file: FileNo) -> Option<LinkedFile> {
+        let bytes = self.shelf.remove(self.places.remove(&file)?);
         Some(take(&mut Reader::new(&bytes)).expect("it was put there"))
     }
 }
 
 fn put(shared: &LinkedFile) -> Vec<u8> {
     let mut to = Vec::new();
-    shared.meta.put(&mut to);
+    shared.meta.write_to(&mut to);
     to.put_varint(shared.path_bytes as u64);
     to.put_varint(shared.unlisted_names.into());
     to.put_u8(u8::from(shared.is_beside) << 1 | u8::from(shared.inode.is_some()));
@@ -51,7 +51,7 @@ fn put(shared: &LinkedFile) -> Vec<u8> {
 }
 
 fn take(from: &mut Reader<'_>) -> Result<LinkedFile, BadPayload> {
-    let meta = Meta::take(from)?;
+    let meta = Meta::read_from(from)?;
     let (path_bytes, unlisted_names) = (from.varint()? as usize, from.varint_u32()?);
     let flags = from.u8()?;
     let inode = match flags & 1 {
@@ -80,7 +80,7 @@ mod tests {
     fn shared(kind: Kind) -> LinkedFile {
         let modified = Timestamp { secs: -1, nanos: 999_999_999 };
         LinkedFile {
-            meta: Meta { user: Some(7), ..Meta::plain(kind, 0, modified, 0o7777) },
+            meta: Meta { user: Some(7), ..Meta::without_owner(kind, 0, modified, 0o7777) },
             more: None,
             path: RelPath::parse(b"dir/first").unwrap(),
             path_bytes: 300,
@@ -98,16 +98,16 @@ mod tests {
         let mut resting = RestingFiles::default();
         let kinds = [Kind::File, Kind::Fifo, Kind::Symlink(b"/to"[..].into())];
         for (no, kind) in kinds.iter().enumerate() {
-            assert!(resting.keep(FileNo(no as u64), &shared(kind.clone())));
+            assert!(resting.store_if_idle(FileNo(no as u64), &shared(kind.clone())));
         }
         let plain = LinkedFile { inode: None, is_beside: false, ..shared(Kind::File) };
-        assert!(resting.keep(FileNo(9), &plain));
+        assert!(resting.store_if_idle(FileNo(9), &plain));
         for (no, kind) in kinds.into_iter().enumerate() {
-            let taken = resting.take(FileNo(no as u64)).unwrap();
+            let taken = resting.take_stored(FileNo(no as u64)).unwrap();
             assert_eq!(format!("{taken:?}"), format!("{:?}", shared(kind)));
         }
-        assert_eq!(format!("{:?}", resting.take(FileNo(9)).unwrap()), format!("{plain:?}"));
-        assert!(resting.take(FileNo(9)).is_none());
+        assert_eq!(format!("{:?}", resting.take_stored(FileNo(9)).unwrap()), format!("{plain:?}"));
+        assert!(resting.take_stored(FileNo(9)).is_none());
     }
 
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             LinkedFile { undecided_names: 1, ..shared(Kind::File) },
             LinkedFile { waiting: [FileNo(3)].into(), ..shared(Kind::File) },
         ];
-        assert!(busy.iter().all(|shared| !resting.keep(FileNo(1), shared)));
-        assert!(resting.take(FileNo(1)).is_none());
+        assert!(busy.iter().all(|shared| !resting.store_if_idle(FileNo(1), shared)));
+        assert!(resting.take_stored(FileNo(1)).is_none());
     }
 }

@@ -55,7 +55,7 @@ impl DirSection {
 
 impl WaitingSections {
     /// Makes the entries listed in `dir` wait until `dir` is in place.
-    pub(super) fn wait_for(&mut self, dir: RelPath) {
+    pub(super) fn wait_for_dir(&mut self, dir: RelPath) {
         self.making.entry(dir).or_default();
     }
 
@@ -78,7 +78,7 @@ impl WaitingSections {
     }
 
     /// Returns the lowest number of a waiting entry.
-    pub(super) fn first(&self) -> Option<u64> {
+    pub(super) fn first_waiting(&self) -> Option<u64> {
         self.waiting.values().next().map(|section| section.first)
     }
 
@@ -87,29 +87,29 @@ impl WaitingSections {
     }
 
     /// Ends the waiting for `dir`, which is in place or soon will be. Returns the sections that waited.
-    pub(super) fn release(&mut self, dir: &RelPath) -> Vec<u64> {
+    pub(super) fn release_sections(&mut self, dir: &RelPath) -> Vec<u64> {
         self.making.remove(dir).unwrap_or_default()
     }
 
     /// Gives up `dir`, which is not made. Returns the sections that waited, to be given up too.
-    pub(super) fn lose(&mut self, dir: RelPath, lost: LossReason) -> Vec<u64> {
-        let waiting = self.release(&dir);
+    pub(super) fn give_up_dir(&mut self, dir: RelPath, lost: LossReason) -> Vec<u64> {
+        let waiting = self.release_sections(&dir);
         self.lost.insert(dir, lost);
         waiting
     }
 
     /// Returns the reason if a directory is given up.
-    pub(super) fn why_lost(&self, dir: &RelPath) -> Option<LossReason> {
+    pub(super) fn loss_reason(&self, dir: &RelPath) -> Option<LossReason> {
         self.lost.get(dir).copied()
     }
 
     /// True if the directory was listed and is not in place yet.
-    pub(super) fn awaits(&self, dir: &RelPath) -> bool {
+    pub(super) fn is_awaited(&self, dir: &RelPath) -> bool {
         self.making.contains_key(dir)
     }
 
     /// True if entries listed in `dir` wait for `dir`, or if no entry has to wait for `dir`.
-    pub(super) fn has_begun(&self, dir: &RelPath) -> bool {
+    pub(super) fn has_listed_entries(&self, dir: &RelPath) -> bool {
         self.making.get(dir).is_none_or(|waiting| !waiting.is_empty())
     }
 }
@@ -125,18 +125,18 @@ mod tests {
         let mut sections = WaitingSections::default();
         assert_eq!(sections.push_and_get_if_ready(section(&RelPath::root())), Some(0));
         for dir in [&made, &lost] {
-            sections.wait_for(dir.clone());
-            assert!(sections.awaits(dir) && !sections.has_begun(dir));
+            sections.wait_for_dir(dir.clone());
+            assert!(sections.is_awaited(dir) && !sections.has_listed_entries(dir));
             assert_eq!(sections.push_and_get_if_ready(section(dir)), None);
-            assert!(sections.has_begun(dir));
+            assert!(sections.has_listed_entries(dir));
         }
-        assert_eq!(sections.release(&made), [1]);
-        assert_eq!(sections.lose(lost.clone(), LossReason::Failed), [2]);
+        assert_eq!(sections.release_sections(&made), [1]);
+        assert_eq!(sections.give_up_dir(lost.clone(), LossReason::Failed), [2]);
         assert_eq!(
-            [&made, &lost].map(|dir| sections.why_lost(dir)),
+            [&made, &lost].map(|dir| sections.loss_reason(dir)),
             [None, Some(LossReason::Failed)]
         );
-        assert!(!sections.awaits(&made) && !sections.awaits(&lost));
+        assert!(!sections.is_awaited(&made) && !sections.is_awaited(&lost));
         // Later sections do not wait.
         assert_eq!(
             [&made, &lost].map(|dir| sections.push_and_get_if_ready(section(dir))),

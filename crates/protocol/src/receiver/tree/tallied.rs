@@ -22,7 +22,7 @@ use super::dirs::ListedDirs;
 use super::final_dirs::FinalMeta;
 
 impl ListedDirs {
-    pub(super) fn tally(
+    pub(super) fn receive_tally(
         &mut self,
         cx: &mut Context,
         dir: RelPath,
@@ -42,8 +42,8 @@ impl ListedDirs {
         if self.digests.open.len() >= TALLY_WINDOW {
             return Err(PeerError::Limit("tallies"));
         }
-        let announced = self.list.withdraw(&dir);
-        if announced.is_none() && !self.may_be_named(&dir) {
+        let announced = self.list.forbid_listing(&dir);
+        if announced.is_none() && !self.may_still_be_listed(&dir) {
             return Err(PeerError::Unexpected("a tally of a directory that was not listed"));
         }
         let no = self.digests.next;
@@ -54,22 +54,22 @@ impl ListedDirs {
             .insert(dir.clone(), TalliedDir { state: TallyState::Comparing, named, meta });
         self.digests.comparing.insert(no, dir.clone());
         match self.sender_owners() {
-            Some(owners) => cx.ask(
+            Some(owners) => cx.request_work(
                 ReceiverWork::Lookup(LookupWork::Compare { dir, tally, owners }),
                 TreePending::Compare(no),
             ),
-            None => self.compared_tally(cx, no, None),
+            None => self.take_tally_comparison(cx, no, None),
         }
         Ok(())
     }
 
     /// True while a listing of the directory above may still name this directory.
-    fn may_be_named(&self, dir: &RelPath) -> bool {
+    fn may_still_be_listed(&self, dir: &RelPath) -> bool {
         let Some((above, name)) = dir.split_last() else { return false };
-        if let Some(may_come) = self.list.may_bring(&above, &name) {
+        if let Some(may_come) = self.list.may_still_list(&above, &name) {
             return may_come;
         }
-        self.list.is_announced(&above)
+        self.list.may_be_listed(&above)
             || self
                 .digests
                 .open
@@ -83,11 +83,11 @@ impl ListedDirs {
             return None;
         }
         let owners = &self.owners;
-        let known = self.digests.owners.get_or_insert_with(|| Arc::new(owners.lines()));
+        let known = self.digests.owners.get_or_insert_with(|| Arc::new(owners.all_names()));
         Some(Arc::clone(known))
     }
 
-    pub(super) fn compared_tally(
+    pub(super) fn take_tally_comparison(
         &mut self,
         cx: &mut Context,
         no: u32,
@@ -100,13 +100,13 @@ impl ListedDirs {
             let meta = tallied.meta.take();
             self.digests.open.remove(&dir);
             if alike.is_none() {
-                self.list.announce(&dir, meta);
+                self.list.allow_listing(&dir, meta);
             }
         }
         match alike {
             Some(alike) => {
                 self.digests.alike.push(no);
-                self.keep_alike(cx, &dir, *alike);
+                self.count_equal_dir(cx, &dir, *alike);
             }
             None => {
                 self.digests.unlike.push(no);
@@ -117,8 +117,8 @@ impl ListedDirs {
 
     /// Counts the entries of a directory that is up to date. The tallies or listings of its subdirectories still
     /// follow.
-    fn keep_alike(&mut self, cx: &mut Context, dir: &RelPath, alike: EqualDir) {
-        self.list.know(alike.entries());
+    fn count_equal_dir(&mut self, cx: &mut Context, dir: &RelPath, alike: EqualDir) {
+        self.list.count_equal_entries(alike.entries());
         cx.totals.files += alike.files;
         cx.totals.dirs += alike.dirs.len() as u64;
         cx.totals.links += alike.links;
@@ -131,11 +131,11 @@ impl ListedDirs {
         for (name, meta) in alike.dirs {
             let Ok(path) = dir.join(&name) else { continue };
             if meta.mode & OWNER_BITS == OWNER_BITS || cx.setting.options.dry_run {
-                self.name(&path, Some(FinalMeta::from(&meta)));
+                self.note_named(&path, Some(FinalMeta::from(&meta)));
                 continue;
             }
-            self.name(&path, None);
-            self.sections.wait_for(path.clone());
+            self.note_named(&path, None);
+            self.sections.wait_for_dir(path.clone());
             self.make_dir(cx, path, meta);
         }
     }

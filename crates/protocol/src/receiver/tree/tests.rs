@@ -22,7 +22,7 @@ fn options() -> Options {
 fn link(no: u64) -> Entry {
     let name = Name::new(format!("{no:06}").as_bytes()).unwrap();
     let kind = Kind::Symlink(b"x"[..].into());
-    Entry { name, meta: Meta::plain(kind, 0, Timestamp::default(), 0o777) }
+    Entry { name, meta: Meta::without_owner(kind, 0, Timestamp::default(), 0o777) }
 }
 
 /// A tree that is driven without files.
@@ -43,13 +43,13 @@ impl Driver {
     fn handle(&mut self, frame: ToReceiver) {
         self.tree.handle(&mut self.cx, frame).unwrap();
         loop {
-            self.tree.go_on(&mut self.cx);
-            self.tree.settle(&mut self.cx, None);
+            self.tree.take_possible_steps(&mut self.cx);
+            self.tree.report_settled_number(&mut self.cx, None);
             while self.tree.may_close(&self.cx) {
-                self.tree.close(&mut self.cx);
+                self.tree.take_next_step(&mut self.cx);
             }
             let Some((id, work)) = self.cx.jobs.poll() else { return };
-            let pending = self.cx.jobs.answered(id).unwrap();
+            let pending = self.cx.jobs.take_answer(id).unwrap();
             self.cx.load.uncount_pending(&pending);
             let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
             let answer = answer(work, &mut self.failures);
@@ -149,8 +149,8 @@ fn nothing_goes_that_could_not_be_flushed() {
 }
 
 fn file(name: &str, linked: Option<deltic_tree::meta::HardLink>) -> Entry {
-    let mut meta = Meta::plain(Kind::File, 1, Timestamp::default(), 0o644);
-    meta.set_linked(linked);
+    let mut meta = Meta::without_owner(Kind::File, 1, Timestamp::default(), 0o644);
+    meta.set_hard_link(linked);
     Entry { name: Name::new(name.as_bytes()).unwrap(), meta }
 }
 
@@ -180,10 +180,12 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
     driver.handle(listing(vec![file("a", None), file("b", None)], Extent::Last));
     let wanted = driver.tree.take_wanted();
     assert!(wanted.iter().map(|candidate| candidate.file).eq([FileNo(0), FileNo(1)]));
-    assert_eq!(driver.tree.unsettled(), 2..2, "no entry waits in the tree");
+    assert_eq!(driver.tree.unsettled_entries(), 2..2, "no entry waits in the tree");
     for candidate in wanted {
         let end = crate::receiver::files::candidate::FileOutcome::Replaced;
-        driver.tree.settled(&mut driver.cx, SettledFile { candidate, end, is_restless: false });
+        driver
+            .tree
+            .take_settled_file(&mut driver.cx, SettledFile { candidate, end, is_restless: false });
     }
     driver.handle(ToReceiver::Listed { intact: true });
     assert!(driver.tree.is_finished());
@@ -194,7 +196,7 @@ fn files_are_named_and_waited_for_until_they_are_settled() {
 fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
     let mut driver = Driver::new(Options { recursive: true, ..Options::default() }, 0);
     let name = "n".repeat(250);
-    let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o755);
+    let meta = Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o755);
     let dir = Entry { name: Name::new(name.as_bytes()).unwrap(), meta };
     driver.tree.handle(&mut driver.cx, listing(vec![dir], Extent::Last)).unwrap();
     let path = RelPath::parse(name.as_bytes()).unwrap();
@@ -207,7 +209,7 @@ fn an_empty_directory_is_not_looked_into_and_counts_until_it_is_made() {
         looks += u32::from(matches!(work, ReceiverWork::Lookup(LookupWork::Look { .. })));
         let is_made = matches!(work, ReceiverWork::Entry(EntryWork::MakeDir { .. }));
         assert_eq!(driver.cx.load.backlog_bytes() > name.len(), is_made, "{work:?}");
-        let pending = driver.cx.jobs.answered(id).unwrap();
+        let pending = driver.cx.jobs.take_answer(id).unwrap();
         driver.cx.load.uncount_pending(&pending);
         let ReceiverPending::Tree(pending) = pending else { panic!("{pending:?}") };
         driver.tree.answer(&mut driver.cx, pending, answer(work, &mut failures)).unwrap();

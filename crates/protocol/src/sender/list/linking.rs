@@ -9,7 +9,7 @@ use deltic_core::{CodecError, Put, Reader, StringSlab};
 use deltic_tree::meta::{HardLink, Inode};
 use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 
-use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, linked_bytes};
+use crate::limits::{MAX_LINKED, MAX_LINKED_BYTES, hard_link_bytes};
 
 /// Files with a first name sent and further names to come.
 #[derive(Debug, Default)]
@@ -49,38 +49,45 @@ pub(super) enum NameRelation {
 
 impl LinkedNames {
     /// Sets the hard link in `meta`, the metadata of entry number `entry` at `path`, if the tree knows the inode.
-    pub(super) fn tell(&mut self, entry: u64, path: &RelPath, meta: &mut Meta) -> NameRelation {
-        let Some(HardLink::Inode(inode, names)) = meta.linked() else { return NameRelation::Alone };
+    pub(super) fn set_hard_link(
+        &mut self,
+        entry: u64,
+        path: &RelPath,
+        meta: &mut Meta,
+    ) -> NameRelation {
+        let Some(HardLink::Inode(inode, names)) = meta.hard_link() else {
+            return NameRelation::Alone;
+        };
         if let Some(at) = self.open.remove(&inode) {
-            let mut first = FirstName::of(&self.firsts.take(at)).expect("it was put there");
+            let mut first = FirstName::decode(&self.firsts.remove(at)).expect("it was put there");
             self.bytes -= first.path_bytes;
             (meta.len, meta.modified, meta.mode) = first.sent;
-            meta.set_linked(Some(HardLink::Back(entry - first.entry)));
+            meta.set_hard_link(Some(HardLink::Back(entry - first.entry)));
             first.left -= 1;
             if first.left > 0 {
                 // Without room, the next name becomes a first name.
-                self.keep(inode, &first);
+                self.keep_first_name(inode, &first);
             }
             return NameRelation::Linked;
         }
-        let path_bytes = linked_bytes(path, meta);
+        let path_bytes = hard_link_bytes(path, meta);
         let sent = (meta.len, meta.modified, meta.mode);
         let first = FirstName { entry, left: names - 1, path_bytes, sent };
-        if !self.keep(inode, &first) {
-            meta.set_linked(None);
+        if !self.keep_first_name(inode, &first) {
+            meta.set_hard_link(None);
             let was_crowded = std::mem::replace(&mut self.crowded, true);
             return if was_crowded { NameRelation::Alone } else { NameRelation::Crowded };
         }
-        meta.set_linked(Some(HardLink::First(names)));
+        meta.set_hard_link(Some(HardLink::First(names)));
         NameRelation::Linked
     }
 
     /// Keeps a first name. Returns false if there is no room.
-    fn keep(&mut self, inode: Inode, first: &FirstName) -> bool {
+    fn keep_first_name(&mut self, inode: Inode, first: &FirstName) -> bool {
         if self.open.len() == MAX_LINKED || self.bytes + first.path_bytes > MAX_LINKED_BYTES {
             return false;
         }
-        let Ok(at) = self.firsts.put(&first.packed()) else { return false };
+        let Ok(at) = self.firsts.store(&first.encode()) else { return false };
         self.open.insert(inode, at);
         self.bytes += first.path_bytes;
         true
@@ -88,7 +95,7 @@ impl LinkedNames {
 }
 
 impl FirstName {
-    fn packed(&self) -> Vec<u8> {
+    fn encode(&self) -> Vec<u8> {
         let (len, modified, mode) = self.sent;
         let mut to = Vec::new();
         let rest = [self.path_bytes as u64, len, modified.nanos.into(), mode.into()];
@@ -97,7 +104,7 @@ impl FirstName {
         to
     }
 
-    fn of(bytes: &[u8]) -> Result<Self, CodecError> {
+    fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         let mut from = Reader::new(bytes);
         let (entry, left, path_bytes) =
             (from.varint()?, from.varint_u32()?, from.varint()? as usize);
@@ -109,9 +116,9 @@ impl FirstName {
 
 /// Removes the metadata of a later name that was sent with the first name.
 pub(super) fn omit_linked_meta(meta: &mut Meta) {
-    if let linked @ Some(HardLink::Back(_)) = meta.linked() {
-        *meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-        meta.set_linked(linked);
+    if let linked @ Some(HardLink::Back(_)) = meta.hard_link() {
+        *meta = Meta::without_owner(Kind::File, 0, Timestamp::default(), 0);
+        meta.set_hard_link(linked);
     }
 }
 
@@ -127,11 +134,11 @@ mod tests {
         names: u32,
     ) -> Option<HardLink> {
         let inode = Inode { device: 1, number };
-        let mut meta = Meta::plain(Kind::File, entry, Timestamp::default(), 0o644);
-        meta.set_linked(Some(HardLink::Inode(inode, names)));
+        let mut meta = Meta::without_owner(Kind::File, entry, Timestamp::default(), 0o644);
+        meta.set_hard_link(Some(HardLink::Inode(inode, names)));
         let path = RelPath::parse(format!("dir/{entry}").as_bytes()).unwrap();
-        linking.tell(entry, &path, &mut meta);
-        meta.linked()
+        linking.set_hard_link(entry, &path, &mut meta);
+        meta.hard_link()
     }
 
     #[test]
@@ -152,9 +159,9 @@ mod tests {
         let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
         let tell = |linking: &mut LinkedNames, entry: u64, len| {
-            let mut meta = Meta::plain(Kind::File, len, Timestamp::default(), 0);
-            meta.set_linked(linked);
-            linking.tell(entry, &path, &mut meta);
+            let mut meta = Meta::without_owner(Kind::File, len, Timestamp::default(), 0);
+            meta.set_hard_link(linked);
+            linking.set_hard_link(entry, &path, &mut meta);
             meta.len
         };
         assert_eq!(tell(&mut linking, 0, 1), 1);
@@ -167,10 +174,10 @@ mod tests {
         let linked = Some(HardLink::Inode(Inode { device: 1, number: 1 }, 2));
         let path = RelPath::parse(b"a").unwrap();
         for (entry, expected) in [(0, NameRelation::Crowded), (1, NameRelation::Alone)] {
-            let mut meta = Meta::plain(Kind::File, 0, Timestamp::default(), 0);
-            meta.set_linked(linked);
-            assert_eq!(linking.tell(entry, &path, &mut meta), expected);
-            assert_eq!(meta.linked(), None);
+            let mut meta = Meta::without_owner(Kind::File, 0, Timestamp::default(), 0);
+            meta.set_hard_link(linked);
+            assert_eq!(linking.set_hard_link(entry, &path, &mut meta), expected);
+            assert_eq!(meta.hard_link(), None);
         }
     }
 }

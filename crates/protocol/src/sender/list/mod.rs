@@ -118,60 +118,61 @@ impl Lister {
     }
 
     /// Settles all entries below `upto`. Returns the numbers of the entries that this call settled.
-    pub(super) fn settle(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
+    pub(super) fn settle_below(&mut self, upto: FileNo) -> Result<Range<FileNo>, PeerError> {
         if upto.0 < self.settled || upto.0 > self.next {
             return Err(PeerError::Unexpected("settled entries that were not listed"));
         }
         let before = std::mem::replace(&mut self.settled, upto.0);
-        self.bytes.settle(upto.0);
+        self.bytes.remove_settled(upto.0);
         Ok(FileNo(before)..upto)
     }
 
     /// Returns the number of entries sent.
-    pub(super) const fn sent(&self) -> u64 {
+    pub(super) const fn sent_count(&self) -> u64 {
         self.next
     }
 
     /// Returns the number of entries sent and not settled.
-    const fn unsettled(&self) -> u64 {
+    const fn unsettled_count(&self) -> u64 {
         self.next - self.settled
     }
 
     const fn has_room(&self) -> bool {
-        self.unsettled() + self.tallies.kept_entries() < ENTRY_WINDOW && self.bytes.has_room()
+        self.unsettled_count() + self.tallies.unsettled_entries() < ENTRY_WINDOW
+            && self.bytes.has_room()
     }
 
     /// Returns the number of directories that are listed or being listed and not yet sent.
-    fn ahead(&self) -> usize {
-        self.ready.len() + self.lists_out + self.tallies.parked()
+    fn ready_dir_count(&self) -> usize {
+        self.ready.len() + self.lists_out + self.tallies.parked_count()
     }
 
     /// Sends entries that are ready and requests the listing of more directories, as far as the window allows.
-    pub(super) fn go_on(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) {
+    pub(super) fn continue_listing(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) {
         while self.send_next(cx, leaving) {}
         let by_entries = ENTRIES_AT_ONCE / (self.last_len + 1);
         let by_bytes = LISTED_BYTES / (self.most_bytes + 1);
         let at_once = by_entries.min(by_bytes).clamp(LISTS_AT_ONCE, SMALL_AT_ONCE);
-        while self.ahead() < at_once {
+        while self.ready_dir_count() < at_once {
             let Some(ahead) = self.dirs.pop() else { break };
             // A name that makes no valid path was refused on arrival.
             let Some(dir) = ahead.path() else { continue };
             self.lists_out += 1;
-            let tally = self.tallies.wants();
+            let tally = self.tallies.wants_tally();
             let work = SenderWork::List { dir: dir.clone(), tally, rest: None };
             let requested = RequestedDir { dir, above: ahead.above };
-            cx.jobs.ask(work, SenderPending::List(requested));
+            cx.jobs.request(work, SenderPending::List(requested));
         }
-        let is_idle = self.ahead() == 0 && self.tallies.is_idle();
+        let is_idle = self.ready_dir_count() == 0 && self.tallies.is_idle();
         if is_idle && !self.complete {
             self.complete = true;
             cx.send(ToReceiver::Listed { intact: self.intact });
-            self.report(cx);
+            self.report_listed(cx);
         }
     }
 
     /// Takes the first entries of a directory.
-    pub(super) fn listed(
+    pub(super) fn take_listed(
         &mut self,
         cx: &mut Context,
         leaving: &mut SourceRemoval,
@@ -185,19 +186,19 @@ impl Lister {
         let partial = listed.partial || listed.has_vanished();
         let mut entries = VecDeque::from(self.take_entries(cx, &mut listed));
         let mut own = listed.own;
-        if own.is_some() && !cx.options.takes(&Kind::Dir) {
-            cx.trouble(Trouble::skipped(&Kind::Dir, &dir));
+        if own.is_some() && !cx.options.transfers_kind(&Kind::Dir) {
+            cx.report_trouble(Trouble::skipped_entry(&Kind::Dir, &dir));
             own = None;
             entries.clear();
             listed.rest = None;
         }
-        let bytes = entries.iter().map(|entry| entry.meta.more_bytes()).sum();
+        let bytes = entries.iter().map(|entry| entry.meta.extra_metadata_bytes()).sum();
         self.last_len = entries.len();
         self.most_bytes = self.most_bytes.max(bytes);
         if !listed.missing.is_empty() {
-            send::missing(cx, listed.missing);
+            send::send_missing(cx, listed.missing);
         }
-        let above = above.filter(|above| self.tallies.is_open(*above));
+        let above = above.filter(|above| self.tallies.awaits_answer(*above));
         let mut ready = ReadyDir {
             dir,
             own,
@@ -215,11 +216,11 @@ impl Lister {
             Some(above) => self.tallies.park(above, ready),
             None => self.ready.push_back(ready),
         }
-        self.go_on(cx, leaving);
+        self.continue_listing(cx, leaving);
     }
 
     /// Takes the next entries of the directory that is being sent.
-    pub(super) fn listed_on(
+    pub(super) fn take_listed_part(
         &mut self,
         cx: &mut Context,
         leaving: &mut SourceRemoval,
@@ -232,7 +233,7 @@ impl Lister {
         ready.partial |= has_vanished;
         ready.entries.extend(entries);
         ready.rest = listed.rest.into();
-        self.go_on(cx, leaving);
+        self.continue_listing(cx, leaving);
     }
 
     /// Returns the entries of a listing; sends its troubles and names of owners.
@@ -240,7 +241,7 @@ impl Lister {
         for trouble in std::mem::take(&mut listed.troubles) {
             // A vanished entry does not stop deletions elsewhere: its own directory counts as partial.
             self.intact &= trouble.kind != TroubleKind::Failed;
-            cx.trouble(trouble);
+            cx.report_trouble(trouble);
         }
         let (users, groups) =
             (std::mem::take(&mut listed.users), std::mem::take(&mut listed.groups));
@@ -249,13 +250,13 @@ impl Lister {
     }
 
     /// Requests more of the directory that is being sent, before its entries run out.
-    fn list_on(cx: &mut Context, ready: &mut ReadyDir) {
+    fn request_more(cx: &mut Context, ready: &mut ReadyDir) {
         if ready.entries.len() >= MAX_BATCH || !matches!(ready.rest, UnlistedPart::Names(_)) {
             return;
         }
         if let UnlistedPart::Names(rest) = std::mem::replace(&mut ready.rest, UnlistedPart::Asked) {
             let work = SenderWork::List { dir: ready.dir.clone(), tally: false, rest: Some(rest) };
-            cx.jobs.ask(work, SenderPending::ListOn);
+            cx.jobs.request(work, SenderPending::ListOn);
         }
     }
 
@@ -263,18 +264,20 @@ impl Lister {
     fn send_next(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) -> bool {
         // A directory that has begun is sent in one piece. Owed listings come next; room is kept for them.
         let has_begun = self.ready.front().is_some_and(|ready| ready.has_begun);
-        if !has_begun && let Some(owed) = self.tallies.take_owed() {
+        if !has_begun && let Some(owed) = self.tallies.next_to_list() {
             self.ready.push_front(owed);
         }
         let Some(first) = self.ready.front() else { return false };
         match (first.tallied, first.tally) {
             (None, Some(tally)) if self.may_send_tally(cx) => self.send_tally(cx, tally),
-            (Some(_), _) => self.bytes.has_room() && self.send_some(cx, leaving),
-            (None, _) => self.has_room() && self.may_list(cx) && self.send_some(cx, leaving),
+            (Some(_), _) => self.bytes.has_room() && self.send_listing_frame(cx, leaving),
+            (None, _) => {
+                self.has_room() && self.may_list(cx) && self.send_listing_frame(cx, leaving)
+            }
         }
     }
 
-    fn report(&self, cx: &mut Context) {
+    fn report_listed(&self, cx: &mut Context) {
         let Self { counts: ListedCounts { names, files }, complete, .. } = *self;
         let bytes = cx.progress.listed();
         cx.notices.push_back(Notice::Listed { names, files, bytes, complete });

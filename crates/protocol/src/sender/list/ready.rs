@@ -44,12 +44,12 @@ impl From<Option<Box<SortedNames>>> for UnlistedPart {
 
 impl ReadyDir {
     /// Returns the bytes of ACLs and extended attributes of the entries.
-    pub(super) fn more_bytes(&self) -> usize {
-        self.entries.iter().map(|entry| entry.meta.more_bytes()).sum()
+    pub(super) fn attribute_bytes(&self) -> usize {
+        self.entries.iter().map(|entry| entry.meta.extra_metadata_bytes()).sum()
     }
 
     /// True if no entry can be sent before the next part of the directory is listed.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn waits_for_listing(&self) -> bool {
         self.entries.is_empty() && matches!(self.rest, UnlistedPart::Asked)
     }
 
@@ -71,7 +71,7 @@ impl ReadyDir {
             !is_left_out(&entry.meta.kind, options)
                 && !matches!(entry.meta.kind, Kind::Device(_))
                 && !entry.meta.has_unread_attributes()
-                && self.dir.holds(&entry.name)
+                && self.dir.can_hold(&entry.name)
         };
         self.own.is_none() && is_whole && !self.dir.is_root() && self.entries.iter().all(is_quiet)
     }
@@ -79,5 +79,5 @@ impl ReadyDir {
 
 /// True if entries of this kind are left out.
 pub(super) fn is_left_out(kind: &Kind, options: &Options) -> bool {
-    !options.takes(kind) && *kind != Kind::File
+    !options.transfers_kind(kind) && *kind != Kind::File
 }

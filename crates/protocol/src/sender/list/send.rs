@@ -46,20 +46,25 @@ impl Lister {
     }
 
     /// Sends one frame of the first ready directory. Returns false if nothing could be sent.
-    pub(super) fn send_some(&mut self, cx: &mut Context, leaving: &mut SourceRemoval) -> bool {
-        let may_go = |ready: &mut ReadyDir| !ready.waits() && !is_held(cx, ready);
+    pub(super) fn send_listing_frame(
+        &mut self,
+        cx: &mut Context,
+        leaving: &mut SourceRemoval,
+    ) -> bool {
+        let may_go =
+            |ready: &mut ReadyDir| !ready.waits_for_listing() && !waits_for_hello(cx, ready);
         let Some(mut ready) = self.ready.pop_front_if(may_go) else { return false };
         if let Some(own) = &mut ready.own
-            && fit_frame(cx, weight(own), own)
+            && drop_oversized_attributes(cx, meta_weight(own), own)
         {
-            cx.trouble(unread_attributes(&ready.dir, UnreadReason::TooMuch));
+            cx.report_trouble(unread_attributes_trouble(&ready.dir, UnreadReason::TooMuch));
         }
         let mut entries = self.take_frame(cx, leaving, &mut ready);
         let (dir, own, tallied) = (ready.dir.clone(), ready.own.take(), ready.tallied);
         if cx.options.select.list_only {
             cx.notices.extend(entry_notices(&dir, own.as_ref(), &entries));
         }
-        Self::list_on(cx, &mut ready);
+        Self::request_more(cx, &mut ready);
         let extent = ready.extent();
         if extent == Extent::More {
             (ready.has_begun, ready.tally) = (true, None);
@@ -69,14 +74,14 @@ impl Lister {
         if extent != Extent::More || own.is_some() || !entries.is_empty() {
             self.counts.names += u64::from(own.is_some());
             entries.iter_mut().for_each(|entry| omit_linked_meta(&mut entry.meta));
-            self.bytes.take(&entries, self.next);
+            self.bytes.add_listing(&entries, self.next);
             cx.send(if cx.abilities.short_forms.lists {
                 let (dir, entries) = (self.path_before.shorten(&dir), ShortEntries(entries));
                 ToReceiver::ShortListing { dir, own, entries, extent }
             } else {
                 ToReceiver::Listing { dir, own, entries, extent }
             });
-            self.report(cx);
+            self.report_listed(cx);
         }
         if let Some(no) = tallied.filter(|_| extent != Extent::More) {
             let parked = self.tallies.close(no);
@@ -99,28 +104,28 @@ impl Lister {
         ready: &mut ReadyDir,
     ) -> Vec<Entry> {
         let (mut entries, mut taken) = (Vec::new(), 0);
-        let mut bytes = ready.own.as_ref().map_or(0, weight);
+        let mut bytes = ready.own.as_ref().map_or(0, meta_weight);
         while bytes < cx.limits.listing_bytes()
-            && entries.len() < cx.limits.batch()
+            && entries.len() < cx.limits.max_items()
             && self.may_list(cx)
-            && !is_held(cx, ready)
+            && !waits_for_hello(cx, ready)
         {
             let Some(mut entry) = ready.entries.pop_front() else { break };
             bytes += entry_weight(&entry);
             taken += 1;
-            if self.takes(cx, leaving, ready, &mut entry) {
+            if self.should_send(cx, leaving, ready, &mut entry) {
                 entries.push(entry);
             }
         }
         if ready.tallied.is_some() {
-            self.tallies.pass(taken);
+            self.tallies.count_sent_entries(taken);
         }
         entries
     }
 
     /// Decides whether an entry is sent. Registers the entry if so; otherwise reports the reason. Returns true if the
     /// entry is sent.
-    fn takes(
+    fn should_send(
         &mut self,
         cx: &mut Context,
         leaving: &mut SourceRemoval,
@@ -131,35 +136,35 @@ impl Lister {
             Ok(path) => path,
             Err(bad) => {
                 self.intact = false;
-                cx.trouble(unsendable(&ready.dir, entry, &bad));
+                cx.report_trouble(unsendable_trouble(&ready.dir, entry, &bad));
                 return false;
             }
         };
         if is_left_out(&entry.meta.kind, &cx.options) {
             if !cx.options.select.list_only {
-                cx.trouble(Trouble::skipped(&entry.meta.kind, &path));
+                cx.report_trouble(Trouble::skipped_entry(&entry.meta.kind, &path));
             }
             if entry.meta.is_dir() {
                 return false;
             }
             // The other end does not create this entry, so no later name may refer to it.
-            entry.meta.set_linked(None);
+            entry.meta.set_hard_link(None);
         }
-        fit_frame(cx, entry_weight(entry), &mut entry.meta);
+        drop_oversized_attributes(cx, entry_weight(entry), &mut entry.meta);
         self.counts.names += 1;
-        let inode = entry.meta.linked();
-        self.link(cx, &path, &mut entry.meta);
+        let inode = entry.meta.hard_link();
+        self.refer_to_first_name(cx, &path, &mut entry.meta);
         if cx.options.remove.sources && !entry.meta.is_dir() {
             let mut source = entry.meta.clone();
             // Entry numbers mean nothing in another list, which may hold the source again.
-            source.set_linked(inode);
+            source.set_hard_link(inode);
             leaving.push(FileNo(self.next), path.clone(), source);
         }
         if cx.options.follow.unmunge {
-            unmunge(&mut entry.meta);
+            restore_munged_target(&mut entry.meta);
         }
-        if let Some(unread) = entry.meta.unread() {
-            cx.trouble(unread_attributes(&path, unread));
+        if let Some(unread) = entry.meta.unread_reason() {
+            cx.report_trouble(unread_attributes_trouble(&path, unread));
         }
         match entry.meta.kind {
             Kind::Dir if ready.tallied.is_none() => {
@@ -178,26 +183,26 @@ impl Lister {
     }
 
     /// Makes a later name of a file refer to its first name.
-    fn link(&mut self, cx: &mut Context, path: &RelPath, meta: &mut Meta) {
-        if let Some(HardLink::Inode(inode, _)) = meta.linked()
+    fn refer_to_first_name(&mut self, cx: &mut Context, path: &RelPath, meta: &mut Meta) {
+        if let Some(HardLink::Inode(inode, _)) = meta.hard_link()
             && cx.options.follow.follow != Follow::Never
         {
             // Through a symlink to a directory, a file is met under more names than it has.
-            meta.set_linked(Some(HardLink::Inode(inode, u32::MAX)));
+            meta.set_hard_link(Some(HardLink::Inode(inode, u32::MAX)));
         }
-        if self.linking.tell(self.next, path, meta) == NameRelation::Crowded {
+        if self.linking.set_hard_link(self.next, path, meta) == NameRelation::Crowded {
             let words = |path: &str| {
                 format!(
                     "cannot link {path}: too many files of several names; each name of such is sent by itself"
                 )
             };
-            cx.trouble(Trouble::at(TroubleKind::Failed, path, words));
+            cx.report_trouble(Trouble::at(TroubleKind::Failed, path, words));
         }
     }
 }
 
 /// Sends the missing source arguments.
-pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
+pub(super) fn send_missing(cx: &mut Context, mut missing: Vec<RelPath>) {
     let at_once = cx.limits.frame_bytes / PATH_BYTES;
     while !missing.is_empty() {
         let rest = missing.split_off(missing.len().min(at_once));
@@ -206,7 +211,7 @@ pub(super) fn missing(cx: &mut Context, mut missing: Vec<RelPath>) {
 }
 
 /// Restores the target of a symlink that was munged on receipt.
-fn unmunge(meta: &mut Meta) {
+fn restore_munged_target(meta: &mut Meta) {
     if let Kind::Symlink(target) = &mut meta.kind
         && let Some(own) = target.strip_prefix(MUNGED).filter(|own| !own.is_empty())
     {
@@ -223,12 +228,12 @@ fn entry_notices(dir: &RelPath, own: Option<&Meta>, entries: &[Entry]) -> Vec<No
     own.into_iter().chain(entries.iter().filter_map(entry)).collect()
 }
 
-fn unsendable(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
+fn unsendable_trouble(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
     let words = |dir: &str| format!("cannot send {} in {dir}: {bad}", entry.name);
     Trouble::at(TroubleKind::Failed, dir, words)
 }
 
-fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
+fn unread_attributes_trouble(path: &RelPath, unread: UnreadReason) -> Trouble {
     let why = match unread {
         UnreadReason::Denied => "permission denied",
         UnreadReason::TooMuch => "they are more than can be sent",
@@ -240,28 +245,28 @@ fn unread_attributes(path: &RelPath, unread: UnreadReason) -> Trouble {
 
 /// True if the next entry must wait for the receiver's hello, because it is longer than the frames that every end
 /// accepts.
-fn is_held(cx: &Context, ready: &ReadyDir) -> bool {
-    let own = ready.own.as_ref().map_or(0, weight);
+fn waits_for_hello(cx: &Context, ready: &ReadyDir) -> bool {
+    let own = ready.own.as_ref().map_or(0, meta_weight);
     let first = ready.entries.front().map_or(0, entry_weight);
     !cx.is_greeted && own.max(first) > cx.limits.entry_bytes()
 }
 
 /// Drops the attributes of an entry that would not fit a frame. Returns true if attributes were dropped.
-fn fit_frame(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
+fn drop_oversized_attributes(cx: &Context, weight: usize, meta: &mut Meta) -> bool {
     let is_long = weight > cx.limits.entry_bytes();
     if is_long {
-        meta.leave_out_attributes(UnreadReason::TooMuch);
+        meta.clear_unread_attributes(UnreadReason::TooMuch);
     }
     is_long
 }
 
 /// Estimates the bytes of an entry in a frame.
 fn entry_weight(entry: &Entry) -> usize {
-    entry.name.as_bytes().len() + weight(&entry.meta)
+    entry.name.as_bytes().len() + meta_weight(&entry.meta)
 }
 
 /// Estimates the bytes of metadata in a frame.
-fn weight(meta: &Meta) -> usize {
+fn meta_weight(meta: &Meta) -> usize {
     let target = if let Kind::Symlink(target) = &meta.kind { target.len() } else { 0 };
     let acls = meta.access_acl().into_iter().chain(meta.default_acl());
     let named: usize = acls.map(|acl| acl.named.len()).sum();

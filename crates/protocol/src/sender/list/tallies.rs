@@ -24,8 +24,8 @@ use super::ready::ReadyDir;
 const LISTED_FIRST: u64 = UNHEARD_ENTRIES;
 /// Fewest entries for which a tally saves bytes.
 const LEAST_ENTRIES: usize = 1;
-/// Maximum of `DirTallies::luck`, in entries.
-const MOST_LUCK: u64 = 16 << 10;
+/// Maximum of `DirTallies::credit`, in entries.
+const MAX_TALLY_CREDIT: u64 = 16 << 10;
 /// While tallies count as useless, one directory in this number still gets a tally.
 const PROBE_EVERY: u64 = 32;
 
@@ -55,7 +55,7 @@ pub(super) struct DirTallies {
     owed: VecDeque<(u32, ReadyDir)>,
     /// Credit of tallies, in entries. The entries of a matching directory are added, the entries of a differing
     /// directory subtracted. At 0, tallies count as useless.
-    luck: u64,
+    credit: u64,
     asked: u64,
 }
 
@@ -86,7 +86,7 @@ impl Default for TallyConditions {
 impl DirTallies {
     pub(super) fn new(options: &Options) -> Self {
         Self {
-            compared: options.tallied(),
+            compared: options.tallied_attributes(),
             thrift: TallyConditions::default(),
             next: 0,
             open: BTreeMap::new(),
@@ -95,7 +95,7 @@ impl DirTallies {
             parked: 0,
             unnamed: 0,
             owed: VecDeque::new(),
-            luck: MOST_LUCK / 2,
+            credit: MAX_TALLY_CREDIT / 2,
             asked: 0,
         }
     }
@@ -106,34 +106,34 @@ impl DirTallies {
     }
 
     /// Expects tallies to be useless from now on, until a directory matches.
-    pub(super) const fn expect_unlike(&mut self) {
-        self.luck = 0;
+    pub(super) const fn expect_no_match(&mut self) {
+        self.credit = 0;
     }
 
     /// True if a tally of the next directory should be computed.
-    pub(super) const fn wants(&mut self) -> bool {
+    pub(super) const fn wants_tally(&mut self) -> bool {
         self.asked += 1;
-        self.compared.is_some() && (self.luck > 0 || self.asked.is_multiple_of(PROBE_EVERY))
+        self.compared.is_some() && (self.credit > 0 || self.asked.is_multiple_of(PROBE_EVERY))
     }
 
     /// True if tallies may be sent after `sent` entries.
-    pub(super) const fn begin(&self, sent: u64) -> bool {
+    pub(super) const fn may_begin(&self, sent: u64) -> bool {
         sent >= self.thrift.listed_first
     }
 
     /// True if a directory with these entries may be sent as a tally.
-    pub(super) fn takes(&self, ready: &ReadyDir) -> bool {
+    pub(super) fn can_tally(&self, ready: &ReadyDir) -> bool {
         let entries = ready.entries.len();
         let is_covered = |compared: ComparedAttributes| {
             ready.entries.iter().all(|entry| compared.cover(&entry.meta))
         };
         entries >= self.thrift.least_entries
             && entries as u64 <= TALLIED_ENTRIES
-            && ready.more_bytes() <= LISTED_BYTES
+            && ready.attribute_bytes() <= LISTED_BYTES
             && self.compared.is_some_and(is_covered)
     }
 
-    pub(super) const fn kept_entries(&self) -> u64 {
+    pub(super) const fn unsettled_entries(&self) -> u64 {
         self.kept
     }
 
@@ -142,12 +142,12 @@ impl DirTallies {
         self.open.is_empty()
     }
 
-    pub(super) fn is_open(&self, no: u32) -> bool {
+    pub(super) fn awaits_answer(&self, no: u32) -> bool {
         self.open.contains_key(&no)
     }
 
     /// Returns the number of listings that wait for the receiver to know their directories.
-    pub(super) const fn parked(&self) -> usize {
+    pub(super) const fn parked_count(&self) -> usize {
         self.parked
     }
 
@@ -158,14 +158,14 @@ impl DirTallies {
     }
 
     /// Returns the next directory that must be listed because its tally differed.
-    pub(super) fn take_owed(&mut self) -> Option<ReadyDir> {
+    pub(super) fn next_to_list(&mut self) -> Option<ReadyDir> {
         let (no, mut ready) = self.owed.pop_front()?;
         ready.tallied = Some(no);
         Some(ready)
     }
 
     /// Counts sent entries of a listing that follows a differing tally.
-    pub(super) const fn pass(&mut self, entries: u64) {
+    pub(super) const fn count_sent_entries(&mut self, entries: u64) {
         self.kept -= entries;
     }
 
@@ -179,10 +179,10 @@ impl DirTallies {
     }
 
     /// Registers a tally that is sent. Returns its number.
-    pub(super) fn note(&mut self, ready: ReadyDir, above: Option<u32>) -> u32 {
+    pub(super) fn register(&mut self, ready: ReadyDir, above: Option<u32>) -> u32 {
         let no = self.next;
         self.next += 1;
-        let bytes = ready.more_bytes();
+        let bytes = ready.attribute_bytes();
         self.kept += ready.entries.len() as u64;
         self.kept_bytes += bytes;
         if let Some(above) = above {
@@ -202,34 +202,34 @@ impl DirTallies {
         no
     }
 
-    fn unanswered(&mut self, no: u32) -> Result<&mut SentTally, PeerError> {
+    fn open_tally(&mut self, no: u32) -> Result<&mut SentTally, PeerError> {
         let sent = self.open.get_mut(&no).filter(|sent| !sent.is_unlike);
         sent.ok_or(PeerError::Unexpected("an answer to an unknown tally"))
     }
 
-    fn is_above_open(&self, sent: &SentTally) -> bool {
-        sent.above.is_some_and(|above| self.is_open(above))
+    fn has_open_dir_above(&self, sent: &SentTally) -> bool {
+        sent.above.is_some_and(|above| self.awaits_answer(above))
     }
 
     /// Takes the answer *unlike*: the directory must be listed.
-    pub(super) fn unlike(&mut self, no: u32) -> Result<(), PeerError> {
-        let sent = self.unanswered(no)?;
+    pub(super) fn note_different(&mut self, no: u32) -> Result<(), PeerError> {
+        let sent = self.open_tally(no)?;
         sent.is_unlike = true;
         let entries = sent.ready.as_ref().map_or(0, |ready| ready.entries.len() as u64);
-        self.luck = self.luck.saturating_sub(entries);
-        self.owe(no);
+        self.credit = self.credit.saturating_sub(entries);
+        self.queue_listing(no);
         Ok(())
     }
 
     /// Takes the answer *alike*: all entries of the directory are settled. Returns the directory, and the directories
     /// parked below it.
-    pub(super) fn alike(&mut self, no: u32) -> Result<(ReadyDir, Vec<ReadyDir>), PeerError> {
-        let sent = self.unanswered(no)?;
+    pub(super) fn note_equal(&mut self, no: u32) -> Result<(ReadyDir, Vec<ReadyDir>), PeerError> {
+        let sent = self.open_tally(no)?;
         let ready = sent.ready.take().expect("no listing is owed that was not asked for");
         let above = sent.above;
         let entries = ready.entries.len() as u64;
         self.kept -= entries;
-        self.luck = (self.luck + entries).min(MOST_LUCK);
+        self.credit = (self.credit + entries).min(MAX_TALLY_CREDIT);
         if let Some(above) = above.and_then(|above| self.open.get_mut(&above)) {
             above.unnamed += 1;
             self.unnamed += 1;
@@ -246,15 +246,15 @@ impl DirTallies {
         self.unnamed -= sent.unnamed;
         self.parked -= sent.parked.len();
         for below in sent.below {
-            self.owe(below);
+            self.queue_listing(below);
         }
         sent.parked
     }
 
     /// Queues the listing of a differing directory, if the receiver knows its parent.
-    fn owe(&mut self, no: u32) {
+    fn queue_listing(&mut self, no: u32) {
         let Some(sent) = self.open.get(&no) else { return };
-        if !sent.is_unlike || self.is_above_open(sent) {
+        if !sent.is_unlike || self.has_open_dir_above(sent) {
             return;
         }
         let ready = self.open.get_mut(&no).and_then(|sent| sent.ready.take());

@@ -9,7 +9,7 @@ use deltic_core::{RefutedStep, Span, StrongSum};
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
 use crate::message::ToReceiver;
-use crate::sums::{Over, Token};
+use crate::sums::{Token, TokenScope};
 
 use super::super::ask::{FileWork, SenderWork};
 use super::super::context::Context;
@@ -19,7 +19,7 @@ use super::named::{JudgedMatch, NamedChunks};
 use super::{MatchMethod, PresetSender};
 
 impl PresetSender {
-    const fn named(&mut self) -> Option<&mut NamedChunks> {
+    const fn named_chunks(&mut self) -> Option<&mut NamedChunks> {
         match &mut self.side {
             MatchMethod::Confirm(named) => Some(named),
             MatchMethod::Rolled(_) | MatchMethod::Signature(_) => None,
@@ -28,9 +28,9 @@ impl PresetSender {
 
     /// True while matches are not checked because some chunks are not named yet: strategies that do not pipeline
     /// check matches only when all chunks are named.
-    fn waits(&self) -> bool {
+    fn waits_for_names(&self) -> bool {
         let MatchMethod::Confirm(named) = &self.side else { return false };
-        !self.is_pipelined() && (!self.sent_last || named.unnamed() > 0)
+        !self.is_pipelined() && (!self.sent_last || named.unnamed_count() > 0)
     }
 
     /// Refuses an invalid token.
@@ -39,7 +39,10 @@ impl PresetSender {
         if token.strong.as_bytes().len() != self.ways.strong_bytes() {
             return Err(PeerError::Unexpected("a strong sum of another length"));
         }
-        if token.over == Over::Run && !is_single && self.ways.strategy.merge != MatchMerging::Runs {
+        if token.over == TokenScope::Run
+            && !is_single
+            && self.ways.strategy.merge != MatchMerging::Runs
+        {
             return Err(PeerError::Unexpected(
                 "a token for a run of chunks, in a strategy without runs",
             ));
@@ -54,8 +57,8 @@ impl PresetSender {
     fn spans_of(&self, token: &Token) -> Vec<Span> {
         let mut spans = self.table.spans(&token.chunks);
         match token.over {
-            Over::Each => spans.collect(),
-            Over::Run => {
+            TokenScope::Each => spans.collect(),
+            TokenScope::Run => {
                 let first = spans.next().map_or(0, |span| span.start);
                 vec![Span::new(first, self.table.bytes_of(&token.chunks) as u32)]
             }
@@ -71,65 +74,70 @@ impl PresetSender {
 
     /// Compares the next token of the first match with `sums`, the strong sums of the new version. Returns how many
     /// of `sums` the token used.
-    fn judge(&mut self, attempt: &mut SendAttempt, sums: &[StrongSum]) -> usize {
+    fn compare_token(&mut self, attempt: &mut SendAttempt, sums: &[StrongSum]) -> usize {
         let bytes = self.ways.strong_bytes();
-        let Some(open) = self.named().and_then(|named| named.matches.front_mut()) else { return 0 };
+        let Some(open) = self.named_chunks().and_then(|named| named.matches.front_mut()) else {
+            return 0;
+        };
         let Some(token) = open.tokens.pop_front() else { return 0 };
-        let own = token.sums();
-        let each = if token.over == Over::Run { token.chunks.end - token.chunks.start } else { 1 };
+        let own = token.strong_sum_count();
+        let each =
+            if token.over == TokenScope::Run { token.chunks.end - token.chunks.start } else { 1 };
         let parts = token.chunks.clone().step_by(each as usize).map(|no| no..no + each);
-        let refuted = |(_, sum): &(Range<u32>, &StrongSum)| sum.first(bytes) != token.strong;
+        let refuted = |(_, sum): &(Range<u32>, &StrongSum)| sum.shortened(bytes) != token.strong;
         let refuted: Vec<_> = parts.zip(&sums[..own]).filter(refuted).map(|part| part.0).collect();
         open.denied.extend(refuted.iter().cloned());
         attempt.settled += self.table.bytes_of(&token.chunks);
-        refuted.into_iter().for_each(|range| self.refute(attempt, range));
+        refuted.into_iter().for_each(|range| self.mark_different(attempt, range));
         own
     }
 
     /// Marks a run or a chunk as different from the receiver's bytes.
-    fn refute(&mut self, attempt: &mut SendAttempt, range: Range<u32>) {
+    fn mark_different(&mut self, attempt: &mut SendAttempt, range: Range<u32>) {
         let (count, bytes) = (range.end - range.start, self.table.bytes_of(&range));
         attempt.settled -= bytes;
         if RefutedStep::of(count, bytes) == RefutedStep::Send {
             self.needs.push(&self.table, std::slice::from_ref(&range));
-        } else if let Some(named) = self.named() {
-            named.split(&range);
+        } else if let Some(named) = self.named_chunks() {
+            named.allow_again(&range);
         }
     }
 
     /// Takes a `Match` frame: chunks that the receiver needs, and chunks that the receiver may have.
-    pub(crate) fn matched(
+    pub(crate) fn receive_matches(
         &mut self,
         attempt: &mut SendAttempt,
         cx: &mut Context,
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
-        let named = self.named().ok_or(PeerError::Unexpected("a match"))?;
+        let named = self.named_chunks().ok_or(PeerError::Unexpected("a match"))?;
         if needs.is_empty() && tokens.is_empty() {
             return Err(PeerError::Unexpected("a match of nothing"));
         }
         for range in needs.iter().chain(tokens.iter().map(|token| &token.chunks)) {
-            named.name(range)?;
+            named.mark_named(range)?;
         }
         tokens.iter().try_for_each(|token| self.check_token(token))?;
         self.needs.push(&self.table, needs);
-        if let Some(named) = self.named() {
+        if let Some(named) = self.named_chunks() {
             named.matches.push_back(JudgedMatch { tokens: tokens.into(), denied: Vec::new() });
         }
-        self.judge_more(attempt, cx);
+        self.compare_tokens(attempt, cx);
         self.sum_more(attempt, cx);
         Ok(())
     }
 
     /// Checks tokens as far as strong sums are known, and requests the next strong sums.
-    fn judge_more(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
+    fn compare_tokens(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
         let proof = self.ways.strategy.proof();
-        while !self.waits() {
-            let Some(named) = self.named().filter(|named| named.hashing == 0) else { return };
+        while !self.waits_for_names() {
+            let Some(named) = self.named_chunks().filter(|named| named.hashing == 0) else {
+                return;
+            };
             let Some(open) = named.matches.front_mut() else {
-                cx.advance(attempt.file, attempt.settled);
-                return self.read_needs(attempt, cx);
+                cx.report_progress(attempt.file, attempt.settled);
+                return self.read_requested_blocks(attempt, cx);
             };
             let Some(token) = open.tokens.front().cloned() else {
                 let chunks = std::mem::take(&mut open.denied);
@@ -139,16 +147,16 @@ impl PresetSender {
             };
             if proof == FileProof::Recipe {
                 let sums = self.known_sums(&token);
-                let own = self.judge(attempt, &sums);
+                let own = self.compare_token(attempt, &sums);
                 cx.counts.add(0, own as u64);
             } else {
-                self.hash_tokens(attempt, cx);
+                self.request_token_sums(attempt, cx);
             }
         }
     }
 
     /// Requests the strong sums for some tokens of the first match.
-    fn hash_tokens(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+    fn request_token_sums(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let (handle, mut spans, mut bytes, mut count) = (attempt.handle, Vec::new(), 0, 0);
         let MatchMethod::Confirm(named) = &self.side else { return };
         for token in &named.matches[0].tokens {
@@ -159,27 +167,27 @@ impl PresetSender {
             spans.extend(self.spans_of(token));
             count += 1;
         }
-        if let Some(named) = self.named() {
+        if let Some(named) = self.named_chunks() {
             named.hashing = count;
         }
         let work = SenderWork::File(FileWork::Hash { handle, strong: self.ways.strong, spans });
-        cx.jobs.ask(work, SenderPending::Hash(handle));
+        cx.jobs.request(work, SenderPending::Hash(handle));
     }
 
     /// Checks tokens with the computed strong sums of the new version.
-    pub(crate) fn hashed(
+    pub(crate) fn take_token_sums(
         &mut self,
         attempt: &mut SendAttempt,
         cx: &mut Context,
         sums: &[StrongSum],
     ) {
-        let count = self.named().map_or(0, |named| std::mem::take(&mut named.hashing));
+        let count = self.named_chunks().map_or(0, |named| std::mem::take(&mut named.hashing));
         let mut rest = sums;
         for _ in 0..count {
-            let own = self.judge(attempt, rest);
+            let own = self.compare_token(attempt, rest);
             rest = &rest[own..];
         }
         cx.counts.add(0, sums.len() as u64);
-        self.judge_more(attempt, cx);
+        self.compare_tokens(attempt, cx);
     }
 }

@@ -15,7 +15,7 @@ use deltic_core::{BlockSumSpec, Fingerprint, Strategy, StrongKind, StrongSum};
 
 use crate::error::PeerError;
 use crate::limits::{MAX_SUMS, SEGMENT_BYTES, SUM_WINDOW};
-use crate::message::{Extent, FileNo, How, ToReceiver};
+use crate::message::{Extent, FileNo, ToReceiver, TransferKind};
 use crate::report::Trouble;
 use crate::summing::{FileSummation, Portion, SumStep, Summed};
 use crate::sums::{StrategySums, Sum, SumEncoder, SumLine, Summing};
@@ -79,7 +79,7 @@ enum MatchMethod {
 impl PresetSender {
     /// Creates the state for a transfer of kind `how`. Returns `None` if the strategy has no sums for that
     /// kind, or sends plain recipes.
-    pub(super) fn new(strategy: Strategy, how: How) -> Option<Box<Self>> {
+    pub(super) fn new(strategy: Strategy, how: TransferKind) -> Option<Box<Self>> {
         let ways = StrategySums::of(strategy, how)?;
         let side = match strategy.conversation {
             Conversation::RecipeConfirm => MatchMethod::Confirm(NamedChunks::default()),
@@ -117,19 +117,19 @@ impl PresetSender {
     }
 
     /// Returns the strong sums computed while chunks are cut: for sending, or as proof.
-    fn strong(&self) -> Option<StrongKind> {
+    fn strong_kind(&self) -> Option<StrongKind> {
         let proves = self.ways.strategy.proof() == FileProof::Recipe;
         (self.is_rolled() || proves).then_some(self.ways.strong)
     }
 
     /// Returns the sums of a chunk as sent.
-    fn line(&mut self, sum: Sum) -> SumLine {
+    fn sum_line(&mut self, sum: Sum) -> SumLine {
         let travels = if self.is_rolled() { self.ways.strong_bytes() } else { 0 };
-        self.encoder.line(Sum { strong: sum.strong.first(travels), ..sum })
+        self.encoder.sum_line(Sum { strong: sum.strong.shortened(travels), ..sum })
     }
 
     /// Chooses the chunker of a file of `len` bytes; `keeps` are the sums that storage keeps of the file.
-    pub(super) fn opened(
+    pub(super) fn choose_chunker(
         &mut self,
         cx: &Context,
         len: u64,
@@ -149,59 +149,60 @@ impl PresetSender {
             *old = old.open(self.ways, self.spec, attempt.file, cx);
             return;
         }
-        let parallel = self.ways.parallel(cx.options.threads);
-        self.summation = Some(FileSummation::new(parallel, &self.spec, attempt.len, self.strong()));
+        let parallel = self.ways.parallel_mode(cx.options.threads);
+        self.summation =
+            Some(FileSummation::new(parallel, &self.spec, attempt.len, self.strong_kind()));
         self.sum_more(attempt, cx);
     }
 
     /// Continues sending, cutting and summing, as far as the window of unnamed chunks allows.
     fn sum_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let (handle, sent_before) = (attempt.handle, self.sent_last);
-        cx.frames.extend(self.sum_frames(attempt.file, cx.limits.batch()));
+        cx.frames.extend(self.sum_frames(attempt.file, cx.limits.max_items()));
         if self.sent_last {
             if sent_before {
                 return;
             }
             let proof = match &self.digest {
                 Some(digest) => Sealing::Bytes(digest.finish()),
-                None => Sealing::Chunks(self.table.shared()),
+                None => Sealing::Chunks(self.table.shared_chunks()),
             };
-            return attempt.seal(cx, proof);
+            return attempt.request_proof(cx, proof);
         }
         let StrategySums { weak, keying, .. } = self.ways;
-        let summing = Summing { chunker: self.spec, weak, strong: self.strong(), keying };
+        let summing = Summing { chunker: self.spec, weak, strong: self.strong_kind(), keying };
         self.hash_more(attempt, summing, cx);
         while self.waiting.is_empty() || !self.is_pipelined() {
             let Some(summation) = &mut self.summation else { return };
             let Some((step, portion)) = summation.next() else { return };
-            let digest = self.digest.take_if(|_| !summation.hashes_apart());
+            let digest = self.digest.take_if(|_| !summation.hashes_separately());
             let work = SenderWork::File(FileWork::Sum { handle, summing, portion, digest });
-            cx.jobs.ask(work, SenderPending::Sum(handle, step));
+            cx.jobs.request(work, SenderPending::Sum(handle, step));
         }
     }
 
-    fn hashes_apart(&self) -> bool {
-        self.summation.as_ref().is_some_and(FileSummation::hashes_apart)
+    fn hashes_separately(&self) -> bool {
+        self.summation.as_ref().is_some_and(FileSummation::hashes_separately)
     }
 
     /// Hashes the next bytes for the file's digest, where hashing is separate work.
     fn hash_more(&mut self, attempt: &SendAttempt, summing: Summing, cx: &mut Context) {
         let handle = attempt.handle;
         let portion = self.hashed..attempt.len.min(self.hashed + HASHED_BYTES);
-        if self.hashes_apart()
+        if self.hashes_separately()
             && !portion.is_empty()
             && let Some(digest) = self.digest.take()
         {
             self.hashed = portion.end;
             let (portion, digest) = (Portion::Digest(portion), Some(digest));
             let work = SenderWork::File(FileWork::Sum { handle, summing, portion, digest });
-            cx.jobs.ask(work, SenderPending::Sum(handle, SumStep::Digest));
+            cx.jobs.request(work, SenderPending::Sum(handle, SumStep::Digest));
         }
     }
 
     /// True once all bytes are hashed, where hashing is separate work.
     fn is_hashed(&self, attempt: &SendAttempt) -> bool {
-        !self.hashes_apart() || self.hashed == attempt.len && self.digest.is_some()
+        !self.hashes_separately() || self.hashed == attempt.len && self.digest.is_some()
     }
 
     /// Returns frames with the sums that may be sent now, at most `most` sums in each.
@@ -211,13 +212,13 @@ impl PresetSender {
         }
         let room = match &self.side {
             MatchMethod::Confirm(named) if self.is_pipelined() => {
-                SUM_WINDOW.saturating_sub(named.unnamed()) as usize
+                SUM_WINDOW.saturating_sub(named.unnamed_count()) as usize
             }
             _ => self.waiting.len(),
         };
         let waiting: Vec<_> = self.waiting.drain(..room.min(self.waiting.len())).collect();
         match &mut self.side {
-            MatchMethod::Confirm(named) => named.sent(waiting.len()),
+            MatchMethod::Confirm(named) => named.add_sent(waiting.len()),
             MatchMethod::Rolled(asked) => asked.resize(asked.len() + waiting.len(), false),
             MatchMethod::Signature(_) => {}
         }
@@ -239,7 +240,7 @@ impl PresetSender {
         self.digest = digest.or_else(|| self.digest.take());
     }
 
-    pub(super) fn summed(
+    pub(super) fn take_sums(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -247,18 +248,19 @@ impl PresetSender {
         summed: Summed,
     ) -> Result<(), Trouble> {
         let Some(summation) = &mut self.summation else { return Ok(()) };
-        let sums = if step == SumStep::Digest { Vec::new() } else { summation.take(step, summed) };
-        let (is_complete, too_many) = (summation.is_complete(), summation.is_too_much());
+        let sums =
+            if step == SumStep::Digest { Vec::new() } else { summation.take_result(step, summed) };
+        let (is_complete, too_many) = (summation.is_complete(), summation.has_too_many_chunks());
         self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         if self.scanned > attempt.len || is_complete && self.scanned < attempt.len {
-            return Err(attempt.trouble(CHANGED));
+            return Err(attempt.retry_trouble(CHANGED));
         }
         if too_many || self.table.len() + sums.len() > MAX_SUMS {
-            return Err(attempt.trouble(TOO_MANY_SUMS));
+            return Err(attempt.retry_trouble(TOO_MANY_SUMS));
         }
-        sums.iter().for_each(|sum| self.push(sum));
+        sums.iter().for_each(|sum| self.add_chunk(sum));
         for sum in sums {
-            let line = self.line(sum);
+            let line = self.sum_line(sum);
             self.waiting.push_back(line);
         }
         self.is_cut = is_complete && self.is_hashed(attempt);
@@ -267,22 +269,22 @@ impl PresetSender {
     }
 
     /// Adds a chunk to the table.
-    fn push(&mut self, sum: &Sum) {
+    fn add_chunk(&mut self, sum: &Sum) {
         if self.table.len().is_multiple_of(MARK_CHUNKS) {
-            self.table.mark();
+            self.table.mark_position();
         }
-        self.table.pass(sum.len.into(), 1);
+        self.table.advance(sum.len.into(), 1);
         self.table.extend([Chunk { len: sum.len, fingerprint: fingerprint_of(&sum.strong) }]);
     }
 
-    pub(super) fn sealed(&mut self, attempt: &SendAttempt, cx: &mut Context, sealed: FileSeal) {
+    pub(super) fn take_seal(&mut self, attempt: &SendAttempt, cx: &mut Context, sealed: FileSeal) {
         self.has_ended = true;
-        attempt.end(cx, sealed);
-        self.read_needs(attempt, cx);
+        attempt.send_end(cx, sealed);
+        self.read_requested_blocks(attempt, cx);
     }
 
     /// Takes blocks that the receiver did not find; each block once.
-    pub(super) fn need(
+    pub(super) fn receive_block_requests(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -301,22 +303,22 @@ impl PresetSender {
             }
         }
         self.needs.push(&self.table, needed);
-        self.read_needs(attempt, cx);
+        self.read_requested_blocks(attempt, cx);
         Ok(())
     }
 
-    fn read_needs(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+    fn read_requested_blocks(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         // Literals wait for the answers to all matches, unless the strategy pipelines them.
-        let is_named = self.is_named();
+        let is_named = self.has_all_named();
         if !self.is_pipelined() && !is_named {
             return;
         }
         let nothing_follows = self.has_ended && is_named || self.is_rolled();
-        self.needs.read(attempt, cx, &self.table, nothing_follows);
+        self.needs.read_fills(attempt, cx, &self.table, nothing_follows);
     }
 
     /// True once the receiver has named every chunk, as needed or as matched.
-    fn is_named(&self) -> bool {
+    fn has_all_named(&self) -> bool {
         match &self.side {
             MatchMethod::Confirm(named) => self.sent_last && named.is_done(),
             MatchMethod::Rolled(_) | MatchMethod::Signature(_) => true,

@@ -41,12 +41,12 @@ pub(super) struct JudgedMatch {
 
 impl NamedChunks {
     /// Adds chunks that were sent.
-    pub(super) fn sent(&mut self, chunks: usize) {
+    pub(super) fn add_sent(&mut self, chunks: usize) {
         self.chunks.resize(self.chunks.len() + chunks, ChunkNaming::Unnamed);
         self.unnamed += chunks as u32;
     }
 
-    pub(super) const fn unnamed(&self) -> u32 {
+    pub(super) const fn unnamed_count(&self) -> u32 {
         self.unnamed
     }
 
@@ -56,7 +56,7 @@ impl NamedChunks {
 
     /// Marks chunks as named by the receiver: any number of chunks for the first time, or one chunk for the second
     /// time.
-    pub(super) fn name(&mut self, range: &Range<u32>) -> Result<(), PeerError> {
+    pub(super) fn mark_named(&mut self, range: &Range<u32>) -> Result<(), PeerError> {
         const TWICE: PeerError = PeerError::Unexpected("a chunk that was named already");
         let chunks = self.chunks.get_mut(range.start as usize..range.end as usize);
         let chunks = chunks.ok_or(PeerError::Unexpected("a chunk that was not told"))?;
@@ -75,7 +75,7 @@ impl NamedChunks {
     }
 
     /// Allows each chunk of a refuted run to be named again.
-    pub(super) fn split(&mut self, range: &Range<u32>) {
+    pub(super) fn allow_again(&mut self, range: &Range<u32>) {
         self.chunks[range.start as usize..range.end as usize].fill(ChunkNaming::Split);
         self.split += range.end - range.start;
     }

@@ -30,7 +30,7 @@ pub(super) struct SearchRegions {
 
 impl SearchRegions {
     /// Divides `rest` into regions. Returns the search as an error if the rest is too short.
-    pub(super) fn of(search: Box<Searcher>, rest: Range<u64>) -> Result<Self, Box<Searcher>> {
+    pub(super) fn divide(search: Box<Searcher>, rest: Range<u64>) -> Result<Self, Box<Searcher>> {
         if rest.end - rest.start < 2 * REGION_BYTES {
             return Err(search);
         }
@@ -58,17 +58,17 @@ impl SearchRegions {
     }
 
     /// Takes the matches of a region.
-    pub(super) fn take(&mut self, no: u64, region: SearchedRegion) {
+    pub(super) fn take_region(&mut self, no: u64, region: SearchedRegion) {
         self.early.insert(no, region);
     }
 
     /// Takes the search that joins the regions back from a worker.
-    pub(super) fn wait(&mut self, search: Box<Searcher>) {
+    pub(super) fn give_back_search(&mut self, search: Box<Searcher>) {
         self.search = Some(search);
     }
 
     /// Returns the search and the next region to join, once both are available.
-    pub(super) fn join(&mut self) -> Option<(Box<Searcher>, SearchedRegion)> {
+    pub(super) fn next_to_join(&mut self) -> Option<(Box<Searcher>, SearchedRegion)> {
         self.search.as_ref()?;
         let region = self.early.remove(&self.joined)?;
         self.joined += 1;

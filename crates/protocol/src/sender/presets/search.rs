@@ -57,13 +57,16 @@ impl Signature {
 
 impl PresetSender {
     /// Takes the kind of sums that the receiver chose for the signature.
-    pub(crate) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
+    pub(crate) fn receive_signature_sums(
+        &mut self,
+        by: Option<BlockSumSpec>,
+    ) -> Result<(), PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a choice of signature sums");
         let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
             return Err(UNFIT);
         };
         if let Some(kept) = by {
-            (self.ways, self.spec) = self.ways.kept_so(kept).ok_or(UNFIT)?;
+            (self.ways, self.spec) = self.ways.with_stored_sums(kept).ok_or(UNFIT)?;
         }
         *old = Signature::Coming(Box::new(self.ways.block_sums(self.spec)));
         Ok(())
@@ -86,7 +89,7 @@ impl PresetSender {
             if sums.count() as usize >= MAX_SUMS {
                 return Err(PeerError::Limit("sums of one file"));
             }
-            let Sum { len, weak, strong } = line.sum(sums.count(), |no| sum_of(sums, no))?;
+            let Sum { len, weak, strong } = line.resolve(sums.count(), |no| sum_of(sums, no))?;
             let pushed = sums.push(len, weak, strong.as_bytes());
             pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
         }
@@ -105,11 +108,11 @@ impl PresetSender {
         let (handle, start) = (attempt.handle, self.scanned);
         let digest = self.digest.take().unwrap_or_default();
         let work = SenderWork::File(FileWork::Search { handle, start, search, digest });
-        cx.jobs.ask(work, SenderPending::Search(handle));
+        cx.jobs.request(work, SenderPending::Search(handle));
     }
 
     /// Sends the results of a search, then continues the search or seals the file.
-    pub(crate) fn searched(
+    pub(crate) fn take_search_result(
         &mut self,
         attempt: &mut SendAttempt,
         cx: &mut Context,
@@ -118,32 +121,37 @@ impl PresetSender {
         let Searched { patches, consumed, at_end, searcher, digest } = searched;
         self.scanned += consumed;
         if self.scanned > attempt.len || at_end && self.scanned < attempt.len {
-            return Err(attempt.trouble(CHANGED));
+            return Err(attempt.retry_trouble(CHANGED));
         }
         let proof = at_end.then(|| Sealing::Bytes(digest.finish()));
         self.digest = Some(digest);
         let file = attempt.file;
         let frame = |(steps, payload)| ToReceiver::Patch { file, steps, payload };
         cx.frames.extend(patches.into_iter().map(frame));
-        attempt.settle(cx, consumed);
+        attempt.count_settled(cx, consumed);
         if let Some(proof) = proof {
             let counts = searcher.counts();
             cx.counts.add(counts.weak, counts.strong);
-            attempt.seal(cx, proof);
+            attempt.request_proof(cx, proof);
         } else {
-            self.search_on(attempt, cx, searcher);
+            self.continue_search(attempt, cx, searcher);
         }
         Ok(())
     }
 
     /// Continues a search, by regions if several threads share the work.
-    fn search_on(&mut self, attempt: &SendAttempt, cx: &mut Context, searcher: Box<Searcher>) {
+    fn continue_search(
+        &mut self,
+        attempt: &SendAttempt,
+        cx: &mut Context,
+        searcher: Box<Searcher>,
+    ) {
         let MatchMethod::Signature(old) = &mut self.side else { return };
-        let shares = self.ways.parallel(cx.options.threads) == ParallelMode::Regions;
+        let shares = self.ways.parallel_mode(cx.options.threads) == ParallelMode::Regions;
         match old {
-            Signature::Shared(regions) => regions.wait(searcher),
+            Signature::Shared(regions) => regions.give_back_search(searcher),
             _ if !shares => return self.search(attempt, cx, Search::On(searcher)),
-            _ => match SearchRegions::of(searcher, self.scanned..attempt.len) {
+            _ => match SearchRegions::divide(searcher, self.scanned..attempt.len) {
                 Ok(regions) => *old = Signature::Shared(regions),
                 Err(searcher) => return self.search(attempt, cx, Search::On(searcher)),
             },
@@ -152,7 +160,7 @@ impl PresetSender {
     }
 
     /// Takes the matches of a region.
-    pub(crate) fn found(
+    pub(crate) fn take_region_matches(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -160,7 +168,7 @@ impl PresetSender {
         region: SearchedRegion,
     ) {
         if let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side {
-            regions.take(no, region);
+            regions.take_region(no, region);
             self.search_regions(attempt, cx);
         }
     }
@@ -169,15 +177,15 @@ impl PresetSender {
     fn search_regions(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start) = (attempt.handle, self.scanned);
-        if let Some((searcher, region)) = regions.join() {
+        if let Some((searcher, region)) = regions.next_to_join() {
             let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
             let work = SenderWork::File(FileWork::Join { handle, start, searcher, region, digest });
-            cx.jobs.ask(work, SenderPending::Search(handle));
+            cx.jobs.request(work, SenderPending::Search(handle));
         }
         while let Some((no, region)) = regions.next() {
             let work =
                 SenderWork::File(FileWork::Find { handle, region, blocks: regions.blocks() });
-            cx.jobs.ask(work, SenderPending::Find(handle, no));
+            cx.jobs.request(work, SenderPending::Find(handle, no));
         }
     }
 }

@@ -3,11 +3,11 @@
 use deltic_tree::RelPath;
 
 use crate::limits::MAX_ATTEMPTS;
-use crate::message::{FileNo, How, ToReceiver};
+use crate::message::{FileNo, ToReceiver, TransferKind};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::Handle;
 
-use super::super::ask::{Bears, FileSeal, FileWork, Sealing, SenderWork};
+use super::super::ask::{FileSeal, FileWork, Sealing, SenderWork, ToleratedChanges};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 
@@ -18,10 +18,10 @@ pub(crate) const CHANGED: &str = "it changed while it was read";
 pub(crate) struct SendAttempt {
     pub(crate) file: FileNo,
     pub(crate) handle: Handle,
-    pub(crate) how: How,
+    pub(crate) how: TransferKind,
     path: RelPath,
     /// Changes of the file that this attempt tolerates.
-    pub(crate) bears: Bears,
+    pub(crate) bears: ToleratedChanges,
     /// True while the receiver has not asked for the file.
     pub(crate) is_offer: bool,
     /// Length in bytes of the transferred content, once the file is open: the whole file, or the packed data.
@@ -36,37 +36,37 @@ impl SendAttempt {
         file: FileNo,
         path: RelPath,
         handle: Handle,
-        how: How,
+        how: TransferKind,
         attempts: u32,
     ) -> Self {
-        let bears = Bears { growth: attempts + 1 >= MAX_ATTEMPTS, writers: false };
+        let bears = ToleratedChanges { growth: attempts + 1 >= MAX_ATTEMPTS, writers: false };
         let is_offer = attempts == 0;
         Self { file, handle, how, path, bears, is_offer, len: 0, settled: 0 }
     }
 
     /// Also tolerates programs that have the file open for writing, if the receiver `understands` that.
-    pub(crate) fn bearing_writers(mut self, understands: bool) -> Self {
+    pub(crate) fn tolerating_writers(mut self, understands: bool) -> Self {
         self.bears.writers = understands && !self.is_offer;
         self
     }
 
     /// Counts bytes as settled and reports them.
-    pub(crate) fn settle(&mut self, cx: &mut Context, bytes: u64) {
+    pub(crate) fn count_settled(&mut self, cx: &mut Context, bytes: u64) {
         self.settled += bytes;
-        cx.advance(self.file, self.settled);
+        cx.report_progress(self.file, self.settled);
     }
 
     /// Requests the proof of the bytes that were read.
-    pub(crate) fn seal(&self, cx: &mut Context, proof: Sealing) {
+    pub(crate) fn request_proof(&self, cx: &mut Context, proof: Sealing) {
         let Self { handle, bears, .. } = *self;
-        cx.jobs.ask(
+        cx.jobs.request(
             SenderWork::File(FileWork::Seal { handle, proof, bears }),
             SenderPending::Seal(handle),
         );
     }
 
     /// Sends the end of the file.
-    pub(crate) fn end(&self, cx: &mut Context, sealed: FileSeal) {
+    pub(crate) fn send_end(&self, cx: &mut Context, sealed: FileSeal) {
         let (file, FileSeal { digest, restless }) = (self.file, sealed);
         if restless {
             cx.send(ToReceiver::Restless { file });
@@ -75,16 +75,16 @@ impl SendAttempt {
     }
 
     /// Returns the trouble that ends this attempt; another attempt may succeed.
-    pub(crate) fn trouble(&self, why: &str) -> Trouble {
-        unsent(&self.path, why)
+    pub(crate) fn retry_trouble(&self, why: &str) -> Trouble {
+        unsent_trouble(&self.path, why)
     }
 }
 
 /// Returns the trouble for a transfer that cannot be resumed, because this program would cut the file differently.
-pub(crate) fn cut_otherwise(path: &RelPath) -> Trouble {
-    unsent(path, "it would not be cut as it was when it was interrupted")
+pub(crate) fn other_chunks_trouble(path: &RelPath) -> Trouble {
+    unsent_trouble(path, "it would not be cut as it was when it was interrupted")
 }
 
-fn unsent(path: &RelPath, why: &str) -> Trouble {
+fn unsent_trouble(path: &RelPath, why: &str) -> Trouble {
     Trouble::at(TroubleKind::Vanished, path, |path| format!("cannot send {path}: {why}"))
 }

@@ -56,15 +56,15 @@ impl BlockSender {
     }
 
     /// Length of a block, in bytes.
-    const fn len(&self) -> u64 {
+    const fn block_bytes(&self) -> u64 {
         self.spec.max_len() as u64
     }
 
     /// Computes the number of blocks of a file of `len` bytes.
-    pub(super) fn count(&mut self, attempt: &SendAttempt, len: u64) -> Result<(), Trouble> {
-        let rest = len.checked_sub(self.start).ok_or_else(|| attempt.trouble(SHORTER))?;
-        let count = u32::try_from(rest.div_ceil(self.len()));
-        self.count = count.map_err(|_| attempt.trouble(TOO_LONG))?;
+    pub(super) fn count_blocks(&mut self, attempt: &SendAttempt, len: u64) -> Result<(), Trouble> {
+        let rest = len.checked_sub(self.start).ok_or_else(|| attempt.retry_trouble(SHORTER))?;
+        let count = u32::try_from(rest.div_ceil(self.block_bytes()));
+        self.count = count.map_err(|_| attempt.retry_trouble(TOO_LONG))?;
         Ok(())
     }
 
@@ -83,23 +83,23 @@ impl BlockSender {
         let meta = (!is_as_listed).then_some(meta);
         let payload = if attempt.len > 0 { payload } else { Payload::Plain(Vec::new()) };
         cx.send(ToReceiver::Single { file, meta, digest, payload });
-        attempt.settle(cx, attempt.len);
+        attempt.count_settled(cx, attempt.len);
     }
 
     /// Sends a whole file that is a single block, or empty.
-    pub(super) fn send(&mut self, attempt: &mut SendAttempt, cx: &mut Context, body: Body) {
+    pub(super) fn send_whole(&mut self, attempt: &mut SendAttempt, cx: &mut Context, body: Body) {
         let (file, Body { payload, sealed }) = (attempt.file, body);
         self.at_once = true;
         if attempt.len > 0 {
             let chunks = std::iter::once(0..1).collect();
             cx.send(ToReceiver::Fill { file, chunks, payload });
         }
-        attempt.end(cx, sealed);
-        attempt.settle(cx, attempt.len);
+        attempt.send_end(cx, sealed);
+        attempt.count_settled(cx, attempt.len);
     }
 
     /// Takes the receiver's request for all blocks of a file with several blocks; allowed once.
-    pub(super) fn need(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
+    pub(super) fn receive_block_request(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
         let is_all = self.count > 1 && needed == std::slice::from_ref(&(0..self.count));
         if !is_all || std::mem::replace(&mut self.asked, true) {
             return Err(PeerError::Unexpected("need"));
@@ -111,15 +111,15 @@ impl BlockSender {
     pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let (handle, sums) = (attempt.handle, Sums::Take);
         while self.reading < READS && self.next < self.count {
-            let start = self.start + u64::from(self.next) * self.len();
-            let len = (attempt.len - start).min(self.len()) as u32;
+            let start = self.start + u64::from(self.next) * self.block_bytes();
+            let len = (attempt.len - start).min(self.block_bytes()) as u32;
             let work = SenderWork::File(FileWork::Read {
                 handle,
                 spans: vec![Span::new(start, len)],
                 sums,
             });
             let chunks = std::iter::once(self.next..self.next + 1).collect();
-            cx.jobs.ask(work, SenderPending::Read { handle, chunks, bytes: u64::from(len) });
+            cx.jobs.request(work, SenderPending::Read { handle, chunks, bytes: u64::from(len) });
             self.blocks.push(None);
             self.next += 1;
             self.reading += 1;
@@ -127,18 +127,22 @@ impl BlockSender {
         if self.reading == 0 && self.next == self.count {
             let chunks: Option<Vec<_>> = self.blocks.iter().copied().collect();
             let proof = Sealing::Chunks(Arc::new(chunks.expect("every block was read")));
-            attempt.seal(cx, proof);
+            attempt.request_proof(cx, proof);
         }
     }
 
     /// Records a block that was read.
-    pub(super) fn note(&mut self, block: u32, sums: &[Chunk]) {
+    pub(super) fn record_sums(&mut self, block: u32, sums: &[Chunk]) {
         self.reading -= 1;
         self.blocks[block as usize] = sums.first().copied();
     }
 }
 
 /// Returns the frame with the literals that were read.
-pub(super) fn fill(attempt: &SendAttempt, chunks: Vec<Range<u32>>, payload: Payload) -> ToReceiver {
+pub(super) fn fill_frame(
+    attempt: &SendAttempt,
+    chunks: Vec<Range<u32>>,
+    payload: Payload,
+) -> ToReceiver {
     ToReceiver::Fill { file: attempt.file, chunks, payload }
 }

@@ -59,7 +59,7 @@ impl ChangeSender {
             (u64::from(blocks.end) * BLOCK).min(len) - u64::from(blocks.start) * BLOCK
         };
         let count: usize = unread.iter().map(|blocks| (blocks.end - blocks.start) as usize).sum();
-        let is_told = moved.len() <= MAX_MOVED_RUNS && are_apart(&moved, &unread, len);
+        let is_told = moved.len() <= MAX_MOVED_RUNS && are_separate(&moved, &unread, len);
         if count > MAX_CHANGED_BLOCKS || !is_told {
             return None;
         }
@@ -70,10 +70,10 @@ impl ChangeSender {
 
     /// Starts to read, after `Start` was sent.
     pub(super) fn begin(&mut self, attempt: &mut SendAttempt, cx: &mut Context) {
-        for runs in self.moved.chunks(cx.limits.batch()) {
+        for runs in self.moved.chunks(cx.limits.max_items()) {
             cx.send(ToReceiver::Moved { file: attempt.file, runs: runs.to_vec() });
         }
-        attempt.settle(cx, attempt.len - self.bytes);
+        attempt.count_settled(cx, attempt.len - self.bytes);
         self.read_more(attempt, cx);
     }
 
@@ -81,29 +81,33 @@ impl ChangeSender {
     pub(super) fn read_more(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let (handle, sums) = (attempt.handle, Sums::Take);
         while self.reading < READS && !self.unread.is_empty() {
-            let (chunks, bytes) = self.take(attempt.len, cx);
+            let (chunks, bytes) = self.take_fill(attempt.len, cx);
             let span = |block: u32| {
                 let start = u64::from(block) * BLOCK;
                 Span::new(start, (attempt.len - start).min(BLOCK) as u32)
             };
             let spans = chunks.iter().cloned().flatten().map(span).collect();
             let work = SenderWork::File(FileWork::Read { handle, spans, sums });
-            cx.jobs.ask_as(WorkTurn::Own, work, SenderPending::Read { handle, chunks, bytes });
+            cx.jobs.request_in_turn(
+                WorkTurn::Own,
+                work,
+                SenderPending::Read { handle, chunks, bytes },
+            );
             self.reading += 1;
         }
         if self.reading == 0 {
             let blocks = Arc::new(std::mem::take(&mut self.blocks));
-            attempt.seal(cx, Sealing::Changes(self.base, Arc::clone(&self.moved), blocks));
+            attempt.request_proof(cx, Sealing::Changes(self.base, Arc::clone(&self.moved), blocks));
         }
     }
 
     /// Takes blocks for up to one fill from a file of `len` bytes. Returns the blocks and the number of bytes in
     /// them.
-    fn take(&mut self, len: u64, cx: &Context) -> (Vec<Range<u32>>, u64) {
+    fn take_fill(&mut self, len: u64, cx: &Context) -> (Vec<Range<u32>>, u64) {
         let most = ((cx.limits.fill_bytes() / BLOCK) as u32).max(1);
         let (mut taken, mut count, mut bytes) = (Vec::new(), 0, 0);
         while count < most
-            && taken.len() < cx.limits.batch()
+            && taken.len() < cx.limits.max_items()
             && let Some(range) = self.unread.front_mut()
         {
             let end = range.end.min(range.start + (most - count));
@@ -120,14 +124,14 @@ impl ChangeSender {
     }
 
     /// Records blocks that were read.
-    pub(super) fn note(&mut self, blocks: &[Range<u32>], sums: Vec<Chunk>) {
+    pub(super) fn record_sums(&mut self, blocks: &[Range<u32>], sums: Vec<Chunk>) {
         self.reading -= 1;
         self.blocks.extend(blocks.iter().cloned().flatten().zip(sums));
     }
 }
 
 /// True if `moved` are ascending runs of whole blocks of a file of `len` bytes, and none overlaps blocks to be read.
-fn are_apart(moved: &[MovedRun], unread: &VecDeque<Range<u32>>, len: u64) -> bool {
+fn are_separate(moved: &[MovedRun], unread: &VecDeque<Range<u32>>, len: u64) -> bool {
     let (mut end, mut unread) = (0, unread.iter().peekable());
     moved.iter().all(|run| {
         while unread.next_if(|blocks| u64::from(blocks.end) <= run.to.into()).is_some() {}

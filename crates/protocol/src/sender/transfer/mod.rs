@@ -20,7 +20,9 @@ use deltic_core::{BlockSumSpec, DataMap, Digest, Key, StrongSum};
 use crate::cutting::CutPart;
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{DataLine, Extent, FileNo, GapLine, How, Payload, SumLine, ToReceiver, Token};
+use crate::message::{
+    DataLine, Extent, FileNo, GapLine, Payload, SumLine, ToReceiver, Token, TransferKind,
+};
 use crate::report::Trouble;
 use crate::summing::{SumStep, Summed};
 
@@ -28,11 +30,11 @@ use super::ask::{Deltas, FileSeal, Opened, Searched};
 use super::context::Context;
 use super::presets::PresetSender;
 
-use blocks::{BlockSender, fill};
+use blocks::{BlockSender, fill_frame};
 use changes::ChangeSender;
 use recipe::{RecipeSender, UNOFFERED};
 
-pub(super) use attempt::{CHANGED, SendAttempt, cut_otherwise};
+pub(super) use attempt::{CHANGED, SendAttempt, other_chunks_trouble};
 pub(super) use table::{ChunkTable, NeededChunks};
 
 /// A file in transfer.
@@ -63,8 +65,8 @@ pub(super) struct ResumedTransfer {
 impl ResumedTransfer {
     /// True if a file of `len` bytes may have been cut by this chunker: as this program cuts it, whole or by recipe.
     /// A peer that could request smaller chunks could force a longer recipe into memory.
-    pub(super) fn fits(&self, cx: &Context, len: u64) -> bool {
-        self.spec == cx.limits.blocks() || self.spec == cx.strategy.chunker(len, None)
+    pub(super) fn may_have_cut(&self, cx: &Context, len: u64) -> bool {
+        self.spec == cx.limits.whole_file_chunker() || self.spec == cx.strategy.chunker(len, None)
     }
 }
 
@@ -109,10 +111,11 @@ pub(super) struct ReadChunks {
 impl OutgoingTransfer {
     pub(super) fn new(mut attempt: SendAttempt, begins: AttemptStart, cx: &Context) -> Self {
         attempt.settled = begins.start();
-        let (blocks, agreed) = (cx.limits.blocks(), begins.resumed().map(|resumed| resumed.spec));
+        let (blocks, agreed) =
+            (cx.limits.whole_file_chunker(), begins.resumed().map(|resumed| resumed.spec));
         let way = match PresetSender::new(cx.strategy, attempt.how) {
             Some(preset) => SendMethod::Preset(preset),
-            None if attempt.how == How::Recipe => {
+            None if attempt.how == TransferKind::Recipe => {
                 SendMethod::Recipe(Box::new(RecipeSender::new(agreed, agreed.unwrap_or(blocks))))
             }
             None => SendMethod::Blocks(BlockSender::new(begins.start(), blocks)),
@@ -121,7 +124,7 @@ impl OutgoingTransfer {
     }
 
     /// True if the frames of this transfer answer requests, so that they may come in any order.
-    pub(super) fn answers(&self) -> bool {
+    pub(super) fn has_unordered_frames(&self) -> bool {
         match &self.way {
             SendMethod::Recipe(_) => true,
             SendMethod::Blocks(blocks) => blocks.asked,
@@ -132,32 +135,32 @@ impl OutgoingTransfer {
     /// True if the chunks of the file fit frames with these limits.
     pub(super) fn is_within(&self, limits: &Limits) -> bool {
         match &self.way {
-            SendMethod::Recipe(recipe) => limits.admit(&recipe.spec),
+            SendMethod::Recipe(recipe) => limits.admits_chunker(&recipe.spec),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => true,
         }
     }
 
     /// True if the driver holds no open file under the handle.
-    pub(super) const fn holds_nothing(&self) -> bool {
+    pub(super) const fn has_no_open_file(&self) -> bool {
         matches!(&self.way, SendMethod::Blocks(blocks) if blocks.at_once)
     }
 
-    pub(super) fn groups_unanswered(&self) -> u64 {
+    pub(super) fn unanswered_groups(&self) -> u64 {
         match &self.way {
-            SendMethod::Recipe(recipe) => recipe.groups_unanswered(),
+            SendMethod::Recipe(recipe) => recipe.unanswered_groups(),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => 0,
         }
     }
 
     /// Returns the number of the old version's sums that the receiver sent.
-    pub(super) fn old_sums(&self) -> usize {
+    pub(super) fn old_sum_count(&self) -> usize {
         match &self.way {
             SendMethod::Preset(preset) => preset.old_sums,
             SendMethod::Recipe(_) | SendMethod::Blocks(_) | SendMethod::Changes(_) => 0,
         }
     }
 
-    pub(super) fn opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
+    pub(super) fn take_opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
         let Opened { meta, body, mut known } = opened;
         let map = known.map.take();
         self.attempt.len = map.as_ref().map_or(meta.len, DataMap::data_len);
@@ -165,24 +168,24 @@ impl OutgoingTransfer {
         let changes =
             changes.and_then(|(base, changed)| ChangeSender::new(base, changed, meta.len));
         if let Some(changes) = changes {
-            (self.attempt.how, self.way) = (How::Changes, SendMethod::Changes(changes));
+            (self.attempt.how, self.way) = (TransferKind::Changes, SendMethod::Changes(changes));
         }
         let spec = match &mut self.way {
             SendMethod::Recipe(recipe) => {
-                recipe.opened(cx, meta.len, self.attempt.len, known);
+                recipe.choose_chunker(cx, meta.len, self.attempt.len, known);
                 recipe.spec
             }
             SendMethod::Blocks(blocks) => {
-                blocks.count(&self.attempt, self.attempt.len)?;
+                blocks.count_blocks(&self.attempt, self.attempt.len)?;
                 blocks.spec
             }
-            SendMethod::Changes(_) => Limits::changed_blocks(),
-            SendMethod::Preset(preset) => preset.opened(cx, meta.len, known.keeps),
+            SendMethod::Changes(_) => Limits::changed_file_chunker(),
+            SendMethod::Preset(preset) => preset.choose_chunker(cx, meta.len, known.keeps),
         };
         let SendAttempt { file, how, is_offer, .. } = self.attempt;
         if let Some(map) = &map {
-            cx.frames.extend(holes(file, map, cx.limits.batch()));
-            self.attempt.settle(cx, map.hole_len());
+            cx.frames.extend(hole_frames(file, map, cx.limits.max_items()));
+            self.attempt.count_settled(cx, map.hole_len());
         }
         let body = match (&mut self.way, body) {
             (SendMethod::Blocks(blocks), Some(body)) if cx.may_be_single(how, &map, &body) => {
@@ -196,8 +199,8 @@ impl OutgoingTransfer {
             false => ToReceiver::Start { file, meta, how, spec },
         });
         match (&mut self.way, body) {
-            (SendMethod::Blocks(blocks), Some(body)) if how == How::Whole => {
-                blocks.send(&mut self.attempt, cx, body);
+            (SendMethod::Blocks(blocks), Some(body)) if how == TransferKind::Whole => {
+                blocks.send_whole(&mut self.attempt, cx, body);
             }
             (SendMethod::Blocks(blocks), _) => blocks.read_more(&self.attempt, cx),
             (SendMethod::Recipe(recipe), _) => recipe.begin(&self.attempt, cx)?,
@@ -208,44 +211,48 @@ impl OutgoingTransfer {
     }
 
     /// Continues sending and scanning a recipe. Returns true if groups wait for the window.
-    pub(super) fn go_on(&mut self, cx: &mut Context) -> bool {
+    pub(super) fn continue_sending(&mut self, cx: &mut Context) -> bool {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.go_on(&mut self.attempt, cx),
+            SendMethod::Recipe(recipe) => recipe.continue_sending(&mut self.attempt, cx),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => false,
         }
     }
 
-    pub(super) fn scanned(
+    pub(super) fn take_scanned(
         &mut self,
         cx: &mut Context,
         part: CutPart,
         run: SegmentChunks<Chunk>,
     ) -> Result<(), Trouble> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.scanned(&self.attempt, cx, part, run),
+            SendMethod::Recipe(recipe) => recipe.take_scanned(&self.attempt, cx, part, run),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => Ok(()),
         }
     }
 
-    pub(super) fn sealed(&mut self, cx: &mut Context, sealed: FileSeal) -> Result<(), Trouble> {
+    pub(super) fn take_seal(&mut self, cx: &mut Context, sealed: FileSeal) -> Result<(), Trouble> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.sealed(&mut self.attempt, cx, sealed),
-            SendMethod::Blocks(_) | SendMethod::Changes(_) => self.attempt.end(cx, sealed),
-            SendMethod::Preset(preset) => preset.sealed(&self.attempt, cx, sealed),
+            SendMethod::Recipe(recipe) => recipe.take_seal(&mut self.attempt, cx, sealed),
+            SendMethod::Blocks(_) | SendMethod::Changes(_) => self.attempt.send_end(cx, sealed),
+            SendMethod::Preset(preset) => preset.take_seal(&self.attempt, cx, sealed),
         }
         Ok(())
     }
 
     /// Sends the literals that were read.
-    pub(super) fn read(&mut self, cx: &mut Context, read: ReadChunks) -> Result<(), Trouble> {
+    pub(super) fn send_literals(
+        &mut self,
+        cx: &mut Context,
+        read: ReadChunks,
+    ) -> Result<(), Trouble> {
         let ReadChunks { chunks, bytes, payload, sums } = read;
         match &mut self.way {
-            SendMethod::Blocks(blocks) => blocks.note(chunks[0].start, &sums),
-            SendMethod::Changes(changes) => changes.note(&chunks, sums),
+            SendMethod::Blocks(blocks) => blocks.record_sums(chunks[0].start, &sums),
+            SendMethod::Changes(changes) => changes.record_sums(&chunks, sums),
             SendMethod::Recipe(_) | SendMethod::Preset(_) => {}
         }
-        cx.send(fill(&self.attempt, chunks, payload));
-        self.attempt.settle(cx, bytes);
+        cx.send(fill_frame(&self.attempt, chunks, payload));
+        self.attempt.count_settled(cx, bytes);
         match &mut self.way {
             SendMethod::Blocks(blocks) => blocks.read_more(&self.attempt, cx),
             SendMethod::Changes(changes) => changes.read_more(&self.attempt, cx),
@@ -254,38 +261,42 @@ impl OutgoingTransfer {
         Ok(())
     }
 
-    pub(super) fn mended(&self, cx: &mut Context, gaps: Vec<Range<u32>>, deltas: Deltas) {
+    pub(super) fn send_gap_deltas(&self, cx: &mut Context, gaps: Vec<Range<u32>>, deltas: Deltas) {
         let (file, Deltas { payload, bytes, .. }) = (self.attempt.file, deltas);
         cx.send(ToReceiver::Mended { file, gaps, bytes, payload });
     }
 
-    pub(super) fn lack(
+    pub(super) fn receive_lack(
         &mut self,
         cx: &mut Context,
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.lack(&mut self.attempt, cx, lacked),
+            SendMethod::Recipe(recipe) => recipe.receive_lack(&mut self.attempt, cx, lacked),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
                 Err(PeerError::Unexpected("lack"))
             }
         }
     }
 
-    pub(super) fn need(
+    pub(super) fn receive_need(
         &mut self,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
         match &mut self.way {
-            SendMethod::Recipe(recipe) => recipe.need(&mut self.attempt, cx, needed),
-            SendMethod::Blocks(blocks) => blocks.need(needed),
+            SendMethod::Recipe(recipe) => recipe.receive_need(&mut self.attempt, cx, needed),
+            SendMethod::Blocks(blocks) => blocks.receive_block_request(needed),
             SendMethod::Changes(_) => Err(PeerError::Unexpected("need")),
-            SendMethod::Preset(preset) => preset.need(&self.attempt, cx, needed),
+            SendMethod::Preset(preset) => preset.receive_block_requests(&self.attempt, cx, needed),
         }
     }
 
-    pub(super) fn mend(&mut self, cx: &mut Context, lines: Vec<GapLine>) -> Result<(), PeerError> {
+    pub(super) fn receive_gap_requests(
+        &mut self,
+        cx: &mut Context,
+        lines: Vec<GapLine>,
+    ) -> Result<(), PeerError> {
         match &mut self.way {
             SendMethod::Recipe(recipe) => recipe.take_gap_requests(&self.attempt, cx, lines),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
@@ -295,17 +306,20 @@ impl OutgoingTransfer {
     }
 
     /// Returns the state of the papers' strategy, if the file is sent by one.
-    fn preset(&mut self) -> Option<(&mut PresetSender, &mut SendAttempt)> {
+    fn preset_and_attempt(&mut self) -> Option<(&mut PresetSender, &mut SendAttempt)> {
         match &mut self.way {
             SendMethod::Preset(preset) => Some((preset, &mut self.attempt)),
             SendMethod::Recipe(_) | SendMethod::Blocks(_) | SendMethod::Changes(_) => None,
         }
     }
 
-    pub(super) fn signed(&mut self, by: Option<BlockSumSpec>) -> Result<(), PeerError> {
+    pub(super) fn receive_signature_sums(
+        &mut self,
+        by: Option<BlockSumSpec>,
+    ) -> Result<(), PeerError> {
         let (preset, _) =
-            self.preset().ok_or(PeerError::Unexpected("a choice of signature sums"))?;
-        preset.signed(by)
+            self.preset_and_attempt().ok_or(PeerError::Unexpected("a choice of signature sums"))?;
+        preset.receive_signature_sums(by)
     }
 
     pub(super) fn take_old_sums(
@@ -315,60 +329,69 @@ impl OutgoingTransfer {
         extent: Extent,
     ) -> Result<(), PeerError> {
         let unfit = PeerError::Unexpected("sums of old");
-        let (preset, attempt) = self.preset().ok_or(unfit)?;
+        let (preset, attempt) = self.preset_and_attempt().ok_or(unfit)?;
         preset.take_old_sums(attempt, cx, lines, extent)
     }
 
-    pub(super) fn matched(
+    pub(super) fn receive_matches(
         &mut self,
         cx: &mut Context,
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
-        let (preset, attempt) = self.preset().ok_or(PeerError::Unexpected("a match"))?;
-        preset.matched(attempt, cx, needs, tokens)
+        let (preset, attempt) =
+            self.preset_and_attempt().ok_or(PeerError::Unexpected("a match"))?;
+        preset.receive_matches(attempt, cx, needs, tokens)
     }
 
-    pub(super) fn summed(
+    pub(super) fn take_sums(
         &mut self,
         cx: &mut Context,
         step: SumStep,
         summed: Summed,
         digest: Option<Box<FileDigest>>,
     ) -> Result<(), Trouble> {
-        let Some((preset, attempt)) = self.preset() else { return Ok(()) };
+        let Some((preset, attempt)) = self.preset_and_attempt() else { return Ok(()) };
         preset.take_digest(digest);
-        preset.summed(attempt, cx, step, summed)
+        preset.take_sums(attempt, cx, step, summed)
     }
 
-    pub(super) fn hashed(&mut self, cx: &mut Context, sums: &[StrongSum]) -> Result<(), Trouble> {
-        if let Some((preset, attempt)) = self.preset() {
-            preset.hashed(attempt, cx, sums);
+    pub(super) fn take_token_sums(
+        &mut self,
+        cx: &mut Context,
+        sums: &[StrongSum],
+    ) -> Result<(), Trouble> {
+        if let Some((preset, attempt)) = self.preset_and_attempt() {
+            preset.take_token_sums(attempt, cx, sums);
         }
         Ok(())
     }
 
-    pub(super) fn found(
+    pub(super) fn take_region_matches(
         &mut self,
         cx: &mut Context,
         no: u64,
         region: SearchedRegion,
     ) -> Result<(), Trouble> {
-        if let Some((preset, attempt)) = self.preset() {
-            preset.found(attempt, cx, no, region);
+        if let Some((preset, attempt)) = self.preset_and_attempt() {
+            preset.take_region_matches(attempt, cx, no, region);
         }
         Ok(())
     }
 
-    pub(super) fn searched(&mut self, cx: &mut Context, searched: Searched) -> Result<(), Trouble> {
-        let Some((preset, attempt)) = self.preset() else { return Ok(()) };
-        preset.searched(attempt, cx, searched)
+    pub(super) fn take_search_result(
+        &mut self,
+        cx: &mut Context,
+        searched: Searched,
+    ) -> Result<(), Trouble> {
+        let Some((preset, attempt)) = self.preset_and_attempt() else { return Ok(()) };
+        preset.take_search_result(attempt, cx, searched)
     }
 }
 
 /// Returns the `Holes` frames of a file: at least one frame, each with at most `most` runs of data.
-fn holes(file: FileNo, map: &DataMap, most: usize) -> Vec<ToReceiver> {
-    let lines: Vec<_> = DataLine::of(map.runs()).collect();
+fn hole_frames(file: FileNo, map: &DataMap, most: usize) -> Vec<ToReceiver> {
+    let lines: Vec<_> = DataLine::from_runs(map.runs()).collect();
     let frame = |runs: &[DataLine]| ToReceiver::Holes { file, runs: runs.to_vec() };
     if lines.is_empty() { vec![frame(&[])] } else { lines.chunks(most).map(frame).collect() }
 }

@@ -83,7 +83,7 @@ impl RecipeSender {
 
     /// Chooses the chunker of a file of `len` bytes, of which `data_len` bytes are cut. A recipe that the sender's store
     /// knows decides the chunker.
-    pub(super) fn opened(&mut self, cx: &Context, len: u64, data_len: u64, known: Known) {
+    pub(super) fn choose_chunker(&mut self, cx: &Context, len: u64, data_len: u64, known: Known) {
         let fits = |recipe: &KnownRecipe| {
             recipe.fits(data_len, self.agreed) && recipe.spec.max_len() <= cx.strategy.longest
         };
@@ -102,21 +102,21 @@ impl RecipeSender {
     /// Begins after `Start` was sent: takes the known chunks, or finishes an empty file.
     pub(super) fn begin(&mut self, attempt: &SendAttempt, cx: &mut Context) -> Result<(), Trouble> {
         let RecipeStage::Known(chunks) = &self.stage else {
-            return self.cut(attempt, cx, Vec::new());
+            return self.add_chunks(attempt, cx, Vec::new());
         };
         let mut grouper = Grouper::new();
         self.unsent.extend(chunks.iter().filter_map(|chunk| grouper.push(chunk)));
         self.unsent.extend(grouper.finish());
         self.table = ChunkTable::of(Arc::clone(chunks));
-        self.added(attempt, cx, true)
+        self.check_size(attempt, cx, true)
     }
 
-    pub(super) fn groups_unanswered(&self) -> u64 {
+    pub(super) fn unanswered_groups(&self) -> u64 {
         self.sent.iter().map(|range| u64::from(range.end - range.start)).sum()
     }
 
     /// Returns the number of fingerprint bytes that are sent for each chunk. Chunks of fixed length get the maximum.
-    fn brief(&self, len: u64) -> PrefixLen {
+    fn prefix_len(&self, len: u64) -> PrefixLen {
         match self.spec {
             ChunkerSpec::Fixed(_) => PrefixLen::MAX,
             ChunkerSpec::ByContent(..) => {
@@ -126,7 +126,7 @@ impl RecipeSender {
     }
 
     /// True if the waiting groups fill a packet, or are the last.
-    fn has_to_send(&self) -> bool {
+    fn must_send_groups(&self) -> bool {
         let scans = matches!(
             self.stage,
             RecipeStage::Opening | RecipeStage::Known(_) | RecipeStage::Scanning(_)
@@ -135,15 +135,15 @@ impl RecipeSender {
     }
 
     /// Continues sending and scanning. Returns true if groups wait for the window.
-    pub(super) fn go_on(&mut self, attempt: &mut SendAttempt, cx: &mut Context) -> bool {
-        self.send(attempt, cx);
-        if self.has_to_send() {
+    pub(super) fn continue_sending(&mut self, attempt: &mut SendAttempt, cx: &mut Context) -> bool {
+        self.send_groups(attempt, cx);
+        if self.must_send_groups() {
             return true;
         }
         let (handle, spec) = (attempt.handle, self.spec);
         if let RecipeStage::Scanning(scan) = &mut self.stage {
             while let Some((part, segment)) = scan.0.next() {
-                cx.jobs.ask(
+                cx.jobs.request(
                     SenderWork::File(FileWork::Scan { handle, spec, segment }),
                     SenderPending::Scan(handle, part),
                 );
@@ -152,7 +152,7 @@ impl RecipeSender {
         false
     }
 
-    pub(super) fn scanned(
+    pub(super) fn take_scanned(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -161,12 +161,12 @@ impl RecipeSender {
     ) -> Result<(), Trouble> {
         // A segment may arrive that is not needed any more, because the previous segment extended past it.
         let RecipeStage::Scanning(scan) = &mut self.stage else { return Ok(()) };
-        let certain = scan.0.take(part, run);
-        self.cut(attempt, cx, certain)
+        let certain = scan.0.take_chunks(part, run);
+        self.add_chunks(attempt, cx, certain)
     }
 
     /// Takes the next chunks; after the last chunk requests the proof.
-    fn cut(
+    fn add_chunks(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -180,36 +180,41 @@ impl RecipeSender {
             self.unsent.extend(grouper.finish());
         }
         self.table.extend(certain);
-        self.added(attempt, cx, is_complete)
+        self.check_size(attempt, cx, is_complete)
     }
 
     /// Checks the size of the grown recipe; requests the proof once it is complete.
-    fn added(
+    fn check_size(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
         is_complete: bool,
     ) -> Result<(), Trouble> {
-        if self.table.marks() + self.unsent.len() > MAX_GROUPS {
-            return Err(attempt.trouble(TOO_MANY_GROUPS));
+        if self.table.mark_count() + self.unsent.len() > MAX_GROUPS {
+            return Err(attempt.retry_trouble(TOO_MANY_GROUPS));
         }
         if is_complete {
             self.stage = RecipeStage::Sealing;
-            attempt.seal(cx, Sealing::Chunks(self.table.shared()));
+            attempt.request_proof(cx, Sealing::Chunks(self.table.shared_chunks()));
         }
         Ok(())
     }
 
-    pub(super) fn sealed(&mut self, attempt: &mut SendAttempt, cx: &mut Context, sealed: FileSeal) {
+    pub(super) fn take_seal(
+        &mut self,
+        attempt: &mut SendAttempt,
+        cx: &mut Context,
+        sealed: FileSeal,
+    ) {
         self.stage = RecipeStage::Sealed(sealed);
-        self.send(attempt, cx);
+        self.send_groups(attempt, cx);
     }
 
     /// Sends groups as far as the window allows, and the end after the last group.
-    fn send(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+    fn send_groups(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let window = if attempt.is_offer { OFFERED_GROUPS } else { GROUP_WINDOW };
-        while self.has_to_send() && cx.groups_out < window {
-            let room = (window - cx.groups_out).min(cx.limits.batch() as u64) as usize;
+        while self.must_send_groups() && cx.groups_out < window {
+            let room = (window - cx.groups_out).min(cx.limits.max_items() as u64) as usize;
             let batch: Vec<_> = self.unsent.drain(..room.min(self.unsent.len())).collect();
             if attempt.len <= TOLD_BY_CHUNK_BYTES && self.agreed.is_none() {
                 let frame = self.chunk_frame(attempt, &batch);
@@ -224,8 +229,8 @@ impl RecipeSender {
             && self.unsent.is_empty()
         {
             self.stage = RecipeStage::Ended;
-            attempt.end(cx, sealed);
-            self.read_needs(attempt, cx);
+            attempt.send_end(cx, sealed);
+            self.read_requested_chunks(attempt, cx);
         }
     }
 
@@ -244,14 +249,14 @@ impl RecipeSender {
     fn chunk_frame(&mut self, attempt: &SendAttempt, groups: &[Group]) -> ToReceiver {
         let new = self.table.mark_groups(groups);
         let chunks = self.table.chunks_of(&new);
-        let lines = ChunkLines(self.lines(attempt.len, &chunks).collect());
+        let lines = ChunkLines(self.chunk_lines(attempt.len, &chunks).collect());
         self.spelled.push_back(std::iter::once(chunks).collect());
         ToReceiver::Recipe { file: attempt.file, chunks: lines }
     }
 
     /// Returns these chunks of a file of `len` bytes as wire lines.
-    fn lines(&self, len: u64, chunks: &Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
-        let brief = self.brief(len);
+    fn chunk_lines(&self, len: u64, chunks: &Range<u32>) -> impl Iterator<Item = ChunkLine> + '_ {
+        let brief = self.prefix_len(len);
         let line = move |chunk: &Chunk| ChunkLine {
             len: chunk.len,
             brief: chunk.fingerprint.chunk_prefix(brief),
@@ -261,27 +266,27 @@ impl RecipeSender {
 
     /// Takes the receiver's answer to the oldest unanswered groups. `lacked` are the groups that the receiver lacks;
     /// their chunks are sent next.
-    pub(super) fn lack(
+    pub(super) fn receive_lack(
         &mut self,
         attempt: &mut SendAttempt,
         cx: &mut Context,
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
         let sent = self.sent.pop_front().ok_or(PeerError::Unexpected("lack"))?;
-        within(lacked, std::slice::from_ref(&sent))?;
+        check_within(lacked, std::slice::from_ref(&sent))?;
         let bytes = |groups: &Range<u32>| self.table.bytes_of(&self.table.chunks_of(groups));
         let had = bytes(&sent) - lacked.iter().map(bytes).sum::<u64>();
-        let frames = self.spell(attempt, lacked, cx.limits.batch());
+        let frames = self.expand_groups(attempt, lacked, cx.limits.max_items());
         cx.groups_out -= u64::from(sent.end - sent.start);
         cx.frames.extend(frames);
-        attempt.settle(cx, had);
-        self.read_needs(attempt, cx);
+        attempt.count_settled(cx, had);
+        self.read_requested_chunks(attempt, cx);
         Ok(())
     }
 
     /// Returns frames that expand these groups, with at most `most` chunks each; records the chunks that await an
     /// answer.
-    fn spell(
+    fn expand_groups(
         &mut self,
         attempt: &SendAttempt,
         lacked: &[Range<u32>],
@@ -306,7 +311,7 @@ impl RecipeSender {
                 Some(last) if last.end == group => last.end += 1,
                 _ => groups.push(group..group + 1),
             }
-            spelled.extend(self.lines(attempt.len, &chunks));
+            spelled.extend(self.chunk_lines(attempt.len, &chunks));
         }
         flush(&mut groups, &mut spelled);
         for frame in &frames {
@@ -318,33 +323,33 @@ impl RecipeSender {
     }
 
     /// Takes the receiver's answer to the oldest expanded chunks: the needed chunks.
-    pub(super) fn need(
+    pub(super) fn receive_need(
         &mut self,
         attempt: &mut SendAttempt,
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
         let spelled = self.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
-        within(needed, &spelled)?;
+        check_within(needed, &spelled)?;
         let bytes = |chunks: &[Range<u32>]| {
             chunks.iter().map(|chunks| self.table.bytes_of(chunks)).sum::<u64>()
         };
         let had = bytes(&spelled) - bytes(needed);
         self.needs.push(&self.table, needed);
-        attempt.settle(cx, had);
-        self.read_needs(attempt, cx);
+        attempt.count_settled(cx, had);
+        self.read_requested_chunks(attempt, cx);
         Ok(())
     }
 
-    fn read_needs(&mut self, attempt: &SendAttempt, cx: &mut Context) {
+    fn read_requested_chunks(&mut self, attempt: &SendAttempt, cx: &mut Context) {
         let is_answered = self.sent.is_empty() && self.spelled.is_empty();
         let nothing_follows = is_answered && matches!(self.stage, RecipeStage::Ended);
-        self.needs.read(attempt, cx, &self.table, nothing_follows);
+        self.needs.read_fills(attempt, cx, &self.table, nothing_follows);
     }
 }
 
 /// Checks that the ranges of `asked` are ascending, each within one of the ascending ranges of `offered`.
-fn within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError> {
+fn check_within(asked: &[Range<u32>], offered: &[Range<u32>]) -> Result<(), PeerError> {
     let mut offers = offered.iter();
     let mut offer = offers.next();
     let mut floor = 0;
@@ -372,19 +377,19 @@ impl RecipeSender {
         let handle = attempt.handle;
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
-            let span = self.gap(attempt, &chunks, &sums, &cx.limits)?;
+            let span = self.gap_span(attempt, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {
                 let work =
                     SenderWork::File(FileWork::Mend { handle, gaps: std::mem::take(&mut gaps) });
                 let gaps = std::mem::take(&mut ranges);
-                cx.jobs.ask(work, SenderPending::Mend { handle, gaps });
+                cx.jobs.request(work, SenderPending::Mend { handle, gaps });
                 bytes = 0;
             }
             bytes += u64::from(span.len);
             gaps.push(Gap { span, sums });
             ranges.push(chunks);
         }
-        cx.jobs.ask(
+        cx.jobs.request(
             SenderWork::File(FileWork::Mend { handle, gaps }),
             SenderPending::Mend { handle, gaps: ranges },
         );
@@ -393,7 +398,7 @@ impl RecipeSender {
 
     /// Returns the span of a gap if the gap is valid: chunks that were offered, not too long, and all gaps together
     /// at most twice the length of the file.
-    fn gap(
+    fn gap_span(
         &mut self,
         attempt: &SendAttempt,
         chunks: &Range<u32>,

@@ -42,7 +42,7 @@ impl ChunkTable {
         self.chunks.len()
     }
 
-    pub(crate) fn shared(&self) -> Arc<Vec<Chunk>> {
+    pub(crate) fn shared_chunks(&self) -> Arc<Vec<Chunk>> {
         Arc::clone(&self.chunks)
     }
 
@@ -52,12 +52,12 @@ impl ChunkTable {
     }
 
     /// Marks the next position.
-    pub(crate) fn mark(&mut self) {
+    pub(crate) fn mark_position(&mut self) {
         self.marks.push(self.end);
     }
 
     /// Moves the next position forward by this number of bytes and chunks.
-    pub(crate) const fn pass(&mut self, bytes: u64, chunks: u32) {
+    pub(crate) const fn advance(&mut self, bytes: u64, chunks: u32) {
         self.end.start += bytes;
         self.end.chunk += chunks;
     }
@@ -66,14 +66,14 @@ impl ChunkTable {
     pub(crate) fn mark_groups(&mut self, groups: &[Group]) -> Range<u32> {
         let first = self.marks.len() as u32;
         for group in groups {
-            self.mark();
-            self.pass(group.len, group.chunks);
+            self.mark_position();
+            self.advance(group.len, group.chunks);
         }
         first..self.marks.len() as u32
     }
 
     /// Returns the number of marked groups or positions.
-    pub(crate) fn marks(&self) -> usize {
+    pub(crate) fn mark_count(&self) -> usize {
         self.marks.len()
     }
 
@@ -132,7 +132,7 @@ impl NeededChunks {
     }
 
     /// Reads full fills, and a last smaller fill if nothing more can be requested.
-    pub(crate) fn read(
+    pub(crate) fn read_fills(
         &mut self,
         attempt: &SendAttempt,
         cx: &mut Context,
@@ -144,21 +144,21 @@ impl NeededChunks {
             self.ranges.make_contiguous().sort_unstable_by_key(|range| range.start);
         }
         while self.bytes >= cx.limits.fill_bytes() || nothing_follows && self.bytes > 0 {
-            let (chunks, bytes) = self.take(table, &cx.limits);
+            let (chunks, bytes) = self.take_fill(table, &cx.limits);
             let spans = chunks.iter().flat_map(|chunks| table.spans(chunks)).collect();
             let work = SenderWork::File(FileWork::Read { handle, spans, sums });
-            cx.jobs.ask_as(self.turn, work, SenderPending::Read { handle, chunks, bytes });
+            cx.jobs.request_in_turn(self.turn, work, SenderPending::Read { handle, chunks, bytes });
         }
     }
 
     /// Takes chunks for up to one fill.
-    fn take(&mut self, table: &ChunkTable, limits: &Limits) -> (Vec<Range<u32>>, u64) {
+    fn take_fill(&mut self, table: &ChunkTable, limits: &Limits) -> (Vec<Range<u32>>, u64) {
         let (mut taken, mut bytes, mut is_full) = (Vec::new(), 0, false);
         while let Some(mut range) = self.ranges.pop_front_if(|_| !is_full) {
             let mut end = range.start;
             while end < range.end && !is_full {
                 let len = u64::from(table.chunks[end as usize].len);
-                is_full = bytes > 0 && !limits.fit(bytes + len, taken.len() + 1);
+                is_full = bytes > 0 && !limits.fits_frame(bytes + len, taken.len() + 1);
                 if !is_full {
                     (bytes, end) = (bytes + len, end + 1);
                     is_full = bytes >= limits.fill_bytes();
@@ -169,7 +169,7 @@ impl NeededChunks {
             if !range.is_empty() {
                 self.ranges.push_front(range);
             }
-            is_full |= taken.len() == limits.batch();
+            is_full |= taken.len() == limits.max_items();
         }
         self.bytes -= bytes;
         (taken, bytes)

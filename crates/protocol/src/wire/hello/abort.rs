@@ -4,8 +4,8 @@ use deltic_core::codec::{Put, Reader};
 use deltic_tree::path::printable;
 
 use crate::error::PeerError;
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, whole};
-use crate::wire::frame::framed;
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, read_whole};
+use crate::wire::frame::frame_bytes;
 
 use super::capability::{ABORT, ALIVE};
 
@@ -42,9 +42,9 @@ impl Abort {
     /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(ABORT, |to| {
-            self.cause.put(to);
-            self.message.put(to);
+        frame_bytes(ABORT, |to| {
+            self.cause.write_to(to);
+            self.message.write_to(to);
         })
     }
 
@@ -56,8 +56,9 @@ impl Abort {
         if kind != ABORT {
             return Ok(None);
         }
-        let (cause, message) =
-            whole("Abort", payload, |from| Ok((WireEncoding::take(from)?, String::take(from)?)))?;
+        let (cause, message) = read_whole("Abort", payload, |from| {
+            Ok((WireEncoding::read_from(from)?, String::read_from(from)?))
+        })?;
         Ok(Some(Self { cause, message: printable(message.as_bytes()) }))
     }
 }
@@ -74,7 +75,7 @@ impl Alive {
     /// Returns the frame.
     #[must_use]
     pub fn encode(self) -> Vec<u8> {
-        framed(ALIVE, |_| {})
+        frame_bytes(ALIVE, |_| {})
     }
 
     /// Decodes an `Alive` frame; other frames give `None`.
@@ -85,6 +86,6 @@ impl Alive {
         if kind != ALIVE {
             return Ok(None);
         }
-        whole("Alive", payload, |_| Ok(Some(Self)))
+        read_whole("Alive", payload, |_| Ok(Some(Self)))
     }
 }

@@ -61,7 +61,7 @@ pub(super) const WIDE_TALLIES: &str = "tallies:wide";
 pub(super) const FILES: &str = "files:";
 
 /// Returns the capability of an end that supports a strategy. The meaning of a name never changes.
-pub(super) fn capability(strategy: &Strategy) -> String {
+pub(super) fn capability_of(strategy: &Strategy) -> String {
     format!("strategy:{}", strategy.name)
 }
 
@@ -70,7 +70,7 @@ pub(super) fn capability(strategy: &Strategy) -> String {
 pub(super) const CREDIT: &str = "credit";
 
 /// Returns the capability of a receiver that grants `bytes` of literals at first.
-pub(super) fn credit(bytes: u64) -> String {
+pub(super) fn credit_capability(bytes: u64) -> String {
     format!("{CREDIT}:{bytes}")
 }
 
@@ -85,6 +85,6 @@ pub(super) const NAMES: u8 = 5;
 pub(super) const ABORT: u8 = 4;
 pub(super) const ALIVE: u8 = 6;
 
-pub(super) fn expect(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
+pub(super) fn check_kind(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
     if kind == wanted { Ok(()) } else { Err(PeerError::Unexpected(what)) }
 }

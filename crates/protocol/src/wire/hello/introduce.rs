@@ -8,15 +8,15 @@ use deltic_tree::meta::Inode;
 use deltic_tree::path::printable;
 
 use crate::error::PeerError;
-use crate::wire::codec::{BadPayload, WireEncoding, whole};
-use crate::wire::frame::framed;
+use crate::wire::codec::{BadPayload, WireEncoding, read_whole};
+use crate::wire::frame::frame_bytes;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
     OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability, credit,
-    expect,
+    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -59,18 +59,18 @@ impl Hello {
                 ZSTD_STREAM,
             ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
-        let strategies = Strategy::ALL.iter().map(capability);
+        let strategies = Strategy::ALL.iter().map(capability_of);
         let ours = Self {
             program: concat!("deltic ", env!("CARGO_PKG_VERSION")).into(),
             capabilities: names.map(String::from).chain(strategies).collect(),
             part,
         };
-        ours.framing(MAX_FRAME_BYTES)
+        ours.with_frame_limit(MAX_FRAME_BYTES)
     }
 
     /// Drops the fast fingerprints of chunks from the hello: both ends then use BLAKE3.
     #[must_use]
-    pub fn by_blake3(mut self) -> Self {
+    pub fn without_fast_fingerprints(mut self) -> Self {
         self.capabilities.remove(KEYED);
         self
     }
@@ -82,30 +82,30 @@ impl Hello {
         self
     }
 
-    /// Adds the places of this machine that the end reads or writes, as returned by [`place`](Self::place).
+    /// Adds the places of this machine that the end reads or writes, as returned by [`place_fingerprint`](Self::place_fingerprint).
     #[must_use]
-    pub fn at(mut self, places: &[Fingerprint]) -> Self {
-        self.capabilities.extend(places.iter().map(in_place));
+    pub fn with_places(mut self, places: &[Fingerprint]) -> Self {
+        self.capabilities.extend(places.iter().map(place_capability));
         self
     }
 
     /// Adds the largest number of files of a session that the end can hold open at once.
     #[must_use]
-    pub fn holding(mut self, files: Option<usize>) -> Self {
+    pub fn with_max_files(mut self, files: Option<usize>) -> Self {
         self.capabilities.extend(files.map(|files| format!("{FILES}{files}")));
         self
     }
 
     /// Adds the bytes of literals that a receiver accepts before it grants more credit.
     #[must_use]
-    pub fn granting(mut self, bytes: Option<u64>) -> Self {
-        self.capabilities.extend(bytes.map(credit));
+    pub fn with_credit(mut self, bytes: Option<u64>) -> Self {
+        self.capabilities.extend(bytes.map(credit_capability));
         self
     }
 
     /// Adds the longest frame payload that the end accepts, clamped to [`MIN_FRAME_BYTES`] and [`MAX_FRAME_BYTES`].
     #[must_use]
-    pub fn framing(mut self, bytes: usize) -> Self {
+    pub fn with_frame_limit(mut self, bytes: usize) -> Self {
         self.capabilities.retain(|name| !name.starts_with(FRAME));
         let bytes = bytes.clamp(MIN_FRAME_BYTES, MAX_FRAME_BYTES);
         self.capabilities.insert(format!("{FRAME}{bytes}"));
@@ -129,12 +129,12 @@ impl Hello {
     }
 
     /// Returns the bytes of literals that the end grants at first; `None` if unlimited.
-    pub(super) fn credit(&self) -> Option<u64> {
-        self.number_behind(CREDIT)
+    pub(super) fn initial_credit(&self) -> Option<u64> {
+        self.number_after(CREDIT)
     }
 
     /// Returns the least number that follows this capability name and a colon.
-    fn number_behind(&self, name: &str) -> Option<u64> {
+    fn number_after(&self, name: &str) -> Option<u64> {
         let numbers =
             self.capabilities.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix(':'));
         numbers.filter_map(|number| number.parse().ok()).min()
@@ -147,7 +147,7 @@ impl Hello {
     }
 
     /// Returns the largest number of files that the end can hold open at once; `None` means no limit.
-    pub(super) fn most_files(&self) -> Option<usize> {
+    pub(super) fn max_files(&self) -> Option<usize> {
         let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
         numbers.filter_map(|number| number.parse().ok()).min()
     }
@@ -155,13 +155,13 @@ impl Hello {
     /// True if the end reads or writes in this place.
     #[must_use]
     pub fn is_at(&self, place: &Fingerprint) -> bool {
-        self.capabilities.contains(&in_place(place))
+        self.capabilities.contains(&place_capability(place))
     }
 
     /// Returns a name for the entry `inode` on the machine with boot id `boot`: a hash that reveals nothing to a
     /// reader on another machine.
     #[must_use]
-    pub fn place(&self, boot: &[u8], inode: Inode) -> Fingerprint {
+    pub fn place_fingerprint(&self, boot: &[u8], inode: Inode) -> Fingerprint {
         let Inode { device, number } = inode;
         let numbers = [device.to_le_bytes(), number.to_le_bytes()].concat();
         Fingerprint::of(&[&self.part.as_bytes()[..], boot, &numbers].concat())
@@ -170,16 +170,16 @@ impl Hello {
     /// Returns the fingerprinter that a sender uses before the receiver's hello arrives. The sender assumes a
     /// receiver with the same capabilities.
     #[must_use]
-    pub fn names(&self) -> Fingerprinter {
+    pub fn early_fingerprinter(&self) -> Fingerprinter {
         fingerprinter(self.capabilities.contains(KEYED), &self.part.for_session())
     }
 
     /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(HELLO, |to| {
-            self.program.put(to);
-            self.capabilities.iter().cloned().collect::<Vec<_>>().put(to);
+        frame_bytes(HELLO, |to| {
+            self.program.write_to(to);
+            self.capabilities.iter().cloned().collect::<Vec<_>>().write_to(to);
             to.put_bytes(self.part.as_bytes());
         })
     }
@@ -189,9 +189,9 @@ impl Hello {
     /// # Errors
     /// [`PeerError`] where the frame is not a hello, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
-        expect(kind, HELLO, "anything before the hello")?;
-        whole("Hello", payload, |from| {
-            let (program, names) = (String::take(from)?, Vec::<String>::take(from)?);
+        check_kind(kind, HELLO, "anything before the hello")?;
+        read_whole("Hello", payload, |from| {
+            let (program, names) = (String::read_from(from)?, Vec::<String>::read_from(from)?);
             let part = Key::from_bytes(from.array()?);
             if names.len() > MAX_CAPABILITIES {
                 return Err(BadPayload::Limit("capabilities"));
@@ -218,7 +218,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
     if is_rsync {
         return Err(PeerError::Rsync);
     }
-    if let Some(protocol) = protocol(bytes) {
+    if let Some(protocol) = protocol_name(bytes) {
         return Err(PeerError::OtherProtocol(protocol));
     }
     let magic = bytes.windows(MAGIC.len()).position(|window| window == MAGIC);
@@ -226,7 +226,7 @@ pub fn check_magic(bytes: &[u8]) -> Result<(), PeerError> {
 }
 
 /// Returns the protocol that the first bytes name, if a Deltic sent them: then a frame follows, not text.
-fn protocol(bytes: &[u8]) -> Option<String> {
+fn protocol_name(bytes: &[u8]) -> Option<String> {
     let number = bytes.strip_prefix(&MAGIC[..MAGIC.len() - 1])?;
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let is_framed = number.get(digits).is_some_and(|kind| *kind == Hello::KIND);
@@ -238,7 +238,7 @@ fn is_canonical(number: &str) -> bool {
     number.bytes().all(|digit| digit.is_ascii_digit()) && !number.starts_with('0')
 }
 
-fn in_place(place: &Fingerprint) -> String {
+fn place_capability(place: &Fingerprint) -> String {
     format!("place:{place}")
 }
 

@@ -6,15 +6,15 @@ use deltic_tree::Name;
 
 use crate::error::PeerError;
 use crate::options::{Metadata, Options};
-use crate::wire::codec::{BadPayload, WireEncoding, whole};
-use crate::wire::frame::framed;
+use crate::wire::codec::{BadPayload, WireEncoding, read_whole};
+use crate::wire::frame::frame_bytes;
 use crate::wire::limits::{
     MAX_BATCH, MAX_GREETING_BYTES, MAX_NAMES, MAX_NAMES_BYTES, MAX_RULES, MAX_SOURCES,
     MAX_TEXT_BYTES,
 };
 use crate::wire::streams::Join;
 
-use super::capability::{NAMES, REPLY, REQUEST, expect};
+use super::capability::{NAMES, REPLY, REQUEST, check_kind};
 
 /// Request of the dialling end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,22 +59,25 @@ pub enum NamesFrom {
 }
 
 impl WireEncoding for NamesFrom {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         match self {
             Self::Nowhere => to.put_u8(0),
             Self::File { path, nul } => {
                 to.put_u8(1);
-                path.put(to);
-                nul.put(to);
+                path.write_to(to);
+                nul.write_to(to);
             }
             Self::Frames => to.put_u8(2),
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
             0 => Ok(Self::Nowhere),
-            1 => Ok(Self::File { path: WireEncoding::take(from)?, nul: WireEncoding::take(from)? }),
+            1 => Ok(Self::File {
+                path: WireEncoding::read_from(from)?,
+                nul: WireEncoding::read_from(from)?,
+            }),
             2 => Ok(Self::Frames),
             _ => Err(CodecError::OutOfRange.into()),
         }
@@ -90,7 +93,7 @@ impl Names {
     ///
     /// # Errors
     /// [`PeerError::Limit`] where the names are too many, or too long together.
-    pub fn check(names: &PackedStrings) -> Result<(), PeerError> {
+    pub fn check_names(names: &PackedStrings) -> Result<(), PeerError> {
         let bytes: usize = names.iter().map(|(_, name)| name.len()).sum();
         if names.len() > MAX_NAMES || bytes > MAX_NAMES_BYTES {
             return Err(PeerError::Limit("names"));
@@ -99,7 +102,7 @@ impl Names {
     }
 
     /// Returns the frames that send all of `names`, each no longer than a text may be; the last frame is empty.
-    pub fn frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
+    pub fn name_frames(names: impl Iterator<Item = Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
         let mut names = names.peekable();
         let mut told = false;
         std::iter::from_fn(move || {
@@ -121,7 +124,7 @@ impl Names {
     /// Returns the frame of these names.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(NAMES, |to| self.0.put(to))
+        frame_bytes(NAMES, |to| self.0.write_to(to))
     }
 
     /// Decodes the frame.
@@ -129,8 +132,8 @@ impl Names {
     /// # Errors
     /// [`PeerError`] where the frame holds no names, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
-        expect(kind, NAMES, "anything before the last name")?;
-        whole("Names", payload, |from| WireEncoding::take(from).map(Self))
+        check_kind(kind, NAMES, "anything before the last name")?;
+        read_whole("Names", payload, |from| WireEncoding::read_from(from).map(Self))
     }
 }
 
@@ -141,7 +144,7 @@ impl Request {
     /// If the request does not [fit](Self::fits).
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(REQUEST, |to| self.put(to))
+        frame_bytes(REQUEST, |to| self.put(to))
     }
 
     /// True if the other end will accept the request: arguments and rules are limited in number and in bytes.
@@ -165,16 +168,16 @@ impl Request {
         match self {
             Self::Send { sources, names, options } => {
                 to.put_u8(0);
-                sources.put(to);
-                names.put(to);
-                options.put(to);
+                sources.write_to(to);
+                names.write_to(to);
+                options.write_to(to);
             }
             Self::Receive { destination, single, names, options } => {
                 to.put_u8(1);
-                destination.put(to);
-                single.put(to);
-                names.put(to);
-                options.put(to);
+                destination.write_to(to);
+                single.write_to(to);
+                names.write_to(to);
+                options.write_to(to);
             }
         }
     }
@@ -184,18 +187,18 @@ impl Request {
     /// # Errors
     /// [`PeerError`] where the frame is not a request, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
-        expect(kind, REQUEST, "anything before the request")?;
-        whole("Request", payload, |from| match from.u8()? {
+        check_kind(kind, REQUEST, "anything before the request")?;
+        read_whole("Request", payload, |from| match from.u8()? {
             0 => Ok(Self::Send {
-                sources: WireEncoding::take(from)?,
-                names: WireEncoding::take(from)?,
-                options: WireEncoding::take(from)?,
+                sources: WireEncoding::read_from(from)?,
+                names: WireEncoding::read_from(from)?,
+                options: WireEncoding::read_from(from)?,
             }),
             1 => Ok(Self::Receive {
-                destination: WireEncoding::take(from)?,
-                single: WireEncoding::take(from)?,
-                names: WireEncoding::take(from)?,
-                options: WireEncoding::take(from)?,
+                destination: WireEncoding::read_from(from)?,
+                single: WireEncoding::read_from(from)?,
+                names: WireEncoding::read_from(from)?,
+                options: WireEncoding::read_from(from)?,
             }),
             _ => Err(CodecError::OutOfRange.into()),
         })
@@ -205,7 +208,7 @@ impl Request {
 impl Request {
     /// Returns the longest silence of either end, in seconds; 0 means no limit.
     #[must_use]
-    pub const fn silence(&self) -> u32 {
+    pub const fn max_silence_secs(&self) -> u32 {
         match self {
             Self::Send { options, .. } | Self::Receive { options, .. } => options.silence,
         }
@@ -225,9 +228,9 @@ impl Reply {
     /// Returns the frame.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        framed(REPLY, |to| {
-            self.single.put(to);
-            self.join.put(to);
+        frame_bytes(REPLY, |to| {
+            self.single.write_to(to);
+            self.join.write_to(to);
         })
     }
 
@@ -236,9 +239,12 @@ impl Reply {
     /// # Errors
     /// [`PeerError`] where the frame is not a reply, or is malformed.
     pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
-        expect(kind, REPLY, "anything before the reply")?;
-        whole("Reply", payload, |from| {
-            Ok(Self { single: WireEncoding::take(from)?, join: WireEncoding::take(from)? })
+        check_kind(kind, REPLY, "anything before the reply")?;
+        read_whole("Reply", payload, |from| {
+            Ok(Self {
+                single: WireEncoding::read_from(from)?,
+                join: WireEncoding::read_from(from)?,
+            })
         })
     }
 }

@@ -12,7 +12,7 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
     RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
-    WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability,
+    WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -48,7 +48,7 @@ pub struct Common {
     pub short_forms: ShortForms,
     /// Chunks have fingerprints by the keyed sum; else by keyed BLAKE3.
     pub keyed: bool,
-    /// The sender's [`Hello::names`] are the fingerprints of the session, so offers made before the receiver is heard
+    /// The sender's [`Hello::early_fingerprinter`] are the fingerprints of the session, so offers made before the receiver is heard
     /// are valid.
     pub offers: bool,
     admitted: AdmittedOptions,
@@ -113,14 +113,14 @@ pub struct Reports {
 impl Terms {
     /// True if literals may be sent without the long runs of zeros. Strategies of the papers always send all bytes.
     #[must_use]
-    pub fn zeros(self, strategy: &Strategy) -> bool {
+    pub fn may_skip_zeros(self, strategy: &Strategy) -> bool {
         self.without_zeros.literals && strategy.conversation == Conversation::Recipe
     }
 
     /// True if the sender may send the holes of files as positions and transfer the data alone. New versions then
     /// have holes, so the options must request holes.
     #[must_use]
-    pub fn holes(self, options: &Options) -> bool {
+    pub fn may_send_holes(self, options: &Options) -> bool {
         let leaves_holes = options.writing.sparse && !options.writing.preallocate;
         self.without_zeros.holes
             && leaves_holes
@@ -131,7 +131,7 @@ impl Terms {
     ///
     /// # Errors
     /// [`PeerError::NothingInCommon`] where one end does not.
-    pub fn admits(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
+    pub fn check_support(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
         let AdmittedOptions { delete_share, strategies } = self.admitted;
         if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !delete_share {
             return Err(PeerError::NothingInCommon("support for --max-delete in percent"));
@@ -198,7 +198,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     if !both(CHECKS) {
         return Err(PeerError::NothingInCommon("checks"));
     }
-    let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability(known)));
+    let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability_of(known)));
     let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
     let admitted = AdmittedOptions { delete_share: both(DELETE_SHARE), strategies };
     let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
@@ -221,8 +221,8 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     };
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());
-    let most_files = sender.most_files();
-    let credit = receiver.credit().filter(|_| sender.capabilities.contains(CREDIT));
+    let most_files = sender.max_files();
+    let credit = receiver.initial_credit().filter(|_| sender.capabilities.contains(CREDIT));
     let frames = sender.frame_bytes()?.zip(receiver.frame_bytes()?);
     let limits = Limits {
         frame_bytes: frames.map_or(MAX_FRAME_BYTES, |(one, other)| one.min(other)),

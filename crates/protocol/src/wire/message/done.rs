@@ -22,7 +22,7 @@ pub enum Done {
 impl Done {
     /// True if a file that the receiver wanted `wants` times can end like this. Only a wanted file can be up to date
     /// or replaced.
-    pub(crate) fn may_end(&self, wants: u32) -> bool {
+    pub(crate) fn is_possible_after(&self, wants: u32) -> bool {
         match self {
             Self::Same { touched, differs } => {
                 wants > 0 && *touched == (*differs != Differs::default())
@@ -35,7 +35,7 @@ impl Done {
     }
 
     /// Returns the matched bytes of a file that was replaced.
-    pub(crate) const fn matched(&self) -> Option<u64> {
+    pub(crate) const fn matched_bytes(&self) -> Option<u64> {
         match self {
             Self::Replaced { matched, .. } => Some(*matched),
             Self::Same { .. } | Self::Failed(_) => None,
@@ -43,7 +43,7 @@ impl Done {
     }
 
     /// Returns the bytes of the file that were sent as literals, as the receiver reports.
-    pub(crate) const fn literal(&self) -> u64 {
+    pub(crate) const fn literal_bytes(&self) -> u64 {
         match self {
             Self::Replaced { literal, .. } => *literal,
             Self::Same { .. } | Self::Failed(_) => 0,
@@ -52,41 +52,41 @@ impl Done {
 }
 
 impl WireEncoding for Done {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         match self {
             Self::Same { touched, differs } => {
                 to.put_u8(0);
-                touched.put(to);
-                differs.put(to);
+                touched.write_to(to);
+                differs.write_to(to);
             }
             Self::Replaced { action, differs, literal, matched, from } => {
                 to.put_u8(1);
-                action.put(to);
-                differs.put(to);
-                literal.put(to);
-                matched.put(to);
-                from.put(to);
+                action.write_to(to);
+                differs.write_to(to);
+                literal.write_to(to);
+                matched.write_to(to);
+                from.write_to(to);
             }
             Self::Failed(trouble) => {
                 to.put_u8(2);
-                trouble.put(to);
+                trouble.write_to(to);
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
             0 => Ok(Self::Same {
-                touched: WireEncoding::take(from)?,
-                differs: WireEncoding::take(from)?,
+                touched: WireEncoding::read_from(from)?,
+                differs: WireEncoding::read_from(from)?,
             }),
             1 => Ok(Self::Replaced {
-                action: WireEncoding::take(from)?,
-                differs: WireEncoding::take(from)?,
-                literal: WireEncoding::take(from)?,
-                matched: WireEncoding::take(from)?,
-                from: WireEncoding::take(from)?,
+                action: WireEncoding::read_from(from)?,
+                differs: WireEncoding::read_from(from)?,
+                literal: WireEncoding::read_from(from)?,
+                matched: WireEncoding::read_from(from)?,
+                from: WireEncoding::read_from(from)?,
             }),
-            2 => Ok(Self::Failed(WireEncoding::take(from)?)),
+            2 => Ok(Self::Failed(WireEncoding::read_from(from)?)),
             _ => Err(CodecError::OutOfRange.into()),
         }
     }

@@ -9,7 +9,7 @@ use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Digest;
 use deltic_tree::path::MAX_NAME_BYTES;
 
-use crate::wire::codec::{BadPayload, WireEncoding, closed_set, items};
+use crate::wire::codec::{BadPayload, WireEncoding, closed_set, read_items};
 
 /// Index of a listed entry in the sender's list, counted from 0 over all directories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,7 +17,7 @@ pub struct FileNo(pub u64);
 
 /// Requested way of sending a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum TransferKind {
     /// By recipe: an old version can be matched.
     Recipe,
     /// Whole, as literals of fixed blocks.
@@ -78,7 +78,7 @@ pub struct DataLine {
 
 impl DataLine {
     /// Returns the lines of ascending runs of data.
-    pub(crate) fn of(runs: &[Range<u64>]) -> impl Iterator<Item = Self> {
+    pub(crate) fn from_runs(runs: &[Range<u64>]) -> impl Iterator<Item = Self> {
         let line = |end: &mut u64, run: &Range<u64>| {
             let hole = run.start - std::mem::replace(end, run.end);
             Some(Self { hole, data: run.end - run.start })
@@ -137,66 +137,66 @@ pub struct ShortDigestLines(pub Vec<ShortDigestLine>);
 pub type ShortDigest = [u8; 10];
 
 /// Returns the first bytes of `digest`.
-pub(crate) const fn brief(digest: &Digest) -> ShortDigest {
+pub(crate) const fn shortened(digest: &Digest) -> ShortDigest {
     let (brief, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer");
     *brief
 }
 
-closed_set!(How: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
+closed_set!(TransferKind: Recipe = 0, Whole = 1, Strategy = 2, Stronger = 3, Tail = 4, Changes = 5);
 closed_set!(Extent: More = 0, Last = 1, Part = 2, Empty = 3);
 
 impl WireEncoding for FileNo {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.0.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.0.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self(from.varint()?))
     }
 }
 
 impl WireEncoding for GroupLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.len.put(to);
-        self.chunks.put(to);
-        self.short.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.len.write_to(to);
+        self.chunks.write_to(to);
+        self.short.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
             len: from.varint()?,
             chunks: from.varint_u32()?,
-            short: WireEncoding::take(from)?,
+            short: WireEncoding::read_from(from)?,
         })
     }
 }
 
 impl WireEncoding for ChunkLines {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let brief = self.0.first().map_or(PrefixLen::MIN, |line| line.brief.len());
         debug_assert!(self.0.iter().all(|line| line.brief.len() == brief), "all are as long");
         to.put_u8(brief.get() as u8);
         to.put_varint(self.0.len() as u64);
         for line in &self.0 {
-            line.len.put(to);
+            line.len.write_to(to);
             to.put_bytes(line.brief.as_bytes());
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let brief = PrefixLen::new(from.u8()?).ok_or(CodecError::OutOfRange)?;
         let line = |from: &mut Reader<'_>| {
             let (len, bytes) = (from.varint_u32()?, from.bytes(brief.get())?);
             let brief = ChunkPrefix::from_bytes(bytes).ok_or(CodecError::OutOfRange)?;
             Ok(ChunkLine { len, brief })
         };
-        items(from, line).map(Self)
+        read_items(from, line).map(Self)
     }
 }
 
 impl WireEncoding for NameLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.id.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.id.write_to(to);
         to.put_prefixed(&self.name);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (id, name) = (from.varint_u32()?, from.prefixed(MAX_NAME_BYTES)?);
         let bad = name.is_empty() || name.contains(&0);
         if bad { Err(CodecError::OutOfRange.into()) } else { Ok(Self { id, name: name.into() }) }
@@ -204,39 +204,39 @@ impl WireEncoding for NameLine {
 }
 
 impl WireEncoding for GapLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.chunks.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.chunks.write_to(to);
         self.sums.encode(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        Ok(Self { chunks: WireEncoding::take(from)?, sums: GapSums::decode(from)? })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { chunks: WireEncoding::read_from(from)?, sums: GapSums::decode(from)? })
     }
 }
 
 impl WireEncoding for DataLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.hole.put(to);
-        self.data.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.hole.write_to(to);
+        self.data.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self { hole: from.varint()?, data: from.varint()? })
     }
 }
 
 impl WireEncoding for MovedRun {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.to.put(to);
-        self.from.put(to);
-        self.blocks.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.to.write_to(to);
+        self.from.write_to(to);
+        self.blocks.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self { to: from.varint_u32()?, from: from.varint_u32()?, blocks: from.varint_u32()? })
     }
 }
 
 impl WireEncoding for ShortDigestLines {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(self.0.len() as u64);
         let mut before = 0_u64;
         for ShortDigestLine { file, digest } in &self.0 {
@@ -246,14 +246,14 @@ impl WireEncoding for ShortDigestLines {
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let mut before = 0_u64;
         let line = |from: &mut Reader<'_>| {
             before = before.wrapping_add(from.signed()?.cast_unsigned());
             let digest = Some(from.array()?).filter(|digest| *digest != UNREADABLE);
             Ok(ShortDigestLine { file: FileNo(before), digest })
         };
-        items(from, line).map(Self)
+        read_items(from, line).map(Self)
     }
 }
 
@@ -261,12 +261,12 @@ impl WireEncoding for ShortDigestLines {
 const UNREADABLE: ShortDigest = [0; 10];
 
 impl WireEncoding for DigestLine {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.file.put(to);
-        self.digest.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.file.write_to(to);
+        self.digest.write_to(to);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        Ok(Self { file: WireEncoding::take(from)?, digest: WireEncoding::take(from)? })
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self { file: WireEncoding::read_from(from)?, digest: WireEncoding::read_from(from)? })
     }
 }

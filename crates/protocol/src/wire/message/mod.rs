@@ -14,15 +14,15 @@ mod to_receiver;
 mod to_sender;
 
 pub use done::Done;
-pub(crate) use lines::brief;
+pub(crate) use lines::shortened;
 pub use lines::{
-    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, How, NameLine,
-    ShortDigest, ShortDigestLine, ShortDigestLines,
+    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, NameLine,
+    ShortDigest, ShortDigestLine, ShortDigestLines, TransferKind,
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};
 pub use shared_path::{PathBefore, SharedPath};
 pub use short_entries::ShortEntries;
-pub use sums::{Over, PatchStep, Sum, SumLine, Token};
+pub use sums::{PatchStep, Sum, SumLine, Token, TokenScope};
 pub use to_receiver::ToReceiver;
 pub use to_sender::ToSender;

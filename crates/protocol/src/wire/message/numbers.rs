@@ -13,49 +13,49 @@ use deltic_tree::dir_digest::DIR_SUM_BYTES;
 use crate::wire::codec::{BadPayload, WireEncoding};
 
 impl WireEncoding for GroupPrefix {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
 
 /// Directory sums are little-endian.
 impl WireEncoding for u128 {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_bytes(&self.to_le_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_le_bytes(from.array::<DIR_SUM_BYTES>()?))
     }
 }
 
 impl WireEncoding for DirDigest {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.entries.put(to);
-        self.sum.put(to);
-        self.users.put(to);
-        self.groups.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.entries.write_to(to);
+        self.sum.write_to(to);
+        self.users.write_to(to);
+        self.groups.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let (entries, sum) = (WireEncoding::take(from)?, WireEncoding::take(from)?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let (entries, sum) = (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
         Ok(Self {
             entries,
             sum,
-            users: WireEncoding::take(from)?,
-            groups: WireEncoding::take(from)?,
+            users: WireEncoding::read_from(from)?,
+            groups: WireEncoding::read_from(from)?,
         })
     }
 }
 
 /// Start, then length: a range is never empty and never ends before its start.
 impl WireEncoding for Range<u32> {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.start.put(to);
-        (self.end - self.start).put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.start.write_to(to);
+        (self.end - self.start).write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (start, len) = (from.varint_u32()?, from.varint_u32()?);
         let end = start.checked_add(len).filter(|end| *end > start);
         Ok(start..end.ok_or(CodecError::OutOfRange)?)
@@ -63,28 +63,28 @@ impl WireEncoding for Range<u32> {
 }
 
 impl WireEncoding for ChunkerSpec {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         self.encode(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::decode(from)?)
     }
 }
 
 impl WireEncoding for Key {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
 
 impl WireEncoding for Digest {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_bytes(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_bytes(from.array()?))
     }
 }
@@ -100,17 +100,17 @@ macro_rules! frames {
             #[must_use]
             pub fn encode(&self) -> Vec<u8> {
                 let mut bytes = Vec::new();
-                self.encode_behind(&mut bytes);
+                self.append_to(&mut bytes);
                 bytes
             }
 
             /// Appends the whole frame to `to`, so that frames sent together are copied once.
-            pub fn encode_behind(&self, to: &mut Vec<u8>) {
+            pub fn append_to(&self, to: &mut Vec<u8>) {
                 match self {
                     $(Self::$variant { $($field),* } => {
-                        append_frame(to, $number, |to| { $($field.put(to);)* });
+                        append_frame(to, $number, |to| { $($field.write_to(to);)* });
                     })+
-                    $(Self::$tuple($inner) => append_frame(to, $tuple_number, |to| $inner.put(to)),)*
+                    $(Self::$tuple($inner) => append_frame(to, $tuple_number, |to| $inner.write_to(to)),)*
                 }
             }
 
@@ -120,12 +120,12 @@ macro_rules! frames {
             /// [`PeerError`] where the type does not belong to this direction, or the payload is malformed.
             pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, PeerError> {
                 match kind {
-                    $($number => whole(stringify!($variant), payload, |from| {
-                        $(let $field = WireEncoding::take(from)?;)*
+                    $($number => read_whole(stringify!($variant), payload, |from| {
+                        $(let $field = WireEncoding::read_from(from)?;)*
                         Ok(Self::$variant { $($field),* })
                     }),)+
-                    $($tuple_number => whole(stringify!($tuple), payload, |from| {
-                        WireEncoding::take(from).map(Self::$tuple)
+                    $($tuple_number => read_whole(stringify!($tuple), payload, |from| {
+                        WireEncoding::read_from(from).map(Self::$tuple)
                     }),)*
                     other => Err(PeerError::UnknownFrame(other)),
                 }

@@ -3,7 +3,7 @@
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::{ZeroRun, zeros};
 
-use crate::wire::codec::{BadPayload, WireEncoding, put_flags, take_flags};
+use crate::wire::codec::{BadPayload, WireEncoding, read_flags, write_flags};
 
 /// Literal bytes, in any of several encodings.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Sparse {
 impl Payload {
     /// Returns the number of literal bytes that are sent; at least 1, so that even runs of zeros use credit.
     #[must_use]
-    pub fn travelling(&self) -> u64 {
+    pub fn credit_bytes(&self) -> u64 {
         let (Self::Plain(bytes) | Self::Zstd(bytes) | Self::Sparse(Sparse { rest: bytes, .. })) =
             self;
         bytes.len().max(1) as u64
@@ -71,19 +71,19 @@ impl std::fmt::Debug for Payload {
 
 /// The payload takes the rest of the frame.
 impl WireEncoding for Payload {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         let (sparse, zstd, bytes) = match self {
             Self::Plain(bytes) => (None, false, bytes),
             Self::Zstd(bytes) => (None, true, bytes),
             Self::Sparse(Sparse { runs, rest, zstd }) => (Some(runs), *zstd, rest),
         };
-        put_flags(to, [zstd, sparse.is_some()]);
-        sparse.into_iter().for_each(|runs| runs.put(to));
+        write_flags(to, [zstd, sparse.is_some()]);
+        sparse.into_iter().for_each(|runs| runs.write_to(to));
         to.put_bytes(bytes);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let [zstd, sparse] = take_flags(from)?;
-        let runs = if sparse { Vec::take(from)? } else { Vec::new() };
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let [zstd, sparse] = read_flags(from)?;
+        let runs = if sparse { Vec::read_from(from)? } else { Vec::new() };
         let rest = from.rest().to_vec();
         match (sparse, zstd) {
             (true, _) if runs.is_empty() => Err(CodecError::OutOfRange.into()),
@@ -96,11 +96,11 @@ impl WireEncoding for Payload {
 
 /// A run of zeros is never empty.
 impl WireEncoding for ZeroRun {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.before.put(to);
-        self.len.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.before.write_to(to);
+        self.len.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (before, len) = (from.varint_u32()?, from.varint_u32()?);
         if len == 0 { Err(CodecError::OutOfRange.into()) } else { Ok(Self { before, len }) }
     }

@@ -52,12 +52,12 @@ impl PathBefore {
 }
 
 impl WireEncoding for SharedPath {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(self.shared as u64);
         to.put_prefixed(&self.rest);
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let shared = usize::try_from(from.varint()?).ok().filter(|len| *len <= MAX_PATH_BYTES);
         let shared = shared.ok_or(CodecError::OutOfRange)?;
         Ok(Self { shared, rest: from.prefixed(MAX_PATH_BYTES)?.into() })

@@ -8,8 +8,8 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::path::MAX_NAME_BYTES;
 use deltic_tree::{Entry, Kind, Meta, Name, Timestamp};
 
-use crate::wire::codec::{BadPayload, WireEncoding, items};
-use crate::wire::meta::{has_optional_fields, take_link};
+use crate::wire::codec::{BadPayload, WireEncoding, read_items};
+use crate::wire::meta::{has_optional_fields, read_symlink};
 
 /// Entries of a listing in the short form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ struct EntryBefore {
 
 impl EntryBefore {
     /// Appends an entry.
-    fn put(&self, to: &mut Vec<u8>, Entry { name, meta }: &Entry) {
+    fn write(&self, to: &mut Vec<u8>, Entry { name, meta }: &Entry) {
         let kind = kind_of(meta);
         let has = |bit: u8, is_so: bool| if is_so && kind != FULL { bit } else { 0 };
         let flags = kind
@@ -53,14 +53,14 @@ impl EntryBefore {
             | has(SAME_SECONDS, meta.modified.secs == self.secs)
             | has(NO_NANOS, meta.modified.nanos == 0);
         to.put_u8(flags);
-        self.put_name(to, name.as_bytes());
+        self.write_name(to, name.as_bytes());
         if kind == FULL {
-            return meta.put(to);
+            return meta.write_to(to);
         }
         if let Kind::Symlink(target) = &meta.kind {
-            target.put(to);
+            target.write_to(to);
         } else if kind == FILE {
-            meta.len.put(to);
+            meta.len.write_to(to);
         }
         if flags & SAME_SECONDS == 0 {
             to.put_signed(meta.modified.secs.wrapping_sub(self.secs));
@@ -69,15 +69,15 @@ impl EntryBefore {
             to.put_bytes(&meta.modified.nanos.to_le_bytes());
         }
         if flags & SAME_MODE == 0 {
-            meta.mode.put(to);
+            meta.mode.write_to(to);
         }
         if flags & SAME_OWNER == 0 {
-            meta.user.put(to);
-            meta.group.put(to);
+            meta.user.write_to(to);
+            meta.group.write_to(to);
         }
     }
 
-    fn put_name(&self, to: &mut Vec<u8>, name: &[u8]) {
+    fn write_name(&self, to: &mut Vec<u8>, name: &[u8]) {
         let shared = self.name.iter().zip(name).take_while(|(before, byte)| before == byte).count();
         let rest = &name[shared..];
         to.put_u8((shared.min(LONG) << 4 | rest.len().min(LONG)) as u8);
@@ -90,14 +90,14 @@ impl EntryBefore {
     }
 
     /// Reads an entry. Accepts an entry that is not encoded in its shortest form.
-    fn take(&self, from: &mut Reader<'_>) -> Result<Entry, BadPayload> {
+    fn read(&self, from: &mut Reader<'_>) -> Result<Entry, BadPayload> {
         let flags = from.u8()?;
-        let name = self.take_name(from)?;
+        let name = self.read_name(from)?;
         let (kind, len) = match flags & KINDS {
-            FULL => return Ok(Entry { name, meta: WireEncoding::take(from)? }),
+            FULL => return Ok(Entry { name, meta: WireEncoding::read_from(from)? }),
             FILE => (Kind::File, from.varint()?),
             DIR => (Kind::Dir, 0),
-            _ => (take_link(from)?, 0),
+            _ => (read_symlink(from)?, 0),
         };
         let has = |bit: u8| flags & bit != 0;
         let secs = if has(SAME_SECONDS) { 0 } else { from.signed()? }.wrapping_add(self.secs);
@@ -106,15 +106,15 @@ impl EntryBefore {
         if nanos >= 1_000_000_000 || mode > 0o7777 || len > i64::MAX as u64 {
             return Err(CodecError::OutOfRange.into());
         }
-        let mut meta = Meta::plain(kind, len, Timestamp { secs, nanos }, mode);
+        let mut meta = Meta::without_owner(kind, len, Timestamp { secs, nanos }, mode);
         (meta.user, meta.group) = match has(SAME_OWNER) {
             true => (self.user, self.group),
-            false => (WireEncoding::take(from)?, WireEncoding::take(from)?),
+            false => (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?),
         };
         Ok(Entry { name, meta })
     }
 
-    fn take_name(&self, from: &mut Reader<'_>) -> Result<Name, BadPayload> {
+    fn read_name(&self, from: &mut Reader<'_>) -> Result<Name, BadPayload> {
         let lens = from.u8()?;
         let mut take_len = |half: u8| match usize::from(half) {
             LONG => from.varint().map(|more| more.saturating_add(LONG as u64)),
@@ -131,7 +131,7 @@ impl EntryBefore {
 
     /// Stores the fields of an entry for the next entry. A later entry cannot leave out fields because of an entry in
     /// the full form.
-    fn follow(&mut self, Entry { name, meta }: &Entry) {
+    fn note_previous(&mut self, Entry { name, meta }: &Entry) {
         self.name.clear();
         self.name.extend_from_slice(name.as_bytes());
         if kind_of(meta) != FULL {
@@ -153,29 +153,29 @@ fn kind_of(meta: &Meta) -> u8 {
 }
 
 impl WireEncoding for ShortEntries {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_varint(self.0.len() as u64);
         let mut before = EntryBefore::default();
         for entry in &self.0 {
-            before.put(to, entry);
-            before.follow(entry);
+            before.write(to, entry);
+            before.note_previous(entry);
         }
     }
 
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (mut before, mut shortest) = (EntryBefore::default(), Vec::new());
         let entry = |from: &mut Reader<'_>| {
             let start = from.clone().rest();
-            let entry = before.take(from)?;
+            let entry = before.read(from)?;
             let read = &start[..start.len() - from.clone().rest().len()];
             shortest.clear();
-            before.put(&mut shortest, &entry);
+            before.write(&mut shortest, &entry);
             if shortest != read {
                 return Err(CodecError::NotCanonical.into());
             }
-            before.follow(&entry);
+            before.note_previous(&entry);
             Ok(entry)
         };
-        items(from, entry).map(Self)
+        read_items(from, entry).map(Self)
     }
 }

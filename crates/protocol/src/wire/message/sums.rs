@@ -35,24 +35,24 @@ pub struct Token {
     /// Chunks of the new version.
     pub chunks: Range<u32>,
     /// Bytes that the strong sum covers.
-    pub over: Over,
+    pub over: TokenScope,
     /// First bytes of the strong sum.
     pub strong: StrongSum,
 }
 
 impl Token {
     /// Returns the number of strong sums needed to judge the token.
-    pub(crate) fn sums(&self) -> usize {
+    pub(crate) fn strong_sum_count(&self) -> usize {
         match self.over {
-            Over::Run => 1,
-            Over::Each => (self.chunks.end - self.chunks.start) as usize,
+            TokenScope::Run => 1,
+            TokenScope::Each => (self.chunks.end - self.chunks.start) as usize,
         }
     }
 }
 
 /// Bytes that the strong sum of a token covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Over {
+pub enum TokenScope {
     /// The bytes of all chunks together.
     Run,
     /// The bytes of each chunk separately. All chunks of the token have the same sum.
@@ -70,7 +70,7 @@ pub enum PatchStep {
 
 impl SumLine {
     /// Returns the sums of this line. `count` lines came before; `nth` returns the sums of one of them.
-    pub(crate) fn sum(self, count: u32, nth: impl Fn(u32) -> Sum) -> Result<Sum, PeerError> {
+    pub(crate) fn resolve(self, count: u32, nth: impl Fn(u32) -> Sum) -> Result<Sum, PeerError> {
         match self {
             Self::New(sum) => Ok(sum),
             Self::Again(back) if back <= count => Ok(nth(count - back)),
@@ -79,26 +79,26 @@ impl SumLine {
     }
 }
 
-closed_set!(Over: Run = 0, Each = 1);
+closed_set!(TokenScope: Run = 0, Each = 1);
 
 closed_set!(SumKind: Crc32c = 0, Xxh64 = 1, Sha256 = 2, Blake2b = 3);
 
 impl WireEncoding for BlockSumSpec {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.kind.put(to);
-        self.block_bytes.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.kind.write_to(to);
+        self.block_bytes.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
-        let kept = Self::new(WireEncoding::take(from)?, from.varint_u32()?);
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let kept = Self::new(WireEncoding::read_from(from)?, from.varint_u32()?);
         Ok(kept.ok_or(CodecError::OutOfRange)?)
     }
 }
 
 impl WireEncoding for StrongSum {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         to.put_prefixed(self.as_bytes());
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let bytes = from.prefixed(MAX_STRONG_BYTES)?;
         Ok(Self::from_bytes(bytes).ok_or(CodecError::OutOfRange)?)
     }
@@ -106,23 +106,23 @@ impl WireEncoding for StrongSum {
 
 /// On the wire: the distance to an earlier chunk with the same sums, or 0 and the sums.
 impl WireEncoding for SumLine {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Again(back) => back.put(to),
+            Self::Again(back) => back.write_to(to),
             Self::New(Sum { len, weak, strong }) => {
                 to.put_varint(0);
-                len.put(to);
+                len.write_to(to);
                 to.put_bytes(&weak.to_le_bytes());
-                strong.put(to);
+                strong.write_to(to);
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(match from.varint_u32()? {
             0 => Self::New(Sum {
                 len: from.varint_u32()?,
                 weak: u32::from_le_bytes(from.array()?),
-                strong: WireEncoding::take(from)?,
+                strong: WireEncoding::read_from(from)?,
             }),
             back => Self::Again(back),
         })
@@ -130,36 +130,36 @@ impl WireEncoding for SumLine {
 }
 
 impl WireEncoding for Token {
-    fn put(&self, to: &mut Vec<u8>) {
-        self.chunks.put(to);
-        self.over.put(to);
-        self.strong.put(to);
+    fn write_to(&self, to: &mut Vec<u8>) {
+        self.chunks.write_to(to);
+        self.over.write_to(to);
+        self.strong.write_to(to);
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self {
-            chunks: WireEncoding::take(from)?,
-            over: WireEncoding::take(from)?,
-            strong: WireEncoding::take(from)?,
+            chunks: WireEncoding::read_from(from)?,
+            over: WireEncoding::read_from(from)?,
+            strong: WireEncoding::read_from(from)?,
         })
     }
 }
 
 impl WireEncoding for PatchStep {
-    fn put(&self, to: &mut Vec<u8>) {
+    fn write_to(&self, to: &mut Vec<u8>) {
         match self {
             Self::Copy(blocks) => {
                 to.put_u8(0);
-                blocks.put(to);
+                blocks.write_to(to);
             }
             Self::Literal(len) => {
                 to.put_u8(1);
-                len.put(to);
+                len.write_to(to);
             }
         }
     }
-    fn take(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         match from.u8()? {
-            0 => Ok(Self::Copy(WireEncoding::take(from)?)),
+            0 => Ok(Self::Copy(WireEncoding::read_from(from)?)),
             1 => Ok(Self::Literal(from.varint_u32()?)),
             _ => Err(CodecError::OutOfRange.into()),
         }

@@ -10,11 +10,12 @@ use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::report::Trouble;
-use crate::wire::codec::{WireEncoding, whole};
+use crate::wire::codec::{WireEncoding, read_whole};
 use crate::wire::frame::append_frame;
 
 use super::lines::{
-    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, How, NameLine, ShortDigestLines,
+    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, NameLine, ShortDigestLines,
+    TransferKind,
 };
 use super::numbers::frames;
 use super::payload::Payload;
@@ -43,7 +44,7 @@ pub enum ToReceiver {
     /// The next runs of data of a file with large holes, sent before `Start`. Only the data is transferred, packed.
     Holes { file: FileNo, runs: Vec<DataLine> },
     /// The new version of a file is open; the following frames describe this version.
-    Start { file: FileNo, meta: Meta, how: How, spec: ChunkerSpec },
+    Start { file: FileNo, meta: Meta, how: TransferKind, spec: ChunkerSpec },
     /// `Start` of a file that the receiver has not requested: begins a transfer by recipe, in case the receiver
     /// requests one.
     Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
@@ -113,13 +114,13 @@ impl ToReceiver {
             Self::Fill { payload, .. }
             | Self::Single { payload, .. }
             | Self::Mended { payload, .. }
-            | Self::Patch { payload, .. } => payload.travelling(),
+            | Self::Patch { payload, .. } => payload.credit_bytes(),
             _ => 0,
         }
     }
 
     /// Returns the file of a frame that may overtake other frames: an answer to a request that the receiver counts.
-    pub(crate) const fn may_overtake(&self) -> Option<FileNo> {
+    pub(crate) const fn unordered_file(&self) -> Option<FileNo> {
         match self {
             Self::Fill { file, .. } | Self::Mended { file, .. } => Some(*file),
             _ => None,

@@ -7,11 +7,11 @@ use deltic_core::{BlockSumSpec, Digest, Key};
 
 use crate::error::PeerError;
 use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
-use crate::wire::codec::{WireEncoding, whole};
+use crate::wire::codec::{WireEncoding, read_whole};
 use crate::wire::frame::append_frame;
 
 use super::done::Done;
-use super::lines::{Extent, FileNo, GapLine, How};
+use super::lines::{Extent, FileNo, GapLine, TransferKind};
 use super::numbers::frames;
 use super::sums::{SumLine, Token};
 
@@ -23,7 +23,7 @@ pub enum ToSender {
     /// file.
     Digest(Vec<FileNo>),
     /// Requests this file; replaces an earlier attempt.
-    Want { file: FileNo, how: How },
+    Want { file: FileNo, how: TransferKind },
     /// Names the base that is the old version of the file wanted next: the sender may answer with the differences
     /// from that base.
     Base { file: FileNo, base: Digest },

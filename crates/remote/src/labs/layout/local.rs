@@ -6,7 +6,7 @@ use deltic_core::stored::{BlockSum, SumStrength};
 use deltic_core::{StoredSums, SumKind};
 use deltic_net::LocalSnapshot;
 use deltic_store::Snapshot;
-use deltic_store::facts::Is;
+use deltic_store::facts::ExtentContent;
 use deltic_tree::Timestamp;
 
 use super::parts::{Layout, LayoutError, LayoutPart, PartContent, StorageId, UnitSums};
@@ -22,7 +22,7 @@ pub fn layout(file: &LocalSnapshot) -> Result<Layout, LayoutError> {
         Some(extents) => (extents, "btrfs", SumStrength::Proof, Vec::new()),
         None => {
             let why = format!("no extent identities: {}", file.missing_extents_reason());
-            match file.mapped()? {
+            match file.device_addresses()? {
                 Some(mapped) => {
                     let shared = format!("{} bytes are shared with other files", mapped.shared);
                     let about = if mapped.shared > 0 { vec![why, shared] } else { vec![why] };
@@ -74,9 +74,9 @@ impl SumReader<'_> {
         &mut self,
         layout: &mut Layout,
         range: &Range<u64>,
-        is: Is,
+        is: ExtentContent,
     ) -> Result<(), LayoutError> {
-        if is == Is::Zero {
+        if is == ExtentContent::Zero {
             return layout.push(LayoutPart {
                 len: range.end - range.start,
                 id: None,
@@ -92,8 +92,10 @@ impl SumReader<'_> {
                 self.is_kept &= self.left > 0;
             }
             let id = match is {
-                Is::Id { id, from } => Some(StorageId { of: id, from: from + (at - range.start) }),
-                Is::Zero | Is::Unknown => None,
+                ExtentContent::Id { id, from } => {
+                    Some(StorageId { of: id, from: from + (at - range.start) })
+                }
+                ExtentContent::Zero | ExtentContent::Unknown => None,
             };
             layout.push(LayoutPart { len, id, content })?;
             at += len;
@@ -109,7 +111,7 @@ impl SumReader<'_> {
         };
         let (at, block) = (range.start, u64::from(told.block_bytes()));
         let len = (block - at % block).min(range.end - at);
-        let content = match told.at(at) {
+        let content = match told.sum_at(at) {
             BlockSum::Sum(sum) if len == block => {
                 let sum = in_order(told.kind(), sum);
                 PartContent::Units(UnitSums::plain(algorithm(told.kind()), told.block_bytes(), sum))

@@ -49,7 +49,7 @@ impl Kept {
     pub(super) fn read(path: &Path, settings: &AcmeConfig) -> Result<Self, ConfigError> {
         let failed = || ConfigError::io(format!("read {}", path.display()));
         let empty = || Self { directory: settings.directory.clone(), ..Self::default() };
-        let opened = NamedFile::of_operator(path).and_then(|file| file.read_regular());
+        let opened = NamedFile::of_operator(path).and_then(|file| file.open_regular());
         let file = match opened.map(File::from) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty()),
             file => file.map_err(failed())?,

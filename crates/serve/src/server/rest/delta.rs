@@ -197,7 +197,7 @@ impl Patch {
         while let Some(piece) = incoming.next().await? {
             parser.feed(&piece);
             bytes.extend_from_slice(&piece);
-            while let Some(record) = parser.record().map_err(garbled)? {
+            while let Some(record) = parser.next_record().map_err(garbled)? {
                 match record {
                     DeltaRecord::Header(header) => first = Some(header),
                     DeltaRecord::End { len, digest } => last = Some((len, digest)),
@@ -256,7 +256,7 @@ impl Patching {
                 self.copy_some(copy)?;
                 continue;
             }
-            match self.parser.record().map_err(garbled)? {
+            match self.parser.next_record().map_err(garbled)? {
                 Some(DeltaRecord::Copy(span)) => self.copy = Some(span),
                 Some(DeltaRecord::Literal(bytes)) => {
                     self.replacement.new.write(self.made, &bytes)?;

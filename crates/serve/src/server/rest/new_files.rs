@@ -152,7 +152,7 @@ impl Client {
             let (path, bytes, _) = file.as_ref().map_err(Problem::clone)?;
             match put.next().expect("each file has a result") {
                 // The file is in place, without some attribute.
-                Ok(_) | Err(StoreError::Unset { .. }) => Ok(CreatedFile::New),
+                Ok(_) | Err(StoreError::AttributesNotSet { .. }) => Ok(CreatedFile::New),
                 Err(StoreError::Conflict { .. }) => self.compare(&store, path, bytes),
                 Err(error) => Err(error.into()),
             }

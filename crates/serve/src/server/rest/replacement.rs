@@ -166,7 +166,7 @@ impl NewAttributes {
     /// Returns the attributes for a file of `len` bytes that a request made: the present time, and the mode of new
     /// files.
     pub(super) fn usual(len: u64) -> Self {
-        let meta = Meta::plain(Kind::File, len, Timestamp::default(), 0o666);
+        let meta = Meta::without_owner(Kind::File, len, Timestamp::default(), 0o666);
         Self { meta, keep: Keep::default(), dir_modified: None }
     }
 }
@@ -200,7 +200,7 @@ impl Replacement {
         };
         let (version, is_whole) = match new.commit(Commit { meta: &meta, keep, replaces }) {
             // The new version is in place.
-            Err(StoreError::Unset { .. }) => (None, false),
+            Err(StoreError::AttributesNotSet { .. }) => (None, false),
             Err(error) => return Err(target.commit_error(error)),
             Ok(version) => (version, true),
         };
@@ -234,7 +234,7 @@ impl ReplaceTarget {
 /// Sets the modification time of a file's directory. Returns false if that failed.
 fn set_dir_time(store: &LocalStore, file: &RelPath, modified: Option<Timestamp>) -> bool {
     let (Some(modified), Some((dir, _))) = (modified, file.split_last()) else { return true };
-    let meta = Meta::plain(Kind::Dir, 0, modified, 0o777);
+    let meta = Meta::without_owner(Kind::Dir, 0, modified, 0o777);
     store.set_meta(&dir, &meta, Keep { times: true, ..Keep::default() }).is_ok()
 }
 

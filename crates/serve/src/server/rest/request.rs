@@ -221,7 +221,7 @@ impl Above {
             let why = format!("more than {MOST_NEW_DIRS} new directories in one request");
             return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, why));
         }
-        let meta = Meta::plain(Kind::Dir, 0, Timestamp::default(), 0o777);
+        let meta = Meta::without_owner(Kind::Dir, 0, Timestamp::default(), 0o777);
         self.store.make_dir(dir, Some((&meta, Keep::default())))?;
         self.made.push(dir.clone());
         self.store.set_meta(dir, &meta, Keep::default())?;

@@ -31,7 +31,7 @@ struct InPlace<'a> {
 impl LocalRebuild {
     /// Changes a file in place. A file with several hard links may be updated under more than one name: the updates
     /// wait for each other, and the last content stays.
-    pub(super) fn take_turn(
+    pub(super) fn change_in_place(
         &self,
         changing: &Changing,
         commit: &Commit<'_, LocalSnapshot>,
@@ -39,14 +39,14 @@ impl LocalRebuild {
         expected: &Expected,
     ) -> Result<(), StoreError> {
         if changing.version().has_one_name() {
-            let old = expected.check(place, &self.store)?;
-            let old = self.of_version(old, changing.version())?;
-            return self.change(&InPlace { changing, place, old, other: None }, commit);
+            let old = expected.check_replaced(place, &self.store)?;
+            let old = self.check_version(old, changing.version())?;
+            return self.write_staged_bytes(&InPlace { changing, place, old, other: None }, commit);
         }
-        let left = self.store.commits.left.of(changing.version().inode());
+        let left = self.store.commits.left.turn_of(changing.version().inode());
         let left = left.expect("its turn was there when it began");
         let mut left = lock(&left);
-        let now = place.dir.find(&place.name).at(COMMIT, &self.path)?;
+        let now = place.dir.stat_if_exists(&place.name).at(COMMIT, &self.path)?;
         let ours = now.filter(|now| left.version == Some(Stamp::of(now)));
         let (version, old) = match ours {
             // A span that was left in place has the other name's content by now.
@@ -56,15 +56,18 @@ impl LocalRebuild {
                 return Err(StoreError::Changed { path: self.path.clone() });
             }
             Some(now) => (Stamp::of(&now), Some(now)),
-            None => (changing.version(), expected.check_alone(place, self.store.see)?),
+            None => (changing.version(), expected.check_replaced_entry(place, self.store.see)?),
         };
         let other = left.rewritten_as.clone();
-        let changed = self.of_version(old, version).and_then(|old| {
-            self.change(&InPlace { changing, place, old, other: other.as_ref() }, commit)
+        let changed = self.check_version(old, version).and_then(|old| {
+            self.write_staged_bytes(
+                &InPlace { changing, place, old, other: other.as_ref() },
+                commit,
+            )
         });
         left.version = fs::fstat(changing.file()).ok().map(|now| Stamp::of(&now));
         let torn_or_done = |error: &StoreError| {
-            matches!(error, StoreError::Torn { .. } | StoreError::Unset { .. })
+            matches!(error, StoreError::HalfChanged { .. } | StoreError::AttributesNotSet { .. })
         };
         if changed.as_ref().map_or_else(torn_or_done, |()| true) {
             left.rewritten_as.get_or_insert_with(|| self.path.clone());
@@ -73,37 +76,39 @@ impl LocalRebuild {
     }
 
     /// Returns the state of the file in place, if the file is of this version.
-    fn of_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
+    fn check_version(&self, old: Option<Stat>, version: Stamp) -> Result<Stat, StoreError> {
         let conflict = || StoreError::Conflict { path: self.path.clone() };
-        old.filter(|old| Stamp::of(old).is_but_for_names(version)).ok_or_else(conflict)
+        old.filter(|old| Stamp::of(old).is_same_except_names(version)).ok_or_else(conflict)
     }
 
     /// Writes the staged bytes into the file to be changed.
-    fn change(
+    fn write_staged_bytes(
         &self,
         &InPlace { changing, place, old, other }: &InPlace<'_>,
         commit: &Commit<'_, LocalSnapshot>,
     ) -> Result<(), StoreError> {
         let writer = changing.writer(place)?;
         let backup = self.store.back_up_copy(place, changing.file(), &old, other)?;
-        let begun = self.store.commits.under_way.begin(&self.path);
+        let begun = self.store.commits.under_way.begin_change(&self.path);
         // The session has ended, so this error is not reported.
         let _begun = begun.ok_or(Errno::CANCELED).at("change", &self.path)?;
         if self.store.writing.preallocate || !self.store.writing.sparse {
             writer.reserve(self.len, &old).at("allocate", &self.path)?;
         }
         let staged = End { file: self.staged.file.as_fd(), device: self.inode.device };
-        let changed = writer.change(staged, self.len, &self.store.writing, &self.store.copier);
+        let changed =
+            writer.write_changes(staged, self.len, &self.store.writing, &self.store.copier);
         let lasts = self.store.touched.is_durable();
         // The new time says that the file is complete, and so must not reach the disk before the content.
         let flush = || if lasts { fs::fdatasync(changing.file()) } else { Ok(()) };
         changed.and_then(|()| flush()).map_err(|errno| {
-            self.doom(Fate::Worthwhile);
-            changing.mark_torn();
-            StoreError::Torn { path: self.path.clone(), source: errno.into() }
+            self.set_fate(Fate::Worthwhile);
+            changing.mark_half_changed();
+            StoreError::HalfChanged { path: self.path.clone(), source: errno.into() }
         })?;
         let rules = self.store.attribute_rules(commit.keep);
-        let mode = NewMode::replacing(Some(self.mode_of(place, &old)), self.store.makes.umask);
+        let mode =
+            NewMode::for_replacement(Some(self.mode_of(place, &old)), self.store.makes.umask);
         let attrs = Attrs::of_new(commit.meta, rules, mode);
         self.store.space.subtract_removed(&old);
         let mut unset = attrs.set(On::Open(changing.file().as_fd()));
@@ -112,8 +117,8 @@ impl LocalRebuild {
             fs::fsync(changing.file()).at("flush", &self.path)?;
         }
         self.stages().discard_in(&self.staged.home, &self.staged.name);
-        self.doom(Fate::Gone);
-        self.store.settle(place, self.staged.whose, &self.staged.home);
+        self.set_fate(Fate::Gone);
+        self.store.remove_remains(place, self.staged.whose, &self.staged.home);
         unset.of(&self.path)
     }
 }

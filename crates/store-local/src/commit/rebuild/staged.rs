@@ -32,10 +32,10 @@ impl LocalRebuild {
         len: u64,
         staged: &StagedPlace,
     ) -> Result<Option<Resumed<Self>>, StoreError> {
-        let place = Place::of(&store.root, "resume", path)?;
-        let found = store.growing().resume_staged(staged, len).at("resume", path)?;
+        let place = Place::parent_of(&store.root, "resume", path)?;
+        let found = store.growing_stages().resume_staged(staged, len).at("resume", path)?;
         let resumed =
-            found.map(|found| Self::resumed(store, &place, FileSize { len, data: 0 }, found));
+            found.map(|found| Self::resume_logged(store, &place, FileSize { len, data: 0 }, found));
         resumed.transpose()
     }
 }

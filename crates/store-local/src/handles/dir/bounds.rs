@@ -47,7 +47,7 @@ impl Jail {
         Ok(Self { inode: inode_of(&stat), dir, path, versions })
     }
 
-    pub(super) fn held(&self) -> Result<OwnedFd, Errno> {
+    pub(super) fn open_held(&self) -> Result<OwnedFd, Errno> {
         let held = self.dir.as_fd().try_clone_to_owned();
         held.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
@@ -142,7 +142,7 @@ impl Top<'_> {
 }
 
 /// Finds the directory in which `path` starts.
-pub(super) fn top_of<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
+pub(super) fn find_jail<'a>(jails: &'a [Jail], path: &'a Path) -> Option<Top<'a>> {
     let mut names = path.components();
     let (Some(Component::RootDir), Some(Component::Normal(name))) = (names.next(), names.next())
     else {
@@ -167,7 +167,7 @@ impl PathBounds {
     /// the path of the part take its place.
     pub(crate) fn client_path<'a>(&self, path: &'a Path) -> Cow<'a, Path> {
         let Self::Volumes(jails) = self else { return path.into() };
-        match top_of(jails, path) {
+        match find_jail(jails, path) {
             Some(top) if !top.part.is_root() => {
                 let names = [top.jail.path.as_os_str().as_bytes(), top.part.as_bytes()];
                 let first = names.join(&b'/');
@@ -181,7 +181,7 @@ impl PathBounds {
     /// True if `path` leads into the volume at `volume`.
     pub(crate) fn is_in_volume(&self, path: &Path, volume: &Path) -> bool {
         let Self::Volumes(jails) = self else { return path.starts_with(volume) };
-        top_of(jails, path).is_some_and(|top| top.jail.path == volume)
+        find_jail(jails, path).is_some_and(|top| top.jail.path == volume)
     }
 
     /// True if a client that is confined to `base` may read rules files at `path`. Both paths are absolute, without
@@ -192,8 +192,9 @@ impl PathBounds {
             Self::System => true,
             Self::One(jail) => !within(jail, base) || within(jail, path),
             Self::Volumes(jails) => {
-                let top =
-                    |path| top_of(jails, Path::new(OsStr::from_bytes(path))).map(|top| top.path());
+                let top = |path| {
+                    find_jail(jails, Path::new(OsStr::from_bytes(path))).map(|top| top.path())
+                };
                 top(base).is_some_and(|base| top(path) == Some(base))
             }
         }
@@ -201,12 +202,12 @@ impl PathBounds {
 
     /// Converts `path`, an absolute path from a client at `base`, to a path of this process. For the client, the
     /// permitted directory is the root.
-    pub(crate) fn rebased(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
+    pub(crate) fn path_in_process(&self, base: &[u8], path: &[u8]) -> Vec<u8> {
         let root = match self {
             Self::System => None,
             Self::One(jail) => Some(jail.path.clone()),
             Self::Volumes(jails) => {
-                top_of(jails, Path::new(OsStr::from_bytes(base))).map(|top| top.path())
+                find_jail(jails, Path::new(OsStr::from_bytes(base))).map(|top| top.path())
             }
         };
         [root.unwrap_or_default().as_os_str().as_bytes(), path].concat()
@@ -270,7 +271,7 @@ impl PathBounds {
     }
 
     /// Returns the part of `mode` that clients may set: setuid and setgid are dropped in volumes.
-    pub(crate) fn allowed(&self, mode: Mode) -> Mode {
+    pub(crate) fn allowed_mode(&self, mode: Mode) -> Mode {
         match self.are_volumes() {
             true => mode.difference(Mode::from_raw_mode(LENDING_BITS)),
             false => mode,

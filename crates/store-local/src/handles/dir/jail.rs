@@ -10,8 +10,8 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::bounds::{History, Jail, PathBounds, ROOT, Top, VolumeDir, top_of, volume_path};
-use super::{Dir, Led, Trust, Use};
+use super::bounds::{History, Jail, PathBounds, ROOT, Top, VolumeDir, find_jail, volume_path};
+use super::{Dir, Resolution, Trust, Use};
 use crate::handles::shared::SharedState;
 use crate::kernel::errno::LEADS_OUT;
 
@@ -22,7 +22,7 @@ impl PathBounds {
     /// # Errors
     /// `path` is no directory that this user may enter.
     pub(crate) fn of_dir(path: &Path) -> io::Result<(Self, PathBuf)> {
-        let dir = Dir::open_by_our_links(path)?.fd;
+        let dir = Dir::open_trusted_path(path)?.fd;
         rustix::process::fchdir(&dir)?;
         let path = std::env::current_dir()?;
         Ok((Self::One(Jail::of(dir, path.clone(), None)?), path))
@@ -34,14 +34,14 @@ impl PathBounds {
     /// A path is no directory that this user may enter.
     pub(crate) fn of_volumes(volumes: &[VolumeDir]) -> io::Result<Self> {
         let jail = |VolumeDir { name, path, versions, .. }: &VolumeDir| {
-            Jail::of(Dir::open_by_our_links(path)?.fd, volume_path(name), versions.clone())
+            Jail::of(Dir::open_trusted_path(path)?.fd, volume_path(name), versions.clone())
         };
         Ok(Self::Volumes(volumes.iter().map(jail).collect::<io::Result<_>>()?))
     }
 
     /// Returns the directory that an absolute path starts in, and the rest of the path. `is_link` is true for the
     /// target of a symlink.
-    pub(super) fn top<'a>(
+    pub(super) fn starting_dir<'a>(
         &self,
         way: &'a Path,
         is_link: bool,
@@ -54,20 +54,20 @@ impl PathBounds {
             Self::One(jail) => jail,
             // The absolute target of a symlink starts at the root of the system.
             Self::Volumes(_) if is_link => return Err(LEADS_OUT),
-            Self::Volumes(jails) => return top_at(jails, way),
+            Self::Volumes(jails) => return open_starting_dir(jails, way),
         };
         let below = way.strip_prefix(&jail.path).map_err(|_| LEADS_OUT)?;
-        Ok((jail.held()?, below))
+        Ok((jail.open_held()?, below))
     }
 
     /// Opens the entry at the absolute `path` of a volume in one call. `None` without volumes, or if the path must be
     /// resolved name by name: the path has a symlink or a private directory, or does not exist.
-    fn straight_in_volume(&self, path: &Path, flags: OFlags) -> Option<OwnedFd> {
+    fn open_in_volume(&self, path: &Path, flags: OFlags) -> Option<OwnedFd> {
         let Self::Volumes(jails) = self else { return None };
-        let top = top_of(jails, path)?;
+        let top = find_jail(jails, path)?;
         let below = if top.below == Path::new("") { Path::new(".") } else { top.below };
         below.components().try_for_each(|name| self.check_name(name.as_os_str())).ok()?;
-        let part = if top.part.is_root() { None } else { Some(dir_of(&top).ok()?) };
+        let part = if top.part.is_root() { None } else { Some(open_dir_of(&top).ok()?) };
         let at = part.as_ref().unwrap_or(&top.jail.dir);
         let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
         fs::openat2(at, below, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
@@ -76,13 +76,13 @@ impl PathBounds {
     /// Returns the attributes of the entry at `path` in a volume, which is not a symlink. `None` if the path must be
     /// resolved name by name.
     pub(crate) fn stat_in_volume(&self, path: &Path) -> Option<Stat> {
-        fs::fstat(self.straight_in_volume(path, OFlags::PATH)?).ok()
+        fs::fstat(self.open_in_volume(path, OFlags::PATH)?).ok()
     }
 }
 
 /// Opens the directory that `path` starts in, and returns the rest of the path.
-fn top_at<'a>(jails: &[Jail], path: &'a Path) -> Result<(OwnedFd, &'a Path), Errno> {
-    let dir = dir_of(&top_of(jails, path).ok_or(LEADS_OUT)?)?;
+fn open_starting_dir<'a>(jails: &[Jail], path: &'a Path) -> Result<(OwnedFd, &'a Path), Errno> {
+    let dir = open_dir_of(&find_jail(jails, path).ok_or(LEADS_OUT)?)?;
     // The rest follows the root and the first name.
     let mut names = path.components();
     names.by_ref().take(2).for_each(drop);
@@ -90,8 +90,8 @@ fn top_at<'a>(jails: &[Jail], path: &'a Path) -> Result<(OwnedFd, &'a Path), Err
 }
 
 /// Opens the directory that a path starts in. Follows no symlink.
-fn dir_of(top: &Top<'_>) -> Result<OwnedFd, Errno> {
-    let volume = top.jail.held()?;
+fn open_dir_of(top: &Top<'_>) -> Result<OwnedFd, Errno> {
+    let volume = top.jail.open_held()?;
     if top.part.is_root() {
         return Ok(volume);
     }
@@ -100,7 +100,7 @@ fn dir_of(top: &Top<'_>) -> Result<OwnedFd, Errno> {
     if top.part.components().any(is_private) {
         return Err(LEADS_OUT);
     }
-    Ok(Dir::of(volume, &Arc::default())?.dir(&top.part, Use::Pass)?.fd)
+    Ok(Dir::from_handle(volume, &Arc::default())?.open_dir(&top.part, Use::Pass)?.fd)
 }
 
 /// Returns the volume that `path` leads into, and the rest of the path; `None` unless the volume keeps old versions.
@@ -109,10 +109,10 @@ pub(crate) fn kept_volume(
     shared: &Arc<SharedState>,
 ) -> Result<Option<(Dir, History, PathBuf)>, Errno> {
     let PathBounds::Volumes(jails) = &shared.bounds else { return Ok(None) };
-    let Some(top) = top_of(jails, path) else { return Ok(None) };
+    let Some(top) = find_jail(jails, path) else { return Ok(None) };
     let Some(versions) = top.jail.versions.clone() else { return Ok(None) };
     let way = Path::new(OsStr::from_bytes(top.part.as_bytes())).join(top.below);
-    Ok(Some((Dir::of(top.jail.held()?, shared)?, versions, way)))
+    Ok(Some((Dir::from_handle(top.jail.open_held()?, shared)?, versions, way)))
 }
 
 /// True if `path` leads out of the directories of its context, as far as the path exists.
@@ -120,8 +120,8 @@ pub(crate) fn leads_out(path: &Path, shared: &Arc<SharedState>) -> bool {
     if shared.bounds.stat_in_volume(path).is_some() {
         return false;
     }
-    let end = Dir::start(path, shared)
-        .and_then(|start| start.map_or(Ok(()), |dir| dir.end_of(path, Trust::Anyone).map(drop)));
+    let end = Dir::open_start(path, shared)
+        .and_then(|start| start.map_or(Ok(()), |dir| dir.resolve(path, Trust::Anyone).map(drop)));
     end.is_err_and(|errno| errno == LEADS_OUT)
 }
 
@@ -132,24 +132,27 @@ impl Dir {
         shared: &Arc<SharedState>,
     ) -> Option<Result<Self, Errno>> {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        Some(Self::of(shared.bounds.straight_in_volume(path, flags)?, shared))
+        Some(Self::from_handle(shared.bounds.open_in_volume(path, flags)?, shared))
     }
 
     /// Returns the directory that an argument's `path` starts in, if the context is confined.
-    pub(crate) fn start(path: &Path, shared: &Arc<SharedState>) -> Result<Option<Self>, Errno> {
+    pub(crate) fn open_start(
+        path: &Path,
+        shared: &Arc<SharedState>,
+    ) -> Result<Option<Self>, Errno> {
         let start = match &shared.bounds {
             PathBounds::System => return Ok(None),
-            PathBounds::One(jail) => jail.held()?,
-            PathBounds::Volumes(jails) => top_at(jails, path)?.0,
+            PathBounds::One(jail) => jail.open_held()?,
+            PathBounds::Volumes(jails) => open_starting_dir(jails, path)?.0,
         };
-        Self::of(start, shared).map(Some)
+        Self::from_handle(start, shared).map(Some)
     }
 
     /// Returns the attributes of the entry at the [end](Self::end_of) of `way`.
     pub(crate) fn stat_at_end(self, way: &Path) -> Result<Stat, Errno> {
-        match self.end_of(way, Trust::Anyone)? {
-            Led::To(end) => fs::fstat(end.open(OFlags::PATH)?),
-            Led::Stranger(_) => Err(Errno::LOOP),
+        match self.resolve(way, Trust::Anyone)? {
+            Resolution::To(end) => fs::fstat(end.open_entry(OFlags::PATH)?),
+            Resolution::Stranger(_) => Err(Errno::LOOP),
         }
     }
 }

@@ -11,7 +11,7 @@ use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, FileType, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Dir, KeptLinks, Led, Trust, Use, Way, open_so};
+use super::{Dir, KeptLinks, Resolution, Trust, Use, Way, open_with_resolve};
 use crate::handles::stat::inode_of;
 use crate::kernel::lock;
 
@@ -28,7 +28,7 @@ impl Dir {
         let Some(links) = &self.links else { return Ok(None) };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let opened = match self.way {
-            Way::Kernel => open_so(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
+            Way::Kernel => open_with_resolve(self.fd.as_fd(), path.as_bytes(), Use::Pass, resolve),
             // With other ways to open a path, no link below the root can be kept.
             Way::Walk | Way::Follow | Way::Nowhere => Err(Errno::XDEV),
         };
@@ -39,7 +39,7 @@ impl Dir {
             Err(Errno::XDEV) if !self.leads_to_dir(path)? => return Ok(None),
             Err(errno) => return Err(errno),
         };
-        self.dir(path, Use::Pass).map(Some)
+        self.open_dir(path, Use::Pass).map(Some)
     }
 
     /// Does the same as [`Self::keep_link`], but fails with `PERM` if another user owns the link, or a link that it
@@ -47,9 +47,9 @@ impl Dir {
     pub(crate) fn keep_our_link(&self, path: &RelPath) -> Result<Option<Self>, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
         let link = Path::new(OsStr::from_bytes(name.as_bytes()));
-        let walked = match self.dir(&above, Use::Pass)?.led_to(link, Trust::Ours) {
-            Ok(Led::To(dir)) => inode_of(&fs::fstat(&dir)?),
-            Ok(Led::Stranger(_)) => return Err(Errno::PERM),
+        let walked = match self.open_dir(&above, Use::Pass)?.resolve_dir(link, Trust::Ours) {
+            Ok(Resolution::To(dir)) => inode_of(&fs::fstat(&dir)?),
+            Ok(Resolution::Stranger(_)) => return Err(Errno::PERM),
             // The link leads to a file, or nowhere.
             Err(Errno::NOTDIR | Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno),
@@ -66,27 +66,31 @@ impl Dir {
     /// Opens the directory `path`, which the operator named. From now on, treats each symlink on the way as the
     /// directory behind it.
     pub(crate) fn named_dir(&self, path: &RelPath) -> Result<Self, Errno> {
-        let Some(links) = &self.links else { return self.dir(path, Use::Pass) };
+        let Some(links) = &self.links else { return self.open_dir(path, Use::Pass) };
         let mut at = RelPath::root();
         for name in path.components() {
             let name = Name::new(name).map_err(|_| Errno::INVAL)?;
-            let above = self.dir(&at, Use::Pass)?;
+            let above = self.open_dir(&at, Use::Pass)?;
             at = at.join(&name).map_err(|_| Errno::NAMETOOLONG)?;
             let stat = above.stat(&name)?;
             if FileType::from_raw_mode(stat.st_mode).is_symlink() && !self.keeps_link(&at) {
-                match above.led_to(Path::new(OsStr::from_bytes(name.as_bytes())), links.trust)? {
-                    Led::To(behind) => lock(&links.behind).insert(at.clone(), Arc::new(behind.fd)),
-                    Led::Stranger(_) => return Err(Errno::LOOP),
+                match above
+                    .resolve_dir(Path::new(OsStr::from_bytes(name.as_bytes())), links.trust)?
+                {
+                    Resolution::To(behind) => {
+                        lock(&links.behind).insert(at.clone(), Arc::new(behind.fd))
+                    }
+                    Resolution::Stranger(_) => return Err(Errno::LOOP),
                 };
             }
         }
-        self.dir(path, Use::Pass)
+        self.open_dir(path, Use::Pass)
     }
 
     /// True if the symlink at `path` leads to a directory, inside or outside of the root.
     fn leads_to_dir(&self, path: &RelPath) -> Result<bool, Errno> {
         let (above, name) = path.split_last().ok_or(Errno::INVAL)?;
-        match self.dir(&above, Use::Pass)?.stat_behind(&name) {
+        match self.open_dir(&above, Use::Pass)?.stat_behind(&name) {
             Ok(stat) => Ok(FileType::from_raw_mode(stat.st_mode).is_dir()),
             Err(_) => Ok(false),
         }
@@ -103,13 +107,13 @@ impl Dir {
         else {
             return false;
         };
-        dir.stat(name).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
+        dir.stat(name).is_ok_and(|stat| links.count_links_to(inode_of(&stat)) > 0)
     }
 
     /// True if a symlink that is treated as a directory leads to this directory itself.
     pub(crate) fn is_led_to(&self) -> bool {
         let Some(links) = &self.links else { return false };
-        fs::fstat(self).is_ok_and(|stat| links.lead_to(inode_of(&stat)) > 0)
+        fs::fstat(self).is_ok_and(|stat| links.count_links_to(inode_of(&stat)) > 0)
     }
 
     /// Returns the inode of the directory behind the symlink at `path`, if the symlink is treated as a directory. Also
@@ -118,7 +122,7 @@ impl Dir {
         let links = self.links.as_ref()?;
         let behind = lock(&links.behind).get(path).map(Arc::clone)?;
         let behind = inode_of(&fs::fstat(&behind).ok()?);
-        Some((behind, links.lead_to(behind)))
+        Some((behind, links.count_links_to(behind)))
     }
 
     /// True if symlinks below this root may be treated as directories.

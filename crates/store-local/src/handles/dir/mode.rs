@@ -14,7 +14,7 @@ pub(crate) fn set_mode_of_open(
     mode: Mode,
     bounds: &PathBounds,
 ) -> Result<(), Errno> {
-    let mode = nix::sys::stat::Mode::from_bits_retain(bounds.allowed(mode).bits());
+    let mode = nix::sys::stat::Mode::from_bits_retain(bounds.allowed_mode(mode).bits());
     nix::sys::stat::fchmod(open, mode).map_err(|errno| Errno::from_raw_os_error(errno as i32))
 }
 
@@ -26,5 +26,5 @@ pub(crate) fn set_mode_of_held(
     mode: Mode,
     bounds: &PathBounds,
 ) -> Result<(), Errno> {
-    fs::chmod(proc_path(handle.as_fd()), bounds.allowed(mode))
+    fs::chmod(proc_path(handle.as_fd()), bounds.allowed_mode(mode))
 }

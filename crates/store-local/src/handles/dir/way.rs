@@ -32,7 +32,7 @@ impl Trust {
 }
 
 /// Result of a path resolution.
-pub(crate) enum Led<T = Dir> {
+pub(crate) enum Resolution<T = Dir> {
     To(T),
     /// The resolution stopped at this symlink of another user.
     Stranger(PathBuf),
@@ -49,56 +49,59 @@ pub(crate) struct WayEnd {
 
 impl WayEnd {
     /// Opens the entry with this name, or creates a file if `flags` say so.
-    pub(crate) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
-        self.make(flags, Mode::from_raw_mode(0o666))
+    pub(crate) fn open_entry(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+        self.make_entry(flags, Mode::from_raw_mode(0o666))
     }
 
     /// Opens the entry with this name. A file that is created gets `mode`.
-    pub(crate) fn make(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    pub(crate) fn make_entry(&self, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let follow = if self.is_magic { OFlags::empty() } else { OFlags::NOFOLLOW };
         fs::openat(&self.dir, &self.name, flags | follow | OFlags::CLOEXEC, mode)
     }
 }
 
 impl Dir {
-    /// Opens the directory that `way` [resolves](Self::end_of) to.
-    pub(crate) fn led_to(self, way: &Path, trust: Trust) -> Result<Led, Errno> {
-        match self.end_of(way, trust)? {
-            Led::To(end) => Self::of(end.open(Use::Pass.flags())?, &end.dir.shared).map(Led::To),
-            Led::Stranger(link) => Ok(Led::Stranger(link)),
+    /// Opens the directory that `way` [resolves](Self::resolve) to.
+    pub(crate) fn resolve_dir(self, way: &Path, trust: Trust) -> Result<Resolution, Errno> {
+        match self.resolve(way, trust)? {
+            Resolution::To(end) => {
+                Self::from_handle(end.open_entry(Use::Pass.open_flags())?, &end.dir.shared)
+                    .map(Resolution::To)
+            }
+            Resolution::Stranger(link) => Ok(Resolution::Stranger(link)),
         }
     }
 
     /// Resolves `way` from this directory, name by name. Follows symlinks of this user and of the superuser: another
     /// user's symlink could lead to a place that this user may not see. Each symlink is held open while it is examined
     /// and read. The last name need not exist.
-    pub(crate) fn end_of(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
-        self.walk(way, trust)
+    pub(crate) fn resolve(self, way: &Path, trust: Trust) -> Result<Resolution<WayEnd>, Errno> {
+        self.resolve_by_name(way, trust)
     }
 
     /// Resolves a path that the operator of this process chose. The path may lead anywhere, even if the process is
     /// restricted to some directories. Symlinks are followed as by [`Trust::Ours`].
-    pub(crate) fn end_of_operators(path: &Path) -> Result<Led<WayEnd>, Errno> {
-        if let Some(end) = Self::end_straight(path) {
-            return Ok(Led::To(end));
+    pub(crate) fn resolve_trusted(path: &Path) -> Result<Resolution<WayEnd>, Errno> {
+        if let Some(end) = Self::resolve_fast(path) {
+            return Ok(Resolution::To(end));
         }
         let top = Path::new(if path.is_absolute() { "/" } else { "." });
-        Self::open_anywhere(top, &Arc::default())?.walk(path, Trust::Ours)
+        Self::open_anywhere(top, &Arc::default())?.resolve_by_name(path, Trust::Ours)
     }
 
     /// Resolves `path` in few system calls. `None` if the path contains a symlink, or ends at a symlink.
-    fn end_straight(path: &Path) -> Option<WayEnd> {
+    fn resolve_fast(path: &Path) -> Option<WayEnd> {
         let (above, name) = (path.parent()?, path.file_name()?);
         let above = if above == Path::new("") { Path::new(".") } else { above };
-        let flags = Use::Pass.flags();
+        let flags = Use::Pass.open_flags();
         let fd = fs::openat2(fs::CWD, above, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
-        let dir = Self::of(fd.ok()?, &Arc::default()).ok()?;
+        let dir = Self::from_handle(fd.ok()?, &Arc::default()).ok()?;
         let stat = fs::statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
         let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
         (!is_link).then(|| WayEnd { dir, name: name.to_owned(), is_magic: false })
     }
 
-    fn walk(self, way: &Path, trust: Trust) -> Result<Led<WayEnd>, Errno> {
+    fn resolve_by_name(self, way: &Path, trust: Trust) -> Result<Resolution<WayEnd>, Errno> {
         let shared = self.shared();
         let bounds = &shared.bounds;
         let ours = [0, rustix::process::geteuid().as_raw()];
@@ -110,7 +113,7 @@ impl Dir {
             |held: &mut Self, at: &mut PathBuf, ahead: &mut Vec<OsString>, way: &Path, is_link| {
                 let mut way = way;
                 if way.is_absolute() {
-                    (held.fd, way) = bounds.top(way, is_link)?;
+                    (held.fd, way) = bounds.starting_dir(way, is_link)?;
                     *at = "/".into();
                 }
                 let names = way.components().filter(|name| *name != Component::CurDir);
@@ -123,7 +126,7 @@ impl Dir {
         while let Some(name) = ahead.pop() {
             bounds.check_step(held.as_fd(), &name, top)?;
             let is_last = ahead.is_empty();
-            let end = |dir, name, is_magic| Ok(Led::To(WayEnd { dir, name, is_magic }));
+            let end = |dir, name, is_magic| Ok(Resolution::To(WayEnd { dir, name, is_magic }));
             let mut next = match fs::openat(&held, &name, flags, Mode::empty()) {
                 Err(Errno::NOENT) if is_last => return end(held, name, false),
                 next => next?,
@@ -132,7 +135,7 @@ impl Dir {
             at.push(&name);
             let is_link = FileType::from_raw_mode(stat.st_mode).is_symlink();
             if is_link && trust == Trust::Ours && !ours.contains(&stat.st_uid) {
-                return Ok(Led::Stranger(at));
+                return Ok(Resolution::Stranger(at));
             }
             let is_magic = is_link && fs::fstatfs(&next)?.f_type == fs::PROC_SUPER_MAGIC;
             if is_magic && bounds.are_confined() {
@@ -154,7 +157,7 @@ impl Dir {
             at.pop();
             put(&mut held, &mut at, &mut ahead, Path::new(&OsString::from_vec(target)), true)?;
         }
-        Ok(Led::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))
+        Ok(Resolution::To(WayEnd { dir: held, name: ".".into(), is_magic: false }))
     }
 }
 

@@ -56,14 +56,14 @@ impl SourceArg {
         let bytes = arg.as_bytes();
         if let Some(dot) = bytes.windows(3).position(|three| three == b"/./") {
             let dir = if dot == 0 { &b"/"[..] } else { &bytes[..dot] };
-            return Self::below(path_of(dir), &bytes[dot + 3..]);
+            return Self::below_dir(path_of(dir), &bytes[dot + 3..]);
         }
         match bytes {
             b"" => Err(BadPath::Empty),
-            [b'/', rest @ ..] => Self::below(path_of(b"/"), rest),
+            [b'/', rest @ ..] => Self::below_dir(path_of(b"/"), rest),
             _ => {
                 let dotted = Self::is_dotted(bytes);
-                Ok(Self { dotted, ..Self::below(path_of(b"."), bytes)? })
+                Ok(Self { dotted, ..Self::below_dir(path_of(b"."), bytes)? })
             }
         }
     }
@@ -94,7 +94,7 @@ impl SourceArg {
         }
         let mut dir = PathBuf::from(dir);
         dir.extend(names.into_iter().map(OsStr::from_bytes));
-        Ok(Self { dotted: Self::is_dotted(line), ..Self::below(dir, &path)? })
+        Ok(Self { dotted: Self::is_dotted(line), ..Self::below_dir(dir, &path)? })
     }
 
     /// True if `./` is written before a path without `/./`. With relative paths, the transfer then includes the
@@ -104,7 +104,7 @@ impl SourceArg {
         path.len() > 2 && path.starts_with(b"./") && !path.windows(3).any(|three| three == b"/./")
     }
 
-    fn below(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {
+    fn below_dir(dir: PathBuf, path: &[u8]) -> Result<Self, BadPath> {
         let contents = matches!(path, b"" | b"." | [.., b'/'] | [.., b'/', b'.']);
         let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let path = RelPath::parse(&names.collect::<Vec<_>>().join(&b'/'))?;

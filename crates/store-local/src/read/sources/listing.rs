@@ -14,7 +14,7 @@ use super::{SourceOptions, SourceTree, names_of, path_in};
 use crate::handles::dir::{Dir, Use};
 use crate::kernel::errno::At as _;
 use crate::kernel::lock;
-use crate::read::list::{Part, Portion, inode, left_of, names_for};
+use crate::read::list::{Part, Portion, inode, names_to_list, remaining_names};
 use deltic_store::filter::Judge;
 use deltic_store::{Listing, StoreError};
 
@@ -41,71 +41,78 @@ impl SourceTree {
         part: Part,
     ) -> Result<Listing, StoreError> {
         let hold = |at: &StringSlot| {
-            let root = self.source(*at).held("list", dir)?;
-            Ok((*at, root.dir(dir, Use::Read).at("list", dir)?))
+            let root = self.source_at(*at).open_held("list", dir)?;
+            Ok((*at, root.open_dir(dir, Use::Read).at("list", dir)?))
         };
         let held = sharers.iter().map(hold).collect::<Result<Vec<_>, _>>()?;
-        Ok(Listing { partial: held.is_empty(), ..self.list_held(dir, &held, part) })
+        Ok(Listing { partial: held.is_empty(), ..self.list_from_open_dirs(dir, &held, part) })
     }
 
     /// Lists a directory from the open directories of these arguments. Lists all names at once if arguments lead below
     /// the directory, or if many arguments share it: for each part, each argument would be asked for all names.
-    fn list_held(&self, dir: &RelPath, held: &[(StringSlot, Dir)], part: Part) -> Listing {
+    fn list_from_open_dirs(
+        &self,
+        dir: &RelPath,
+        held: &[(StringSlot, Dir)],
+        part: Part,
+    ) -> Listing {
         let (mut all, mut entries) = (Listing::default(), Vec::new());
         if held.is_empty() {
             entries = self.list_below(&mut all, dir, &[], part);
-            all.entries = self.merged(dir, entries);
+            all.entries = self.merge_entries(dir, entries);
             return all;
         }
         let by_parts =
-            matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.leads_on(dir);
+            matches!(part, Part::Next(_)) || held.len() <= FEW_SHARERS && !self.has_args_below(dir);
         if by_parts {
-            let mut portion = Portion::of(&part);
+            let mut portion = Portion::for_part(&part);
             let dirs: Vec<&Dir> = held.iter().map(|(_, held)| held).collect();
-            let Some(mut rest) = names_for(&dirs, dir, &|_| false, part, &mut all) else {
+            let Some(mut rest) = names_to_list(&dirs, dir, &|_| false, part, &mut all) else {
                 return all;
             };
-            let mut judged = self.judged(dir, held, &mut all);
+            let mut judged = self.judges_of(dir, held, &mut all);
             while portion.next() > 0 && rest.len() > 0 {
                 let names: Vec<Name> = (&mut rest).take(portion.next()).collect();
                 let before = entries.len();
                 for (at, held, judge) in &mut judged {
-                    let look = self.options.look(self.root_of(*at, held), held, dir);
+                    let look =
+                        self.options.look_parameters(self.start_dir_of(*at, held), held, dir);
                     let found = look.list_names(judge, &names);
                     all.errors.extend(found.errors);
                     entries.extend(found.entries.into_iter().map(|entry| (*at, entry)));
                 }
-                portion.add(names.len(), entries[before..].iter().map(|(_, entry)| entry));
+                portion
+                    .count_examined(names.len(), entries[before..].iter().map(|(_, entry)| entry));
             }
-            all.rest = left_of(&dirs, rest);
+            all.rest = remaining_names(&dirs, rest);
         } else {
-            for (at, held, mut judge) in self.judged(dir, held, &mut all) {
-                let look = self.options.look(self.root_of(at, held), held, dir);
+            for (at, held, mut judge) in self.judges_of(dir, held, &mut all) {
+                let look = self.options.look_parameters(self.start_dir_of(at, held), held, dir);
                 let found = look.list(&mut judge, Part::All);
                 all.errors.extend(found.errors);
                 entries.extend(found.entries.into_iter().map(|entry| (at, entry)));
             }
         }
         entries.extend(self.list_below(&mut all, dir, &entries, Part::All));
-        all.entries = self.merged(dir, entries);
+        all.entries = self.merge_entries(dir, entries);
         all
     }
 
     /// Returns the directory that the paths of an argument start in, which is `held` or above.
-    fn root_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
-        self.source(at).base.dir.as_deref().unwrap_or(held)
+    fn start_dir_of<'a>(&'a self, at: StringSlot, held: &'a Dir) -> &'a Dir {
+        self.source_at(at).base.dir.as_deref().unwrap_or(held)
     }
 
     /// Returns the judges of names in `held`. A directory with invalid rules is left out and reported in `all`.
-    fn judged<'a>(
+    fn judges_of<'a>(
         &self,
         dir: &RelPath,
         held: &'a [(StringSlot, Dir)],
         all: &mut Listing,
     ) -> Vec<(StringSlot, &'a Dir, Judge)> {
         let judge = |at: &StringSlot| {
-            let source = self.source(*at);
-            source.base.scopes.judge(dir, source.held("list", dir)?)
+            let source = self.source_at(*at);
+            source.base.scopes.judge(dir, source.open_held("list", dir)?)
         };
         let mut judged = Vec::with_capacity(held.len());
         for (at, held) in held {
@@ -118,7 +125,7 @@ impl SourceTree {
     }
 
     /// Returns one entry for each name, in order.
-    fn merged(&self, dir: &RelPath, mut entries: Vec<(StringSlot, Entry)>) -> Vec<Entry> {
+    fn merge_entries(&self, dir: &RelPath, mut entries: Vec<(StringSlot, Entry)>) -> Vec<Entry> {
         let key =
             |(at, entry): &(StringSlot, Entry)| (entry.name.clone(), !entry.meta.is_dir(), *at);
         entries.sort_by_cached_key(key);
@@ -132,7 +139,7 @@ impl SourceTree {
         let keep = |(at, entry): (StringSlot, Entry)| {
             // Notes the argument of the entry, unless it is the first candidate.
             if let Ok(path) = dir.join(&entry.name)
-                && self.candidates(&path).first() != Some(&at)
+                && self.candidate_args(&path).first() != Some(&at)
             {
                 chosen(&entry.name, at);
             }
@@ -154,7 +161,7 @@ impl SourceTree {
             };
             listing.errors.extend(self.refused.iter().map(error));
         }
-        self.thin(&mut listing, dir);
+        self.remove_skipped_dirs(&mut listing, dir);
         listing.warnings.extend(self.options.rules.warnings());
         listing.is_empty_source = is_first && self.has_empty_source(dir, &listing);
         let sift =
@@ -162,9 +169,9 @@ impl SourceTree {
         listing.entries.iter_mut().for_each(sift);
         if self.names_of_one > 1 {
             for Entry { meta, .. } in &mut listing.entries {
-                if let Some(HardLink::Inode(inode, names)) = meta.linked() {
+                if let Some(HardLink::Inode(inode, names)) = meta.hard_link() {
                     let names = names.saturating_mul(self.names_of_one);
-                    meta.set_linked(Some(HardLink::Inode(inode, names)));
+                    meta.set_hard_link(Some(HardLink::Inode(inode, names)));
                 }
             }
         }
@@ -173,29 +180,29 @@ impl SourceTree {
 
     /// True if at least one argument names the directory `dir` and finds it empty. `listed` is the listing of `dir`.
     fn has_empty_source(&self, dir: &RelPath, listed: &Listing) -> bool {
-        let named = self.at(dir);
+        let named = self.sources_at(dir);
         if named.is_empty() || !self.options.recursive {
             return false;
         }
         let is_empty = |listed: &Listing| listed.entries.is_empty() && listed.rest.is_none();
         let lists_nothing = |at: &StringSlot| {
-            let listed = self.source(*at).list(dir, &self.options, Part::First);
+            let listed = self.source_at(*at).list(dir, &self.options, Part::First);
             listed.is_ok_and(|listed| is_empty(&listed))
         };
         // A directory of one argument was listed already.
-        is_empty(listed) || self.candidates(dir).len() > 1 && named.iter().any(lists_nothing)
+        is_empty(listed) || self.candidate_args(dir).len() > 1 && named.iter().any(lists_nothing)
     }
 
     fn list_root(&self, part: Part) -> Listing {
-        if let Some(only) = self.only()
+        if let Some(only) = self.only_source()
             && only.path.is_root()
         {
             let failed = |error| Listing { errors: vec![error], ..Listing::default() };
             return only.list_dir(&self.options, part).unwrap_or_else(failed);
         }
         let (mut held, mut errors) = (Vec::new(), Vec::new());
-        for at in self.at(&RelPath::root()) {
-            match self.source(*at).hold() {
+        for at in self.sources_at(&RelPath::root()) {
+            match self.source_at(*at).open_start_dir() {
                 Ok(dir) => held.push((*at, dir)),
                 Err(error) => errors.push(error),
             }
@@ -204,10 +211,11 @@ impl SourceTree {
             // These errors were reported with the first part.
             errors.clear();
         }
-        let mut all = self.list_held(&RelPath::root(), &held, part);
+        let mut all = self.list_from_open_dirs(&RelPath::root(), &held, part);
         all.errors.extend(errors);
         // A root that is only on the way to an argument is no source itself, but its attributes are sent.
-        all.partial |= self.carried().is_some() && self.at(&RelPath::root()).is_empty();
+        all.partial |=
+            self.index_of_root_metadata().is_some() && self.sources_at(&RelPath::root()).is_empty();
         all
     }
 
@@ -223,7 +231,7 @@ impl SourceTree {
         let start = dir.as_bytes().len() + usize::from(!dir.is_root());
         let name =
             |at: &StringSlot| names_of(&path_in(self.args.get(*at))[start..]).next().unwrap_or(b"");
-        let (mut below, mut portion) = (self.below(dir), Portion::of(&part));
+        let (mut below, mut portion) = (self.sources_below(dir), Portion::for_part(&part));
         if let Part::Next(mut rest) = part {
             // A listing of names read from directories cannot be continued by arguments.
             let Some(next) = rest.next().filter(|_| rest.dirs().is_empty()) else {
@@ -246,7 +254,7 @@ impl SourceTree {
                 break;
             }
             let found = self.list_name(all, dir, &name, args);
-            portion.add(1, found.entries.iter().map(|(_, entry)| entry));
+            portion.count_examined(1, found.entries.iter().map(|(_, entry)| entry));
             entries.extend(found.entries);
             let is_told = |(path, _): &(RelPath, StoreError)| {
                 !dirs.contains(name.as_bytes())
@@ -272,9 +280,9 @@ impl SourceTree {
         let mut is_known = false;
         for args in args.chunk_by(|one, next| path(one) == path(next)) {
             for at in args {
-                let source = self.source(*at);
-                if let Some(errno) = source.is_nothing(&self.options) {
-                    let error = source.unseen(errno, &self.options);
+                let source = self.source_at(*at);
+                if let Some(errno) = source.missing_reason(&self.options) {
+                    let error = source.look_error(errno, &self.options);
                     match source.base.dir {
                         // Only a last name may be missing, as in rsync.
                         Err(_) if self.options.ignore_missing => all.errors.push(error),
@@ -290,8 +298,8 @@ impl SourceTree {
                 // Other missing arguments are reported when this directory is listed. An argument with the same path is
                 // not below the directory.
                 missing.retain(|(path, _)| *path == source.path);
-                match source.look_at(dir, name, &self.options) {
-                    Ok(Some(entry)) if entry.meta.is_dir() && self.skips(dir, &entry) => {
+                match source.entry_at(dir, name, &self.options) {
+                    Ok(Some(entry)) if entry.meta.is_dir() && self.is_skipped_dir(dir, &entry) => {
                         all.skipped.extend(dir.join(&entry.name));
                     }
                     Ok(Some(mut entry)) => {
@@ -317,7 +325,8 @@ impl SourceTree {
     /// True if the attributes of the directory are to be left alone, because no argument names the directory or takes
     /// all entries of a directory above.
     fn is_implied(&self, dir: &RelPath, entry: &Entry) -> bool {
-        let is_named = || dir.join(&entry.name).is_ok_and(|path| !self.at(&path).is_empty());
+        let is_named =
+            || dir.join(&entry.name).is_ok_and(|path| !self.sources_at(&path).is_empty());
         self.options.plain_implied_dirs
             && entry.meta.is_dir()
             && !is_named()
@@ -325,23 +334,23 @@ impl SourceTree {
     }
 
     /// True if an argument names the directory without its contents, and the options skip such directories.
-    fn skips(&self, dir: &RelPath, entry: &Entry) -> bool {
+    fn is_skipped_dir(&self, dir: &RelPath, entry: &Entry) -> bool {
         let takes = self.options.recursive || self.options.dirs;
-        !takes && dir.join(&entry.name).is_ok_and(|path| self.below(&path).is_empty())
+        !takes && dir.join(&entry.name).is_ok_and(|path| self.sources_below(&path).is_empty())
     }
 
     /// True if all entries of `dir` take part, and not only entries that arguments below `dir` name.
     fn lists_all_entries(&self, dir: &RelPath) -> bool {
-        if let (Some(only), true) = (self.only(), self.options.recursive) {
+        if let (Some(only), true) = (self.only_source(), self.options.recursive) {
             return dir.starts_with(&only.path);
         }
         let takes = |at: &StringSlot| {
-            let source = self.source(*at);
-            source.goes_into(dir, &self.options) && !source.is_left_out(&self.options)
+            let source = self.source_at(*at);
+            source.lists_whole_dir(dir, &self.options) && !source.is_left_out(&self.options)
         };
         let mut above = Some(dir.clone());
         while let Some(at) = above {
-            if self.at(&at).iter().any(takes) {
+            if self.sources_at(&at).iter().any(takes) {
                 return true;
             }
             above = at.split_last().map(|(dir, _)| dir);
@@ -350,10 +359,10 @@ impl SourceTree {
     }
 
     /// Removes directories of other file systems, and empty directories, as the options say.
-    fn thin(&self, listing: &mut Listing, dir: &RelPath) {
+    fn remove_skipped_dirs(&self, listing: &mut Listing, dir: &RelPath) {
         let SourceOptions { mounts, prune_empty_dirs, .. } = self.options;
         if let Some(destination) = &self.options.destination {
-            self.leave_out(destination, listing, dir);
+            self.remove_destination(destination, listing, dir);
         }
         if mounts == Mounts::LeaveOut {
             listing.retain(|entry| !entry.meta.is_dir() || !self.is_mount(dir, entry));
@@ -369,7 +378,7 @@ impl SourceTree {
     }
 
     /// Removes the destination directory from the listing, since it would be copied into itself.
-    fn leave_out(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
+    fn remove_destination(&self, destination: &Path, listing: &mut Listing, dir: &RelPath) {
         let Ok(is) =
             Dir::open_root(destination, &self.options.context.shared).and_then(|dir| inode(&dir))
         else {
@@ -378,7 +387,7 @@ impl SourceTree {
         let is_it = |entry: &Entry| {
             let path = entry.meta.is_dir().then(|| dir.join(&entry.name).ok()).flatten()?;
             let dir = self.source_of("look at", &path).ok()?.base.dir.as_ref().ok()?;
-            let there = dir.dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
+            let there = dir.open_dir(&path, Use::Pass).and_then(|dir| inode(&dir)).ok()?;
             (there == is).then(|| (path, entry.name.clone()))
         };
         let found: Vec<(RelPath, Name)> = listing.entries.iter().filter_map(is_it).collect();
@@ -387,11 +396,11 @@ impl SourceTree {
     }
 
     fn is_mount(&self, dir: &RelPath, entry: &Entry) -> bool {
-        dir.join(&entry.name).is_ok_and(|path| self.is_elsewhere(&path))
+        dir.join(&entry.name).is_ok_and(|path| self.is_on_other_device(&path))
     }
 
     /// True if the directory `path` and the argument are on different devices.
-    fn is_elsewhere(&self, path: &RelPath) -> bool {
+    fn is_on_other_device(&self, path: &RelPath) -> bool {
         let Ok(source) = self.source_of("look at", path) else { return false };
         let device = source.base.dir.as_ref().ok().and_then(|dir| device_of(dir, path));
         device.is_some() && source.device(&self.options).is_some_and(|own| device != Some(own))
@@ -401,14 +410,14 @@ impl SourceTree {
     /// determined. If false, missing arguments are added to `missing`, to be reported here.
     fn has_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let told = missing.len();
-        let has_files = self.seeks_files(dir, missing);
+        let has_files = self.search_files(dir, missing);
         if has_files {
             missing.truncate(told);
         }
         has_files
     }
 
-    fn seeks_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
+    fn search_files(&self, dir: &RelPath, missing: &mut Vec<StoreError>) -> bool {
         let mut dirs = vec![(dir.clone(), None)];
         while let Some((dir, rest)) = dirs.pop() {
             if self.is_protected(&dir) {
@@ -438,10 +447,10 @@ impl SourceTree {
 
     fn list_plain(&self, dir: &RelPath, part: Part) -> Result<Listing, StoreError> {
         let mut all = Listing::default();
-        let mounted = self.options.mounts != Mounts::Enter && self.is_elsewhere(dir);
+        let mounted = self.options.mounts != Mounts::Enter && self.is_on_other_device(dir);
         if self.lists_all_entries(dir) && !mounted {
-            let sharers = self.sharers(dir);
-            if !sharers.is_empty() || (self.args.len() > 1 && self.leads_on(dir)) {
+            let sharers = self.args_with_whole_dir(dir);
+            if !sharers.is_empty() || (self.args.len() > 1 && self.has_args_below(dir)) {
                 return self.list_shared(dir, &sharers, part);
             }
             return self.source_of("list", dir)?.list(dir, &self.options, part);
@@ -449,7 +458,7 @@ impl SourceTree {
         all.partial = true;
         if !mounted {
             let entries = self.list_below(&mut all, dir, &[], part);
-            all.entries = self.merged(dir, entries);
+            all.entries = self.merge_entries(dir, entries);
         }
         Ok(all)
     }

@@ -10,12 +10,12 @@ use deltic_tree::{Entry, Follow, Meta, MetaMask, Mounts, Name, RelPath};
 use rustix::io::Errno;
 
 use super::SourceOptions;
-use crate::attributes::metadata::{look_at, look_at_root, look_behind};
+use crate::attributes::metadata::{read_meta_following, read_meta_of, read_meta_of_root};
 use crate::handles::dir::{Dir, Trust, Use};
 use crate::handles::stat::file_type;
 use crate::kernel::errno::{At, io_error, store_error};
 use crate::read::follow;
-use crate::read::list::{Part, dangles};
+use crate::read::list::{Part, is_dangling_link};
 use crate::roots::context::StoreContext;
 use crate::roots::named::NamedDir;
 use deltic_store::filter::{Judge, Scopes};
@@ -38,7 +38,7 @@ impl Base {
             return Ok(());
         }
         let (path, context) = (self.path.clone(), self.context.clone());
-        NamedDir { path, trust: Trust::Ours, context }.check()
+        NamedDir { path, trust: Trust::Ours, context }.check_symlinks()
     }
 }
 
@@ -53,13 +53,17 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn shows(&self, path: &RelPath) -> bool {
+    pub(super) fn has_path(&self, path: &RelPath) -> bool {
         let Some((above, name)) = path.split_last() else { return true };
-        let held = |dir: &Arc<Dir>| dir.dir(&above, Use::Pass);
+        let held = |dir: &Arc<Dir>| dir.open_dir(&above, Use::Pass);
         self.base.dir.as_ref().is_ok_and(|dir| held(dir).is_ok_and(|dir| dir.stat(&name).is_ok()))
     }
 
-    pub(super) fn held(&self, action: &'static str, path: &RelPath) -> Result<&'a Dir, StoreError> {
+    pub(super) fn open_held(
+        &self,
+        action: &'static str,
+        path: &RelPath,
+    ) -> Result<&'a Dir, StoreError> {
         self.base.dir.as_deref().map_err(|errno| store_error(action, path, *errno))
     }
 
@@ -85,9 +89,9 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the error of the system for examining the argument.
-    pub(super) fn unseen(&self, errno: Errno, options: &SourceOptions) -> StoreError {
+    pub(super) fn look_error(&self, errno: Errno, options: &SourceOptions) -> StoreError {
         let follows = options.follow == Follow::All;
-        match self.link_on_the_way().filter(|_| errno == Errno::LOOP && !follows) {
+        match self.first_symlink().filter(|_| errno == Errno::LOOP && !follows) {
             Some(link) => {
                 let why = format!("the symlink {link} in the path is not followed");
                 self.error_for("look at", &why)
@@ -97,12 +101,12 @@ impl<'a> Source<'a> {
     }
 
     /// Returns the first symlink on the way to the argument.
-    fn link_on_the_way(&self) -> Option<RelPath> {
+    fn first_symlink(&self) -> Option<RelPath> {
         let (dir, mut at) = (self.base.dir.as_ref().ok()?, RelPath::root());
         for name in self.path.components() {
             let (above, name) = (at, Name::new(name).ok()?);
             at = above.join(&name).ok()?;
-            let stat = dir.dir(&above, Use::Pass).and_then(|above| above.stat(&name)).ok()?;
+            let stat = dir.open_dir(&above, Use::Pass).and_then(|above| above.stat(&name)).ok()?;
             if file_type(&stat).is_symlink() && !dir.keeps_link(&at) {
                 return (at != self.path || self.contents).then_some(at);
             }
@@ -125,31 +129,38 @@ impl<'a> Source<'a> {
 
     /// Reads the attributes of the argument's entry; `None` if the argument stands for the contents of an open
     /// directory. As in rsync, a symlink is followed only if all symlinks are.
-    pub(super) fn look(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
+    pub(super) fn look_at_entry(&self, follow: Follow) -> Option<Result<Meta, Errno>> {
         let dir = match &self.base.dir {
             Ok(dir) => dir,
             Err(errno) => return Some(Err(*errno)),
         };
         let (above, name) = self.path.split_last()?;
-        let look = if follow == Follow::All { look_behind } else { look_at };
+        let look = if follow == Follow::All { read_meta_following } else { read_meta_of };
         Some(dir.named_dir(&above).and_then(|dir| look(&dir, &name, MetaMask::default())))
     }
 
     /// True if the argument's entry does not exist.
     pub(super) fn is_missing(&self, follow: Follow) -> bool {
-        matches!(self.look(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
+        matches!(self.look_at_entry(follow), Some(Err(Errno::NOENT | Errno::NOTDIR)))
     }
 
     /// Returns the error because of which the argument provides no entry; then none of its parent directories is
     /// created either. `None` if the argument provides an entry.
-    pub(super) fn is_nothing(&self, options: &SourceOptions) -> Option<Errno> {
-        match self.look(options.follow)? {
+    pub(super) fn missing_reason(&self, options: &SourceOptions) -> Option<Errno> {
+        match self.look_at_entry(options.follow)? {
             Err(errno) => Some(errno),
             // A symlink that is followed and leads nowhere.
             Ok(meta) if meta.is_symlink() && options.plain_implied_dirs => {
                 let (above, name) = self.path.split_last()?;
-                let held = self.base.dir.as_ref().ok()?.dir(&above, Use::Pass).ok()?;
-                follow::look(&held, &name, &self.path, options.follow, MetaMask::default()).err()
+                let held = self.base.dir.as_ref().ok()?.open_dir(&above, Use::Pass).ok()?;
+                follow::look_at_followed(
+                    &held,
+                    &name,
+                    &self.path,
+                    options.follow,
+                    MetaMask::default(),
+                )
+                .err()
             }
             Ok(_) => None,
         }
@@ -164,9 +175,15 @@ impl<'a> Source<'a> {
         let (Some((above, name)), Ok(dir)) = (self.path.split_last(), &self.base.dir) else {
             return false;
         };
-        let held = dir.dir(&above, Use::Pass);
+        let held = dir.open_dir(&above, Use::Pass);
         let look = |dir| {
-            follow::look(&dir, &name, &self.path, options.follow, options.see.without_optional())
+            follow::look_at_followed(
+                &dir,
+                &name,
+                &self.path,
+                options.follow,
+                options.see.without_optional(),
+            )
         };
         held.and_then(look).is_ok_and(|meta| {
             !self.base.scopes.judge_by_global_rules(&above).admits(&name, meta.is_dir())
@@ -175,7 +192,7 @@ impl<'a> Source<'a> {
 
     /// True if this argument sends all entries of `dir`, and not only entries that other arguments name. `dir` is the
     /// argument's directory, or a directory below.
-    pub(super) fn goes_into(&self, dir: &RelPath, options: &SourceOptions) -> bool {
+    pub(super) fn lists_whole_dir(&self, dir: &RelPath, options: &SourceOptions) -> bool {
         // A named symlink stays a symlink, even if another argument leads through the same symlink.
         let is_link =
             !self.contents && self.base.dir.as_ref().is_ok_and(|held| held.keeps_link(&self.path));
@@ -189,10 +206,10 @@ impl<'a> Source<'a> {
         options: &SourceOptions,
         part: Part,
     ) -> Result<Listing, StoreError> {
-        let root = self.held("list", dir)?;
+        let root = self.open_held("list", dir)?;
         let mut judge = self.base.scopes.judge(dir, root)?;
-        let held = root.dir(dir, Use::Read).at("list", dir)?;
-        Ok(options.look(root, &held, dir).list(&mut judge, part))
+        let held = root.open_dir(dir, Use::Read).at("list", dir)?;
+        Ok(options.look_parameters(root, &held, dir).list(&mut judge, part))
     }
 
     /// Lists the directory that the argument starts in.
@@ -201,22 +218,22 @@ impl<'a> Source<'a> {
         options: &SourceOptions,
         part: Part,
     ) -> Result<Listing, StoreError> {
-        let (dir, root) = (self.hold()?, RelPath::root());
-        let held = self.held("list", &root)?;
+        let (dir, root) = (self.open_start_dir()?, RelPath::root());
+        let held = self.open_held("list", &root)?;
         let mut judge = self.base.scopes.judge(&root, held)?;
-        Ok(options.look(held, &dir, &root).list(&mut judge, part))
+        Ok(options.look_parameters(held, &dir, &root).list(&mut judge, part))
     }
 
     /// Opens the directory that the argument starts in, to read.
-    pub(super) fn hold(&self) -> Result<Dir, StoreError> {
+    pub(super) fn open_start_dir(&self) -> Result<Dir, StoreError> {
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
-        let dir = dir.dir(&RelPath::root(), Use::Read);
+        let dir = dir.open_dir(&RelPath::root(), Use::Read);
         dir.map_err(|errno| self.error("list", errno))
     }
 
     /// Returns the entry `name` of `at`, which the argument names or leads through. `None` if the rules exclude the
     /// named entry.
-    pub(super) fn look_at(
+    pub(super) fn entry_at(
         &self,
         at: &RelPath,
         name: &Name,
@@ -226,27 +243,28 @@ impl<'a> Source<'a> {
         let path = at.join(name).map_err(bad_name)?;
         self.base.context.shared.bounds.check_path("list", &path)?;
         let dir = self.base.dir.as_ref().map_err(|errno| self.error("open", *errno))?;
-        let unseen = |errno| self.unseen(errno, options);
-        let held = dir.dir(at, Use::Pass).map_err(unseen)?;
-        let look = options.look(dir, &held, at);
-        let mut meta = match follow::look(&held, name, &path, options.follow, options.see) {
-            Ok(meta) => meta,
-            Err(errno) if !dangles(&held, name, errno) => return Err(unseen(errno)),
-            // An excluded symlink may lead nowhere, unless all symlinks are followed.
-            Err(_)
-                if path == self.path
-                    && options.follow != Follow::All
-                    && !self.judge_at(at)?.admits(name, false) =>
-            {
-                return Ok(None);
-            }
-            Err(_) => return Err(self.error_for("look at", "the symlink has no referent")),
-        };
+        let unseen = |errno| self.look_error(errno, options);
+        let held = dir.open_dir(at, Use::Pass).map_err(unseen)?;
+        let look = options.look_parameters(dir, &held, at);
+        let mut meta =
+            match follow::look_at_followed(&held, name, &path, options.follow, options.see) {
+                Ok(meta) => meta,
+                Err(errno) if !is_dangling_link(&held, name, errno) => return Err(unseen(errno)),
+                // An excluded symlink may lead nowhere, unless all symlinks are followed.
+                Err(_)
+                    if path == self.path
+                        && options.follow != Follow::All
+                        && !self.judge_at(at)?.admits(name, false) =>
+                {
+                    return Ok(None);
+                }
+                Err(_) => return Err(self.error_for("look at", "the symlink has no referent")),
+            };
         // An argument can only lead through a directory. A slash behind a file has no meaning.
         let goes_through = path != self.path || self.contents && meta.is_symlink();
         if goes_through && meta.is_symlink() {
             let behind = dir.named_dir(&path).map_err(unseen)?;
-            meta = look_at_root(&behind, options.see).map_err(unseen)?;
+            meta = read_meta_of_root(&behind, options.see).map_err(unseen)?;
         }
         if goes_through && !meta.is_dir() {
             return Err(unseen(Errno::NOTDIR));
@@ -270,7 +288,7 @@ impl<'a> Source<'a> {
         if at.is_root() {
             return Ok(self.base.scopes.judge_by_global_rules(at));
         }
-        self.base.scopes.judge(at, self.held("list", at)?)
+        self.base.scopes.judge(at, self.open_held("list", at)?)
     }
 }
 
@@ -278,9 +296,9 @@ pub(super) fn device_of(dir: &Dir, path: &RelPath) -> Option<u64> {
     let stat = match path.split_last() {
         None => rustix::fs::fstat(dir),
         Some((above, name)) if !dir.keeps_link(path) => {
-            dir.dir(&above, Use::Pass).and_then(|dir| dir.stat(&name))
+            dir.open_dir(&above, Use::Pass).and_then(|dir| dir.stat(&name))
         }
-        Some(_) => dir.dir(path, Use::Pass).and_then(rustix::fs::fstat),
+        Some(_) => dir.open_dir(path, Use::Pass).and_then(rustix::fs::fstat),
     };
     stat.ok().map(|stat| stat.st_dev)
 }

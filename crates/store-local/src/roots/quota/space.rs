@@ -35,13 +35,13 @@ impl StoreSpace {
     }
 
     /// True if a quota counts removed names.
-    pub(crate) fn counts(&self) -> bool {
+    pub(crate) fn counts_removals(&self) -> bool {
         self.quotas_counting_removals().next().is_some()
     }
 
     /// Returns the quotas that count removed names.
     pub(crate) fn quotas_counting_removals(&self) -> impl Iterator<Item = &Arc<SpaceQuota>> {
-        self.quotas.iter().filter(|quota| quota.counts())
+        self.quotas.iter().filter(|quota| quota.is_counting())
     }
 
     /// Reserves room for a file at `path` and for `names` further names.
@@ -70,14 +70,14 @@ impl StoreSpace {
         bytes: u64,
         names: u64,
     ) -> Result<Reserved, StoreError> {
-        let mut reserved = self.ledger.take(inode_of(stat)).unwrap_or_default();
+        let mut reserved = self.ledger.take_pending(inode_of(stat)).unwrap_or_default();
         for quota in &self.quotas {
             if reserved.0.iter().any(|share| Arc::ptr_eq(&share.quota, quota)) {
                 continue;
             }
             let reserved_now = match bytes {
                 0 => quota.reserve_written(path, 0, names),
-                _ => quota.reserve(path, FileSize::full(bytes), names),
+                _ => quota.reserve(path, FileSize::without_holes(bytes), names),
             };
             match reserved_now {
                 Ok(share) => reserved.0.push(share),
@@ -88,7 +88,7 @@ impl StoreSpace {
                 }
             }
         }
-        reserved.wrote(bytes_on_disk(stat));
+        reserved.note_written(bytes_on_disk(stat));
         Ok(reserved)
     }
 
@@ -124,7 +124,7 @@ impl Reserved {
     /// [`StoreError::Full`] if a quota has no room.
     pub(crate) fn of_dir(dir: &NamedDir, quotas: &[Arc<SpaceQuota>]) -> Result<Self, StoreError> {
         let all: Vec<_> = SpaceQuota::of_dir(dir, quotas).collect();
-        Self::in_all(&all, &RelPath::root(), FileSize::full(0), 1)
+        Self::in_all(&all, &RelPath::root(), FileSize::without_holes(0), 1)
     }
 
     /// Reserves room for a file and for `names` further names in each of these quotas.
@@ -158,7 +158,7 @@ impl SpaceQuota {
     }
 
     /// Counts the directory `dir`, which was [reserved](Reserved::of_dir), as removed.
-    pub(crate) fn dir_gone(dir: &NamedDir, quotas: &[Arc<Self>]) {
+    pub(crate) fn count_dir_removed(dir: &NamedDir, quotas: &[Arc<Self>]) {
         Self::of_dir(dir, quotas).for_each(|quota| lock(&quota.used).settled.remove(name_usage(0)));
     }
 

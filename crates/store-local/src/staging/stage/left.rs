@@ -16,7 +16,7 @@ use super::{
 };
 use crate::handles::dir::Dir;
 use crate::handles::place::{Place, STAGED_SUFFIX};
-use crate::handles::stat::{inode_of, names};
+use crate::handles::stat::{inode_of, name_count};
 use crate::kernel::errno::At;
 use crate::read::snapshot::LocalSnapshot;
 use crate::roots::quota::SpaceLedger;
@@ -39,7 +39,7 @@ impl LockWaits {
     fn lock(&self, file: &OwnedFd) -> Result<bool, Errno> {
         loop {
             let is_locked = fs::flock(file, FlockOperation::NonBlockingLockExclusive);
-            if is_locked != Err(Errno::WOULDBLOCK) || !self.take_one() {
+            if is_locked != Err(Errno::WOULDBLOCK) || !self.take_interval() {
                 return finish_lock(file, is_locked);
             }
             thread::sleep(Self::INTERVAL);
@@ -47,7 +47,7 @@ impl LockWaits {
     }
 
     /// Takes one interval from the time that is left. Returns false if no time is left.
-    fn take_one(&self) -> bool {
+    fn take_interval(&self) -> bool {
         let take = |left: u32| left.checked_sub(1);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
@@ -58,8 +58,8 @@ impl LockWaits {
 pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger, age: Duration) -> Result<u64, Errno> {
     let mut removed = 0;
     for name in names_of(dir, STAGED_SUFFIX)? {
-        if is_unchanged_for(dir, &name, age) && is_nobodys(dir, &name) {
-            space.forget(dir, &name);
+        if is_unchanged_for(dir, &name, age) && is_unlocked(dir, &name) {
+            space.free_pending(dir, &name);
             match dir.remove_file(&name) {
                 Ok(()) => removed += 1,
                 Err(Errno::NOENT) => {}
@@ -69,7 +69,7 @@ pub(super) fn sweep_dir(dir: &Dir, space: &SpaceLedger, age: Duration) -> Result
     }
     for log in names_of(dir, LOG_SUFFIX)? {
         if let Some(staged) = staged_name(&log)
-            && dir.find(&staged)?.is_none()
+            && dir.stat_if_exists(&staged)?.is_none()
         {
             remove_log(dir, &staged);
         }
@@ -87,7 +87,7 @@ fn is_unchanged_for(dir: &Dir, name: &Name, age: Duration) -> bool {
     age.is_zero() || dir.stat(name).is_ok_and(is_old)
 }
 
-pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
+pub(super) fn scan_leftovers(dir: &Dir) -> Result<Leftovers, Errno> {
     let mut leftovers = Leftovers::new();
     for name in names_of(dir, STAGED_SUFFIX)? {
         let key = name.as_bytes()[..KEY_DIGITS].to_vec();
@@ -98,7 +98,7 @@ pub(super) fn scan(dir: &Dir) -> Result<Leftovers, Errno> {
 
 /// Opens the newest leftovers in `known` that no process holds, after waiting by `waits`, and marks these leftovers as
 /// taken.
-pub(super) fn take(
+pub(super) fn take_leftovers(
     dir: &Dir,
     place: &Place,
     known: &mut [Leftover],
@@ -109,7 +109,7 @@ pub(super) fn take(
         if let Ok(file) = open_writable(dir, &leftover.name)
             && waits.lock(&file) == Ok(true)
         {
-            snapshots.extend(LocalSnapshot::of(file, &place.path, dir.shared())?);
+            snapshots.extend(LocalSnapshot::from_open_file(file, &place.path, dir.shared())?);
             leftover.taken = true;
         }
     }
@@ -135,8 +135,8 @@ pub(super) fn resume(
     }
     let stat = fs::fstat(&file)?;
     let most_names = 1 + u64::from(shown == Some(inode_of(&stat)));
-    if stat.st_size as u64 == len && names(stat.st_nlink) <= most_names {
-        match Log::resume(dir, &file, name) {
+    if stat.st_size as u64 == len && name_count(stat.st_nlink) <= most_names {
+        match Log::open_log(dir, &file, name) {
             Ok(Some((log, notes))) => return Ok(Some((file, log, notes))),
             // This process may read the log later.
             Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(errno),
@@ -157,11 +157,11 @@ impl Stages {
         if !is_name_of(&at.name, STAGED_SUFFIX) {
             return Ok(None);
         }
-        match self.open(&at.home) {
+        match self.open_own(&at.home) {
             Err(Errno::NOENT) => return Ok(None),
             opened => drop(opened?),
         }
-        let found = resume(&*self.enter(&at.home)?, &at.name, len, None, &self.waits)?;
+        let found = resume(&*self.open_or_create(&at.home)?, &at.name, len, None, &self.waits)?;
         Ok(found.map(|(file, log, notes)| {
             let (home, name) = (at.home.clone(), at.name.clone());
             Logged { staged: Staged { file, home, whose: self.whose, name }, log, notes }
@@ -172,7 +172,7 @@ impl Stages {
     /// directory is in a volume and the files have not changed for [`OLD`]. In a volume some client may always have an
     /// unfinished upload.
     pub(super) fn sweep_old(&self, home: &RelPath) -> Result<u64, StoreError> {
-        match self.open(home) {
+        match self.open_own(home) {
             Ok((_, dir)) if self.root.bounds().are_volumes() => {
                 sweep_dir(&dir, &self.space, OLD).at(SWEEP, home)
             }
@@ -186,18 +186,18 @@ impl Stages {
         if !is_name_of(&at.name, STAGED_SUFFIX) {
             return Ok(());
         }
-        match self.open(&at.home) {
+        match self.open_own(&at.home) {
             Err(Errno::NOENT) => return Ok(()),
             opened => drop(opened?),
         }
-        let dir = self.enter(&at.home)?;
-        if dir.find(&at.name)?.is_none() {
+        let dir = self.open_or_create(&at.home)?;
+        if dir.stat_if_exists(&at.name)?.is_none() {
             return Ok(());
         }
-        if !is_nobodys(&dir, &at.name) {
+        if !is_unlocked(&dir, &at.name) {
             return Err(Errno::AGAIN);
         }
-        self.space.forget(&dir, &at.name);
+        self.space.free_pending(&dir, &at.name);
         match dir.remove_file(&at.name) {
             Ok(()) | Err(Errno::NOENT) => {
                 remove_log(&dir, &at.name);
@@ -218,7 +218,7 @@ fn open_writable(dir: &Dir, name: &Name) -> Result<OwnedFd, Errno> {
 }
 
 /// True if no process has locked the staged file `name`.
-pub(super) fn is_nobodys(dir: &Dir, name: &Name) -> bool {
+pub(super) fn is_unlocked(dir: &Dir, name: &Name) -> bool {
     match open_writable(dir, name).and_then(|file| try_lock(&file)) {
         Ok(is_locked) => is_locked,
         // The name is a symlink, which no run creates here, or a finished file with a mode that excludes its owner. If

@@ -5,7 +5,7 @@ use deltic_tree::RelPath;
 use rustix::fs::{self, AtFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use crate::facts::project;
+use crate::facts::inherited_project;
 use crate::handles::dir::{Dir, Use};
 use crate::kernel::system::System;
 
@@ -29,7 +29,7 @@ impl Realm {
         let asked = StatxFlags::BASIC_STATS | StatxFlags::MNT_ID;
         let stat = fs::statx(dir, "", AtFlags::EMPTY_PATH, asked)?;
         let knows_mounts = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
-        let project = || project(&dir.dir(&RelPath::root(), Use::Read).ok()?);
+        let project = || inherited_project(&dir.open_dir(&RelPath::root(), Use::Read).ok()?);
         Ok(Self {
             device: (stat.stx_dev_major, stat.stx_dev_minor),
             mount: if knows_mounts { stat.stx_mnt_id } else { 0 },
@@ -39,7 +39,7 @@ impl Realm {
     }
 
     /// True if a file made in this realm can be renamed into a directory of `other`.
-    pub(super) fn reaches(self, other: Self) -> bool {
+    pub(super) fn can_rename_to(self, other: Self) -> bool {
         let is_own = |project| project == self.project.unwrap_or(NO_PROJECT);
         other.project.is_none_or(is_own) && Self { project: self.project, ..other } == self
     }

@@ -57,7 +57,7 @@ impl Seen {
     /// Checks the facts about `self` and the reported difference from `old`. Returns the number of bytes reported as
     /// changed.
     fn check(&self, old: &Self, why: &str) -> u64 {
-        for (range, _) in self.facts.parts().filter(|(_, is)| *is == Is::Zero) {
+        for (range, _) in self.facts.parts().filter(|(_, is)| *is == ExtentContent::Zero) {
             assert!(self.at(range.clone()).iter().all(|byte| *byte == 0), "{range:?}, {why}");
         }
         let changed = self.facts.changed_since(&old.facts).expect("one mount, one history");
@@ -268,8 +268,8 @@ fn replaced_extents_are_never_zeros(rounds: u32, seed: u64) {
         let sums = snapshot.stored_sums(&(0..len)).unwrap().expect("a file of btrfs");
         known += check(&sums, &bytes, &format!("round {round}"));
         for (range, is) in facts.iter().flat_map(Extents::parts) {
-            assert_ne!(is, Is::Zero, "{range:?}, round {round}");
-            unknown += u32::from(is == Is::Unknown);
+            assert_ne!(is, ExtentContent::Zero, "{range:?}, round {round}");
+            unknown += u32::from(is == ExtentContent::Unknown);
         }
     }
     eprintln!("{unknown} parts were unknown, {known} blocks had sums, in {rounds} rounds");

@@ -13,7 +13,7 @@ fn sums(store: &LocalStore, at: &str, range: Range<u64>) -> StoredSums {
 
 /// Returns a letter for each block of a file: `s` for a checksum, `z` for zeros, `u` for unknown.
 fn states(sums: &StoredSums) -> String {
-    let state = |at| match sums.at(at) {
+    let state = |at| match sums.sum_at(at) {
         BlockSum::Sum(_) => 's',
         BlockSum::Zero => 'z',
         BlockSum::Unknown => 'u',
@@ -27,7 +27,7 @@ pub(super) fn check(sums: &StoredSums, bytes: &[u8], why: &str) -> usize {
     let known = sums.range().step_by(BLOCK as usize).filter(|at| {
         let end = bytes.len().min((at + BLOCK) as usize);
         let block = &bytes[*at as usize..end];
-        match sums.at(*at) {
+        match sums.sum_at(*at) {
             BlockSum::Unknown => return false,
             BlockSum::Zero => assert!(block.iter().all(|byte| *byte == 0), "at {at}, {why}"),
             BlockSum::Sum(sum) => {
@@ -152,7 +152,7 @@ fn all_kinds_of_sums_are_known() {
                 break;
             };
             let printed = String::from_utf8_lossy(&output.stdout);
-            let BlockSum::Sum(sum) = sums.at(no * BLOCK) else { unreachable!() };
+            let BlockSum::Sum(sum) = sums.sum_at(no * BLOCK) else { unreachable!() };
             let mut hex: Vec<String> = sum.iter().map(|byte| format!("{byte:02x}")).collect();
             if kind == SumKind::Xxh64 {
                 // The program prints a number, which is stored in little-endian order.

@@ -36,7 +36,7 @@ impl PeerChunks {
     }
 
     /// True while chunks are requested and not received.
-    pub(super) const fn is_owed(&self) -> bool {
+    pub(super) const fn is_awaiting_chunks(&self) -> bool {
         self.needed > 0
     }
 
@@ -47,7 +47,7 @@ impl PeerChunks {
 
     /// Notes whether the sums are complete. Errors: `Unexpected` for a wrong extent, or an end before all bytes were
     /// told.
-    pub(super) fn end_by(&mut self, extent: Extent) -> Result<(), PeerError> {
+    pub(super) fn note_extent(&mut self, extent: Extent) -> Result<(), PeerError> {
         if matches!(extent, Extent::Part | Extent::Empty) {
             return Err(PeerError::Unexpected("a part of the sums"));
         }
@@ -75,7 +75,7 @@ impl PeerChunks {
     }
 
     /// Adds the next chunk. Errors: `Limit` for a wrong length or too many chunks.
-    pub(super) fn push(&mut self, len: u32) -> Result<(), PeerError> {
+    pub(super) fn push_chunk(&mut self, len: u32) -> Result<(), PeerError> {
         let is_last = self.end + u64::from(len) == self.len;
         let least = if is_last { 1 } else { self.spec.min_len() };
         let fits = u64::from(len) <= self.len - self.end;
@@ -91,14 +91,14 @@ impl PeerChunks {
     }
 
     /// Notes that these chunks are requested from the sender.
-    pub(super) fn need(&mut self, chunks: Range<u32>) {
+    pub(super) fn mark_requested(&mut self, chunks: Range<u32>) {
         self.needed += u64::from(chunks.end - chunks.start);
         let chunks = &mut self.chunks[chunks.start as usize..chunks.end as usize];
         chunks.iter_mut().for_each(|(_, source)| *source = ChunkState::Needed);
     }
 
     /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
-    pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
+    pub(super) fn take_requested(&mut self, chunk: u32) -> Option<Span> {
         let (span, source) = self.chunks.get_mut(chunk as usize)?;
         if *source != ChunkState::Needed {
             return None;

@@ -13,7 +13,7 @@ use deltic_core::{
 
 use crate::error::PeerError;
 use crate::limits::{MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
-use crate::sums::{Over, Sum, Token};
+use crate::sums::{Sum, Token, TokenScope};
 
 use super::super::copies::FoundCopies;
 use super::asked::AskedToken;
@@ -74,17 +74,17 @@ impl MatchConfirmation {
 
     /// Takes the next chunks of the old versions. If `end` is given, one old version ends at that offset in the
     /// concatenation of all old versions; if `complete`, this is the last version.
-    pub(super) fn learn(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
+    pub(super) fn add_old_chunks(&mut self, sums: &[Sum], end: Option<u64>, complete: bool) {
         sums.iter().for_each(|sum| self.old.push(sum.len, sum.weak));
         if let Some(end) = end {
             self.old.skip_to(end);
         }
         if complete {
-            self.old.complete();
+            self.old.mark_complete();
         }
     }
 
-    pub(super) fn sum(&self, chunks: &PeerChunks, no: u32) -> Sum {
+    pub(super) fn add_looked_up(&self, chunks: &PeerChunks, no: u32) -> Sum {
         weak_sum(chunks.span(no).len, self.weak[no as usize])
     }
 
@@ -107,22 +107,22 @@ impl MatchConfirmation {
         if fits { Ok(()) } else { Err(PeerError::Limit("chunks that no match has named")) }
     }
 
-    pub(super) fn name(&mut self, chunk: u32, fingerprint: Fingerprint) {
+    pub(super) fn set_fingerprint(&mut self, chunk: u32, fingerprint: Fingerprint) {
         if let Some(names) = &mut self.names {
             names[chunk as usize] = fingerprint;
         }
     }
 
-    pub(super) fn names(&self) -> impl Iterator<Item = Fingerprint> + '_ {
+    pub(super) fn fingerprints(&self) -> impl Iterator<Item = Fingerprint> + '_ {
         self.names.iter().flatten().copied()
     }
 
     /// Returns the spans of the old versions to hash for a batch, each once. Chunks of the new version with one weak
     /// sum are all looked for in the same old chunk.
-    fn spans(&self, tokens: &mut [AskedToken]) -> Vec<Span> {
+    fn spans_to_hash(&self, tokens: &mut [AskedToken]) -> Vec<Span> {
         let (mut spans, mut places) = (Vec::new(), HashMap::new());
         for token in tokens {
-            let span = self.span(token);
+            let span = self.span_of_token(token);
             token.hashed = *places.entry((span.start, span.len)).or_insert_with(|| {
                 spans.push(span);
                 spans.len() - 1
@@ -132,9 +132,13 @@ impl MatchConfirmation {
     }
 
     /// Returns the place of a token's bytes in the old versions, to be hashed in a single step.
-    fn span(&self, token: &AskedToken) -> Span {
+    fn span_of_token(&self, token: &AskedToken) -> Span {
         let first = self.old.span(token.old);
-        if token.over == Over::Each { first } else { Span::new(first.start, token.len as u32) }
+        if token.over == TokenScope::Each {
+            first
+        } else {
+            Span::new(first.start, token.len as u32)
+        }
     }
 }
 
@@ -165,7 +169,7 @@ impl MatchConfirmation {
             let chunk = NewChunk { number: new, span, weak };
             let found = self.old.find(&chunk, self.after, &mut compared);
             let Some(old) = found else {
-                chunks.need(new..new + 1);
+                chunks.mark_requested(new..new + 1);
                 match needs.last_mut() {
                     Some(last) if last.end == new => last.end += 1,
                     _ => needs.push(new..new + 1),
@@ -176,7 +180,7 @@ impl MatchConfirmation {
             let next = ChunkMatch { new, old, len };
             if self.merge == MatchMerging::Runs {
                 tokens.extend(runs.push(next).map(AskedToken::of));
-            } else if !tokens.last_mut().is_some_and(|last| last.repeat(&next)) {
+            } else if !tokens.last_mut().is_some_and(|last| last.extend_if_equal(&next)) {
                 tokens.push(AskedToken::of(MatchRun::of(next)));
             }
         }
@@ -186,7 +190,7 @@ impl MatchConfirmation {
 
     /// Takes the sender's answer to the oldest `Match` frame. Adds confirmed copies to `found`, and returns the
     /// chunks of refuted runs, which must be confirmed one by one.
-    pub(super) fn judged(
+    pub(super) fn take_answer(
         &mut self,
         chunks: &mut PeerChunks,
         denied: &[Range<u32>],
@@ -203,10 +207,10 @@ impl MatchConfirmation {
                 refuted.extend(denied.next_if_eq(&chunk));
             }
             let all = refuted.len() == count as usize;
-            if token.over == Over::Run && !all && !refuted.is_empty() {
+            if token.over == TokenScope::Run && !all && !refuted.is_empty() {
                 return Err(UNFIT);
             }
-            if token.over == Over::Run
+            if token.over == TokenScope::Run
                 && all
                 && RefutedStep::of(count, token.len) == RefutedStep::Split
             {
@@ -220,38 +224,38 @@ impl MatchConfirmation {
                 continue;
             }
             verdict.needs |= !refuted.is_empty();
-            refuted.iter().for_each(|chunk| chunks.need(*chunk..chunk + 1));
-            if token.over == Over::Run && !all {
+            refuted.iter().for_each(|chunk| chunks.mark_requested(*chunk..chunk + 1));
+            if token.over == TokenScope::Run && !all {
                 let first = chunks.span(token.chunks.start).start;
-                found.push(self.span(&token), first);
+                found.push(self.span_of_token(&token), first);
                 verdict.bytes += token.len;
                 if let Ok(bytes) = token.strong.as_bytes().try_into() {
-                    self.name(token.chunks.start, Fingerprint::from_bytes(bytes));
+                    self.set_fingerprint(token.chunks.start, Fingerprint::from_bytes(bytes));
                 }
                 continue;
             }
             let mut refuted = refuted.into_iter().peekable();
-            for chunk in token.chunks.clone().filter(|_| token.over == Over::Each) {
+            for chunk in token.chunks.clone().filter(|_| token.over == TokenScope::Each) {
                 if refuted.next_if_eq(&chunk).is_some() {
                     continue;
                 }
-                found.push(self.span(&token), chunks.span(chunk).start);
+                found.push(self.span_of_token(&token), chunks.span(chunk).start);
                 verdict.bytes += u64::from(chunks.span(chunk).len);
                 if let Ok(bytes) = token.strong.as_bytes().try_into() {
-                    self.name(chunk, Fingerprint::from_bytes(bytes));
+                    self.set_fingerprint(chunk, Fingerprint::from_bytes(bytes));
                 }
             }
         }
         if denied.peek().is_some() { Err(UNFIT) } else { Ok(verdict) }
     }
     /// Begins the hashing of chunks that the old versions may have; returns the spans to hash.
-    pub(super) fn hash(&mut self, tokens: &mut [AskedToken]) -> Vec<Span> {
+    pub(super) fn begin_hashing(&mut self, tokens: &mut [AskedToken]) -> Vec<Span> {
         self.hashing += 1;
-        self.spans(tokens)
+        self.spans_to_hash(tokens)
     }
 
     /// Takes the strong sums of a batch; returns the batch's tokens as they are sent, with `bytes` bytes of each sum.
-    pub(super) fn hashed(
+    pub(super) fn take_hashes(
         &mut self,
         needs: &[Range<u32>],
         mut tokens: Vec<AskedToken>,
@@ -264,7 +268,7 @@ impl MatchConfirmation {
         let line = |token: &AskedToken| Token {
             chunks: token.chunks.clone(),
             over: token.over,
-            strong: token.strong.first(bytes),
+            strong: token.strong.shortened(bytes),
         };
         let lines = tokens.iter().map(line).collect();
         let ranges = needs.iter().chain(tokens.iter().map(|token| &token.chunks));

@@ -60,7 +60,7 @@ impl OldChunks {
     }
 
     /// Marks the end of the old versions.
-    pub(super) const fn complete(&mut self) {
+    pub(super) const fn mark_complete(&mut self) {
         self.complete = true;
     }
 
@@ -69,7 +69,7 @@ impl OldChunks {
     }
 
     pub(super) fn span(&self, no: ChunkNo) -> Span {
-        self.chunks[no.at()].0
+        self.chunks[no.as_index()].0
     }
 
     /// Returns a chunk with the weak sum and the length of `new`; equal bytes are no more than a guess. Adds
@@ -93,7 +93,7 @@ impl OldChunks {
         compared: &Cell<u64>,
     ) -> Option<ChunkNo> {
         let fits = |no: &ChunkNo| {
-            let chunk = self.chunks.get(no.at()).filter(|(span, _)| span.len == new.span.len);
+            let chunk = self.chunks.get(no.as_index()).filter(|(span, _)| span.len == new.span.len);
             compared.set(compared.get() + u64::from(chunk.is_some()));
             chunk.is_some_and(|(_, sum)| *sum == new.weak)
         };

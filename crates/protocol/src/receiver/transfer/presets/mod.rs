@@ -21,7 +21,7 @@ use deltic_core::{BlockSumSpec, Fingerprint, Span, Strategy, StrongKind, StrongS
 
 use crate::error::PeerError;
 use crate::limits::MAX_TOKEN_BYTES;
-use crate::message::{Extent, How, Payload, ToSender};
+use crate::message::{Extent, Payload, ToSender, TransferKind};
 use crate::receiver::ask::{
     OldMatches, OldVersionAnswer, OldVersionWork, ReceiverAnswer, ReceiverWork,
 };
@@ -85,7 +85,7 @@ impl PresetState {
     /// Creates a transfer of `len` bytes by `strategy`; `None` for the default strategy.
     pub(super) fn new(
         strategy: Strategy,
-        how: How,
+        how: TransferKind,
         spec: ChunkerSpec,
         len: u64,
     ) -> Option<Box<Self>> {
@@ -104,7 +104,7 @@ impl PresetState {
     }
 
     /// The order of copies and writes.
-    pub(super) fn turn(&self) -> WorkTurn {
+    pub(super) fn write_order(&self) -> WorkTurn {
         self.config.delivery_turn()
     }
 
@@ -125,18 +125,18 @@ impl PresetState {
             SumUse::Roll(roll) => roll.is_done(),
             SumUse::Patched(_) => true,
         };
-        !found || !self.covers_file() || self.chunks.is_owed()
+        !found || !self.covers_file() || self.chunks.is_awaiting_chunks()
     }
 
     /// Marks a chunk as received; returns the chunk's place if the chunk was requested.
-    pub(super) fn receive(&mut self, chunk: u32) -> Option<Span> {
-        self.chunks.receive(chunk)
+    pub(super) fn take_requested(&mut self, chunk: u32) -> Option<Span> {
+        self.chunks.take_requested(chunk)
     }
 
     /// Notes a chunk that was written.
-    pub(super) fn wrote(&mut self, chunk: u32, fingerprint: Fingerprint) {
+    pub(super) fn note_written(&mut self, chunk: u32, fingerprint: Fingerprint) {
         if let SumUse::Confirm(confirm) = &mut self.side {
-            confirm.name(chunk, fingerprint);
+            confirm.set_fingerprint(chunk, fingerprint);
         }
     }
 
@@ -173,7 +173,7 @@ impl PresetState {
     }
 
     /// The kind of strong sums to compute of all chunks of the old version, if these are sent.
-    fn strong_of_old(&self) -> Option<StrongKind> {
+    fn old_strong_kind(&self) -> Option<StrongKind> {
         matches!(self.side, SumUse::Patched(_)).then_some(self.config.strong)
     }
 
@@ -182,8 +182,8 @@ impl PresetState {
         match (&self.side, self.config.strategy.proof()) {
             (SumUse::Confirm(confirm), FileProof::Recipe) => {
                 let chunk = |(len, fingerprint)| (0, Chunk { len, fingerprint });
-                let chunks = self.chunks.lens().zip(confirm.names()).map(chunk).collect();
-                ProofOf::Chunks(Box::new(ProofChunks::all(chunks)))
+                let chunks = self.chunks.lens().zip(confirm.fingerprints()).map(chunk).collect();
+                ProofOf::Chunks(Box::new(ProofChunks::all_received(chunks)))
             }
             _ => ProofOf::Bytes,
         }
@@ -202,18 +202,18 @@ impl PresetState {
                 FilePending::SumOld { part, step, .. },
                 ReceiverAnswer::Old(OldVersionAnswer::Summed(summed)),
             ) => {
-                self.summed_old(fx, build, SummedPortion { part, step, summed });
+                self.take_old_sums(fx, build, SummedPortion { part, step, summed });
             }
             (
                 FilePending::HashOld { needs, tokens, .. },
                 ReceiverAnswer::Old(OldVersionAnswer::Hashed(sums)),
             ) => {
                 if let Some(sums) = fx.or_fail(sums) {
-                    self.hashed_old(fx, ConfirmBatch { needs, tokens }, &sums);
+                    self.send_match(fx, ConfirmBatch { needs, tokens }, &sums);
                 }
             }
             (FilePending::Roll(_), ReceiverAnswer::Old(OldVersionAnswer::Rolled(rolled))) => {
-                self.rolled(fx, build, rolled)
+                self.take_roll_result(fx, build, rolled)
             }
             _ => {}
         }
@@ -222,11 +222,11 @@ impl PresetState {
     /// Begins to sum the old versions, if the old sums are needed before the new sums.
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
         match self.side {
-            SumUse::Confirm(_) => self.sum_old(fx, 0),
+            SumUse::Confirm(_) => self.begin_old_sums(fx, 0),
             SumUse::Patched(_) => {
                 self.awaits_keeps = fx.cx.setting.agrees_on_sums && self.config.negotiates();
                 if !self.awaits_keeps {
-                    self.sum_old(fx, fx.old.first_part());
+                    self.begin_old_sums(fx, fx.old.first_nonempty());
                 }
             }
             SumUse::Roll(_) => {}
@@ -235,7 +235,7 @@ impl PresetState {
 
     /// Takes the kind of sums that the sender's storage keeps, announces the kind for the old version, and begins to
     /// sum.
-    pub(super) fn keeps(
+    pub(super) fn receive_stored_sum_kind(
         &mut self,
         fx: &mut FileContext<'_>,
         kept: Option<BlockSumSpec>,
@@ -243,45 +243,45 @@ impl PresetState {
         if !std::mem::take(&mut self.awaits_keeps) {
             return Err(PeerError::Unexpected("what storage keeps"));
         }
-        let part = fx.old.first_part();
+        let part = fx.old.first_nonempty();
         // Kept sums must have the block length that the user chose, if any.
         let is_asked = fx.cx.setting.options.block_bytes.is_some();
         let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
         let (receiver, sender) = (fx.old.keeps.filter(asked), kept.filter(asked));
-        let by = self.config.agreed(self.spec, receiver, sender, fx.old.len_of(part));
-        if let Some((config, spec)) = by.and_then(|kept| self.config.kept_so(kept)) {
+        let by = self.config.agreed_stored_sums(self.spec, receiver, sender, fx.old.len_of(part));
+        if let Some((config, spec)) = by.and_then(|kept| self.config.with_stored_sums(kept)) {
             (self.config, self.spec, self.side) =
                 (config, spec, SumUse::Patched(PatchedBlocks::new(spec)));
         }
         fx.cx.frames.push_back(ToSender::Signs { file: fx.file, by });
-        self.sum_old(fx, part);
+        self.begin_old_sums(fx, part);
         Ok(())
     }
 
     /// Begins to sum old version `part`.
-    fn sum_old(&mut self, fx: &mut FileContext<'_>, part: usize) {
-        let parallel = self.config.parallel(fx.cx.setting.options.threads);
-        let strong = self.strong_of_old();
+    fn begin_old_sums(&mut self, fx: &mut FileContext<'_>, part: usize) {
+        let parallel = self.config.parallel_mode(fx.cx.setting.options.threads);
+        let strong = self.old_strong_kind();
         let summation = FileSummation::new(parallel, &self.spec, fx.old.len_of(part), strong);
         self.reading = Some(VersionSumming { part, summation });
-        self.sum_more_of_old(fx);
+        self.request_old_sums(fx);
     }
 
     /// Asks for all portions that may be summed by now.
-    fn sum_more_of_old(&mut self, fx: &mut FileContext<'_>) {
-        let (StrategySums { weak, keying, .. }, strong) = (self.config, self.strong_of_old());
+    fn request_old_sums(&mut self, fx: &mut FileContext<'_>) {
+        let (StrategySums { weak, keying, .. }, strong) = (self.config, self.old_strong_kind());
         let summing = Summing { chunker: self.spec, weak, strong, keying };
         let Some(VersionSumming { part, summation }) = &mut self.reading else { return };
         let (part, handle) = (*part, fx.handle);
         while let Some((step, portion)) = summation.next() {
             let work = ReceiverWork::Old(OldVersionWork::SumOld { handle, part, portion, summing });
-            fx.cx.ask(work, FilePending::SumOld { handle, part, step });
+            fx.cx.request_work(work, FilePending::SumOld { handle, part, step });
         }
     }
 
     /// Takes the sums of a portion of an old version. A part that is unreadable or beyond the budget is not matched
     /// against.
-    fn summed_old(
+    fn take_old_sums(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -294,19 +294,19 @@ impl PresetState {
         let Some(reading) = reading else { return };
         let (sums, at_end) = match summed {
             Ok(summed) => {
-                let sums = reading.summation.take(step, summed);
-                (sums, reading.summation.is_complete() || reading.summation.is_too_much())
+                let sums = reading.summation.take_result(step, summed);
+                (sums, reading.summation.is_complete() || reading.summation.has_too_many_chunks())
             }
             Err(_) => (Vec::new(), true),
         };
         let done = match &mut self.side {
             SumUse::Confirm(confirm) => {
-                confirm.learn(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
+                confirm.add_old_chunks(&sums, at_end.then_some(read), at_end && part + 1 >= parts);
                 at_end && part + 1 >= parts
             }
             // A rolling search uses one old version only.
             SumUse::Patched(patched) => {
-                let most = fx.cx.setting.limits.batch();
+                let most = fx.cx.setting.limits.max_items();
                 fx.cx.frames.extend(patched.next_frames(fx.file, most, &sums, at_end));
                 at_end
             }
@@ -318,14 +318,14 @@ impl PresetState {
         if done {
             self.match_more(fx, build);
         } else if at_end {
-            self.sum_old(fx, part + 1);
+            self.begin_old_sums(fx, part + 1);
         } else {
-            self.sum_more_of_old(fx);
+            self.request_old_sums(fx);
         }
     }
 
     /// Takes the next sums of the new version.
-    pub(super) fn sums(
+    pub(super) fn match_sums(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -336,9 +336,9 @@ impl PresetState {
         self.match_more(fx, build);
         if !fx.is_over()
             && let SumUse::Roll(roll) = &mut self.side
-            && let Some(search) = roll.begin(&self.chunks)
+            && let Some(search) = roll.start_search(&self.chunks)
         {
-            ask_roll(fx, 0, search);
+            request_roll(fx, 0, search);
         }
         Ok(())
     }
@@ -352,21 +352,21 @@ impl PresetState {
             let count = self.chunks.count();
             let sum = match &mut self.side {
                 SumUse::Confirm(confirm) => {
-                    let sum = line.sum(count, |no| confirm.sum(&self.chunks, no))?;
+                    let sum = line.resolve(count, |no| confirm.add_looked_up(&self.chunks, no))?;
                     confirm.take_sum(&sum)?;
                     sum
                 }
                 SumUse::Roll(roll) => {
                     let sums = roll.sums.as_ref().ok_or(UNFIT)?;
-                    let sum = line.sum(count, |no| sum_of(sums, no))?;
+                    let sum = line.resolve(count, |no| sum_of(sums, no))?;
                     roll.take_sum(line, &sum)?;
                     sum
                 }
                 SumUse::Patched(_) => return Err(UNFIT),
             };
-            self.chunks.push(sum.len)?;
+            self.chunks.push_chunk(sum.len)?;
         }
-        self.chunks.end_by(extent)?;
+        self.chunks.note_extent(extent)?;
         match &self.side {
             SumUse::Confirm(confirm) if self.is_pipelined() => confirm.check_window(&self.chunks),
             SumUse::Patched(_) => Err(UNFIT),
@@ -376,18 +376,18 @@ impl PresetState {
 
     /// Looks up all chunks that can be looked up by now.
     fn match_more(&mut self, fx: &mut FileContext<'_>, build: &mut FileAssembly) {
-        let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.batch());
+        let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.max_items());
         while !fx.is_over()
             && let SumUse::Confirm(confirm) = &mut self.side
             && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined, most)
         {
             fx.cx.counts.add(compared, 0);
-            self.ask_about(fx, build, batch);
+            self.request_strong_sums(fx, build, batch);
         }
     }
 
     /// Requests strong sums of the chunks that the old versions may have, to be sent to the sender.
-    fn ask_about(
+    fn request_strong_sums(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -395,32 +395,32 @@ impl PresetState {
     ) {
         let ConfirmBatch { needs, mut tokens } = batch;
         if !needs.is_empty() {
-            build.copy(fx, Vec::new(), true, None);
+            build.start_copies(fx, Vec::new(), true, None);
         }
         let SumUse::Confirm(confirm) = &mut self.side else { return };
         if fx.is_over() {
             return;
         }
-        let spans = confirm.hash(&mut tokens);
+        let spans = confirm.begin_hashing(&mut tokens);
         if tokens.is_empty() {
-            return self.hashed_old(fx, ConfirmBatch { needs, tokens }, &[]);
+            return self.send_match(fx, ConfirmBatch { needs, tokens }, &[]);
         }
         let (handle, strong) = (fx.handle, self.config.strong);
         let work = ReceiverWork::Old(OldVersionWork::HashOld { handle, strong, spans });
         let pending = FilePending::HashOld { handle, needs, tokens };
-        fx.cx.jobs.ask_as(self.config.matching_turn(), work, pending.into());
+        fx.cx.jobs.request_in_turn(self.config.matching_turn(), work, pending.into());
     }
 
     /// Takes the strong sums of a batch, and sends the match.
-    fn hashed_old(&mut self, fx: &mut FileContext<'_>, batch: ConfirmBatch, sums: &[StrongSum]) {
+    fn send_match(&mut self, fx: &mut FileContext<'_>, batch: ConfirmBatch, sums: &[StrongSum]) {
         let ConfirmBatch { needs, tokens } = batch;
         let SumUse::Confirm(confirm) = &mut self.side else { return };
-        let tokens = confirm.hashed(&needs, tokens, sums, self.config.strong_bytes());
+        let tokens = confirm.take_hashes(&needs, tokens, sums, self.config.strong_bytes());
         fx.cx.frames.push_back(ToSender::Match { file: fx.file, needs, tokens });
     }
 
     /// Takes the sender's answer to the oldest match.
-    pub(super) fn deny(
+    pub(super) fn receive_denial(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -430,30 +430,30 @@ impl PresetState {
         let SumUse::Confirm(confirm) = &mut self.side else { return Err(UNFIT) };
         let mut found = FoundCopies::default();
         let MatchVerdict { bytes, needs, again } =
-            confirm.judged(&mut self.chunks, denied, &mut found)?;
+            confirm.take_answer(&mut self.chunks, denied, &mut found)?;
         let ops = self.ready_copies(found);
         build.matched.bytes += bytes;
-        fx.advance(build.settled());
-        build.copy(fx, ops, needs, None);
+        fx.report_progress(build.settled_bytes());
+        build.start_copies(fx, ops, needs, None);
         let (mut batch, mut bytes) = (Vec::new(), 0);
         for token in again {
             bytes += token.len;
             batch.push(token);
-            if bytes >= MAX_TOKEN_BYTES || batch.len() == fx.cx.setting.limits.batch() {
+            if bytes >= MAX_TOKEN_BYTES || batch.len() == fx.cx.setting.limits.max_items() {
                 bytes = 0;
                 let tokens = std::mem::take(&mut batch);
-                self.ask_about(fx, build, ConfirmBatch { needs: Vec::new(), tokens });
+                self.request_strong_sums(fx, build, ConfirmBatch { needs: Vec::new(), tokens });
             }
         }
         if !batch.is_empty() {
-            self.ask_about(fx, build, ConfirmBatch { needs: Vec::new(), tokens: batch });
+            self.request_strong_sums(fx, build, ConfirmBatch { needs: Vec::new(), tokens: batch });
         }
         Ok(())
     }
 
     /// Takes the matches of a search through the old version. At the end of the version, copies them and requests the
     /// rest.
-    fn rolled(
+    fn take_roll_result(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -462,25 +462,25 @@ impl PresetState {
         let SumUse::Roll(roll) = &mut self.side else { return };
         // An unreadable part of the old version is only not matched against.
         if let Ok(OldMatches { found, consumed, at_end, searcher }) = rolled {
-            let start = roll.take(&found, consumed, self.spec.max_len());
+            let start = roll.take_matches(&found, consumed, self.spec.max_len());
             if !at_end {
-                return ask_roll(fx, start, Search::On(searcher));
+                return request_roll(fx, start, Search::On(searcher));
             }
             let counts = searcher.counts();
             fx.cx.counts.add(counts.weak, counts.strong);
         }
         let mut copies = FoundCopies::default();
-        let missing = roll.finish(&mut self.chunks, &mut build.matched, &mut copies);
+        let missing = roll.finish_search(&mut self.chunks, &mut build.matched, &mut copies);
         let ops = self.ready_copies(copies);
-        for chunks in missing.chunks(fx.cx.setting.limits.batch()) {
+        for chunks in missing.chunks(fx.cx.setting.limits.max_items()) {
             fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: chunks.to_vec() });
         }
-        fx.advance(build.settled());
-        build.copy(fx, ops, !missing.is_empty(), None);
+        fx.report_progress(build.settled_bytes());
+        build.start_copies(fx, ops, !missing.is_empty(), None);
     }
 
     /// Takes the next steps of a patch, with their literals.
-    pub(super) fn patch(
+    pub(super) fn receive_patch(
         &mut self,
         fx: &mut FileContext<'_>,
         build: &mut FileAssembly,
@@ -493,7 +493,7 @@ impl PresetState {
             return Err(UNFIT);
         }
         let (mut copies, before) = (FoundCopies::default(), self.chunks.end);
-        let pieces = patched.take(&mut self.chunks, steps, &mut copies)?;
+        let pieces = patched.take_steps(&mut self.chunks, steps, &mut copies)?;
         let bytes: usize = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let fits = if pieces.is_empty() {
             payload == Payload::Plain(Vec::new())
@@ -505,21 +505,21 @@ impl PresetState {
         }
         build.matched.bytes += self.chunks.end - before - bytes as u64;
         let ops = self.ready_copies(copies);
-        fx.advance(build.settled());
-        build.copy(fx, ops, !pieces.is_empty(), None);
+        fx.report_progress(build.settled_bytes());
+        build.start_copies(fx, ops, !pieces.is_empty(), None);
         if fx.is_over() || pieces.is_empty() {
             return Ok(());
         }
         let chunks = vec![0; pieces.len()];
-        build.write(fx, LiteralChunks { chunks, pieces, payload, bytes }, Vec::new());
+        build.write_literals(fx, LiteralChunks { chunks, pieces, payload, bytes }, Vec::new());
         Ok(())
     }
 }
 
 /// Asks for a search from `start` in the first old version that is not empty.
-fn ask_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
-    let (handle, part) = (fx.handle, fx.old.first_part());
-    fx.cx.ask(
+fn request_roll(fx: &mut FileContext<'_>, start: u64, search: Search) {
+    let (handle, part) = (fx.handle, fx.old.first_nonempty());
+    fx.cx.request_work(
         ReceiverWork::Old(OldVersionWork::Roll { handle, part, start, search }),
         FilePending::Roll(handle),
     );

@@ -40,7 +40,7 @@ impl PatchedBlocks {
     ) -> Vec<ToSender> {
         self.old_len += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         self.is_all_sent = at_end;
-        let lines: Vec<_> = sums.iter().map(|sum| self.line(*sum)).collect();
+        let lines: Vec<_> = sums.iter().map(|sum| self.sum_line(*sum)).collect();
         let mut batches: Vec<Vec<_>> = lines.chunks(most).map(<[_]>::to_vec).collect();
         if at_end && batches.is_empty() {
             batches.push(Vec::new());
@@ -53,8 +53,8 @@ impl PatchedBlocks {
         batches.into_iter().enumerate().map(frame).collect()
     }
 
-    fn line(&mut self, sum: Sum) -> SumLine {
-        let (no, line) = (self.firsts.len() as u32, self.encoder.line(sum));
+    fn sum_line(&mut self, sum: Sum) -> SumLine {
+        let (no, line) = (self.firsts.len() as u32, self.encoder.sum_line(sum));
         self.firsts.push(match line {
             SumLine::New(_) => no,
             SumLine::Again(back) => self.firsts[(no - back) as usize],
@@ -73,7 +73,7 @@ impl PatchedBlocks {
     }
 
     /// Takes the next steps: adds copies to `copies`, and returns the places of literals. Errors: `Limit`.
-    pub(super) fn take(
+    pub(super) fn take_steps(
         &self,
         chunks: &mut PeerChunks,
         steps: &[PatchStep],
@@ -129,10 +129,10 @@ mod tests {
         let sum = |weak| Sum { len: BLOCK, weak, strong: StrongSum::NONE };
         patched.next_frames(FileNo(0), 100, &(0..BLOCKS).map(sum).collect::<Vec<_>>(), true);
         let mut steps = vec![PatchStep::Copy(0..BLOCKS); most];
-        assert!(patched.take(&mut chunks, &steps, &mut FoundCopies::default()).is_ok());
+        assert!(patched.take_steps(&mut chunks, &steps, &mut FoundCopies::default()).is_ok());
         chunks.end = 0;
         steps.push(PatchStep::Copy(0..1));
-        let refused = patched.take(&mut chunks, &steps, &mut FoundCopies::default());
+        let refused = patched.take_steps(&mut chunks, &steps, &mut FoundCopies::default());
         assert_eq!(refused.unwrap_err(), PeerError::Limit("blocks of a patch"));
     }
 }

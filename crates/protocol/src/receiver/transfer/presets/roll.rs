@@ -76,43 +76,43 @@ impl RolledBlocks {
     }
 
     /// Returns the place in the old version of a block, or of an equal block.
-    fn place(&self, no: u32) -> Option<u64> {
+    fn old_place(&self, no: u32) -> Option<u64> {
         let first = self.firsts[no as usize];
         self.found[no as usize].or(self.found[first as usize])
     }
 
     /// Returns the search once all blocks were told; the second call returns `None`.
-    pub(super) fn begin(&mut self, chunks: &PeerChunks) -> Option<Search> {
+    pub(super) fn start_search(&mut self, chunks: &PeerChunks) -> Option<Search> {
         let sums = self.sums.take_if(|_| chunks.is_complete())?;
         Some(Search::New(*sums, self.locality, Keying::Session))
     }
 
     /// Takes the matches of a search; returns the start of the next one.
-    pub(super) fn take(&mut self, found: &[DeltaOp], consumed: u64, block: u32) -> u64 {
+    pub(super) fn take_matches(&mut self, found: &[DeltaOp], consumed: u64, block: u32) -> u64 {
         self.record_copies(found, block);
         self.searched += consumed;
         self.searched
     }
 
     /// Ends the search: adds copies of the matches to `copies`, and returns the blocks to request.
-    pub(super) fn finish(
+    pub(super) fn finish_search(
         &mut self,
         chunks: &mut PeerChunks,
         matched: &mut MatchedBytes,
         copies: &mut FoundCopies,
     ) -> Vec<Range<u32>> {
         self.done = true;
-        let missing = (0..chunks.count()).filter(|no| match self.place(*no) {
+        let missing = (0..chunks.count()).filter(|no| match self.old_place(*no) {
             Some(place) => {
                 let span = chunks.span(*no);
-                matched.in_old(place, span.len.into());
+                matched.count_found(place, span.len.into());
                 copies.push(Span::new(place, span.len), span.start);
                 false
             }
             None => true,
         });
         let missing: Vec<Range<u32>> = runs(missing);
-        missing.iter().for_each(|range| chunks.need(range.clone()));
+        missing.iter().for_each(|range| chunks.mark_requested(range.clone()));
         missing
     }
 }

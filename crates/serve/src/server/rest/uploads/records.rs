@@ -63,9 +63,9 @@ impl UploadRecords {
 
     /// Writes a record.
     pub(super) fn write(&self, name: &TokenHash, record: &UploadRecord) -> io::Result<RecordFile> {
-        NamedDir::of_operator(&self.0).made(0o700)?;
+        NamedDir::of_operator(&self.0).open_or_create(0o700)?;
         let path = self.0.join(name.to_string());
-        let mut file = File::from(NamedFile::of_operator(&path)?.create()?);
+        let mut file = File::from(NamedFile::of_operator(&path)?.create_file()?);
         let written = RecordFile { path, is_kept: false };
         file.write_all(&serde_json::to_vec(record).map_err(io::Error::other)?)?;
         Ok(written)
@@ -74,7 +74,7 @@ impl UploadRecords {
     /// Reads the records of an earlier process, by the hashes of the uploads' names. Removes damaged records.
     /// The other files are kept when dropped.
     pub(super) fn read_all(&self) -> Vec<WaitingUpload> {
-        let names = NamedDir::of_operator(&self.0).names().unwrap_or_default();
+        let names = NamedDir::of_operator(&self.0).list_names().unwrap_or_default();
         let read = |name: Vec<u8>| {
             let name: TokenHash = std::str::from_utf8(&name).ok()?.parse().ok()?;
             let path = self.0.join(name.to_string());

@@ -6,14 +6,14 @@ use deltic_protocol::limits::MAX_MUTE_SECONDS;
 use tokio::time::Instant;
 
 use crate::error::SyncError;
-use crate::plan::Patience;
+use crate::plan::SessionTimeouts;
 use crate::transport::Counters;
 
 /// Longest time between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Waits until a limit is exceeded. Returns the error of that limit. Waits for ever if `patience` has no limits.
-pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncError {
+/// Waits until a limit is exceeded. Returns the error of that limit. Waits for ever if `timeouts` has no limits.
+pub(crate) async fn wait_for_timeout(timeouts: &SessionTimeouts, counters: &Counters) -> SyncError {
     let start = Instant::now();
     let (mut heard, mut heard_at) = (0, start);
     let (mut moved, mut moved_at) = ((0, 0), start);
@@ -31,10 +31,10 @@ pub(crate) async fn run_out(patience: &Patience, counters: &Counters) -> SyncErr
         }
         let (silent, mute) = (now - heard_at, now - moved_at);
         let waits = Waits { whole: now - start, silent, mute, unheard: heard == 0 };
-        if let Some(error) = exceeded_limit(patience, &waits) {
+        if let Some(error) = exceeded_limit(timeouts, &waits) {
             return error;
         }
-        tokio::time::sleep(pause(patience)).await;
+        tokio::time::sleep(check_interval(timeouts)).await;
     }
 }
 
@@ -52,14 +52,14 @@ struct Waits {
     unheard: bool,
 }
 
-fn exceeded_limit(patience: &Patience, waits: &Waits) -> Option<SyncError> {
+fn exceeded_limit(timeouts: &SessionTimeouts, waits: &Waits) -> Option<SyncError> {
     let past = |limit: Option<Duration>, waited| limit.is_some_and(|limit| waited >= limit);
-    if past(patience.whole, waits.whole) {
+    if past(timeouts.whole, waits.whole) {
         Some(SyncError::TimeUp)
-    } else if waits.unheard && past(patience.answer, waits.whole) {
+    } else if waits.unheard && past(timeouts.answer, waits.whole) {
         Some(SyncError::NoAnswerInTime)
-    } else if past(patience.silence, waits.silent)
-        || patience.silence.is_some() && waits.mute >= LONGEST_MUTE
+    } else if past(timeouts.silence, waits.silent)
+        || timeouts.silence.is_some() && waits.mute >= LONGEST_MUTE
     {
         Some(SyncError::Silence)
     } else {
@@ -68,8 +68,8 @@ fn exceeded_limit(patience: &Patience, waits: &Waits) -> Option<SyncError> {
 }
 
 /// Returns the pause between two checks, which is long if there are no limits.
-fn pause(patience: &Patience) -> Duration {
-    let shortest = [patience.silence, patience.answer, patience.whole].into_iter().flatten().min();
+fn check_interval(timeouts: &SessionTimeouts) -> Duration {
+    let shortest = [timeouts.silence, timeouts.answer, timeouts.whole].into_iter().flatten().min();
     shortest.map_or(Duration::from_secs(3600), |limit| (limit / 8).min(LOOK_EVERY))
 }
 
@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn each_limit_has_its_own_end() {
         let second = |n| Some(Duration::from_secs(n));
-        let all = Patience { silence: second(10), answer: second(5), whole: second(60) };
-        let ended = |patience: &Patience, whole, silent, unheard| {
+        let all = SessionTimeouts { silence: second(10), answer: second(5), whole: second(60) };
+        let ended = |timeouts: &SessionTimeouts, whole, silent, unheard| {
             let (whole, silent) = (Duration::from_secs(whole), Duration::from_secs(silent));
             let waits = Waits { whole, silent, mute: silent, unheard };
-            exceeded_limit(patience, &waits).map(|error| error.to_string())
+            exceeded_limit(timeouts, &waits).map(|error| error.to_string())
         };
         let said = |error: SyncError| Some(error.to_string());
         assert_eq!(ended(&all, 4, 4, true), None);
@@ -105,16 +105,17 @@ mod tests {
         assert_eq!(ended(&all, 30, 9, false), None);
         assert_eq!(ended(&all, 30, 10, false), said(SyncError::Silence));
         assert_eq!(ended(&all, 60, 0, false), said(SyncError::TimeUp));
-        assert_eq!(ended(&Patience::default(), 1 << 30, 1 << 30, true), None);
+        assert_eq!(ended(&SessionTimeouts::default(), 1 << 30, 1 << 30, true), None);
     }
 
     #[test]
     fn a_peer_that_says_for_a_day_that_it_lives_and_nothing_else_is_silent() {
         let silence = Some(Duration::from_secs(60));
         let ended = |silence, mute| {
-            let (patience, mute) = (Patience { silence, ..Patience::default() }, mute);
+            let (timeouts, mute) =
+                (SessionTimeouts { silence, ..SessionTimeouts::default() }, mute);
             let waits = Waits { whole: 2 * mute, silent: Duration::ZERO, mute, unheard: false };
-            exceeded_limit(&patience, &waits).is_some()
+            exceeded_limit(&timeouts, &waits).is_some()
         };
         assert!(!ended(silence, LONGEST_MUTE - Duration::from_secs(1)));
         assert!(ended(silence, LONGEST_MUTE));
@@ -196,10 +197,10 @@ mod tests {
             let config = SessionConfig::default();
             let counters = Arc::clone(&config.counters);
             let session = Session::new(ours, config);
-            let (patience, mut watch) = (plan.patience, |_| ());
+            let (timeouts, mut watch) = (plan.timeouts, |_| ());
             tokio::select! {
                 result = dial(session, plan, &mut watch) => result,
-                error = run_out(&patience, &counters) => Err(error),
+                error = wait_for_timeout(&timeouts, &counters) => Err(error),
             }
         };
         let both = async { tokio::join!(Box::pin(dialling), Box::pin(serving)) };
