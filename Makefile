@@ -163,7 +163,7 @@ unit: toolchain
 	tools/ensure.sh mkfs.vfat dosfstools || echo "SKIPPED: tests of FAT need dosfstools"
 	tools/ensure.sh mergerfs mergerfs || echo "SKIPPED: no test is of a union of directories"
 	tools/ensure.sh sshfs sshfs openssh-sftp-server || echo "SKIPPED: no test is of a directory over SFTP"
-	cargo test --locked --workspace $(labs) --config 'target."cfg(unix)".runner="tools/run-tests.sh"'
+	cargo test --locked --workspace --no-fail-fast $(labs) --config 'target."cfg(unix)".runner="tools/run-tests.sh"'
 
 page-files: toolchain web/dist/index.html
 
