@@ -22,9 +22,10 @@ fn body(files: &[(&str, &[u8])]) -> Vec<u8> {
 #[track_caller]
 fn statuses(answer: &Answer) -> Vec<u64> {
     assert_eq!(answer.status, 200, "{answer:?}");
-    let told: Value = serde_json::from_slice(&answer.body).unwrap();
-    let files = told["files"].as_array().unwrap();
-    files.iter().map(|file| file["status"].as_u64().unwrap()).collect()
+    let told: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    let files = told["files"].as_array().expect("the answer has files");
+    let status = |file: &Value| file["status"].as_u64().expect("each file has a status");
+    files.iter().map(status).collect()
 }
 
 #[test]
@@ -51,7 +52,7 @@ fn each_file_of_a_request_is_created_or_refused_by_itself() {
     for (path, content) in
         [("new/deep/one", files[0].1), ("other", b"theirs"), ("empty", b""), ("twice", b"first")]
     {
-        assert_eq!(world.read(&format!("photos/{path}")), content, "{path}");
+        assert_eq!(world.read(format!("photos/{path}")), content, "{path}");
     }
     assert!(!world.exists("outside"));
     assert_eq!(world.names("photos").len(), 6);
@@ -90,4 +91,16 @@ fn rights_hold_for_each_file() {
     let writer = token("--wo writer");
     assert_eq!(statuses(&ask_as(&server, &writer, (FILES, ""), &files)), [412, 412, 201]);
     assert!(world.exists("photos/beside") && world.exists("photos/part/new"));
+}
+
+#[test]
+fn one_request_makes_a_bounded_number_of_directories() {
+    let world = World::new();
+    world.mkdir("photos");
+    let server = Server::start(&world, "");
+    let deep = |nth: usize| format!("{nth}/{}f", "d/".repeat(199));
+    let paths: Vec<_> = (0..12).map(deep).collect();
+    let files: Vec<(&str, &[u8])> = paths.iter().map(|path| (&**path, &b""[..])).collect();
+    let answer = ask_as(&server, server.token(), (FILES, ""), &body(&files));
+    assert_eq!(statuses(&answer), [[201; 10].as_slice(), &[413; 2]].concat());
 }

@@ -23,8 +23,8 @@ fn found(server: &Server<'_>, token: &str, search: &str) -> (Vec<String>, usize)
         assert_eq!(answer.status, 200, "{search}{after}: {answer:?}");
         let page = json_of(&answer);
         requests += 1;
-        for entry in page["entries"].as_array().unwrap() {
-            paths.push(entry["path"].as_str().unwrap().to_owned());
+        for entry in page["entries"].as_array().expect("the answer has entries") {
+            paths.push(entry["path"].as_str().expect("an entry has a path").to_owned());
         }
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),

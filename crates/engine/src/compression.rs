@@ -147,7 +147,7 @@ mod codec {
             None
         }
 
-        pub(super) const fn flushed(&mut self, _: &[u8]) -> Option<Vec<u8>> {
+        pub(super) const fn compress_and_flush(&mut self, _: &[u8]) -> Option<Vec<u8>> {
             match *self {}
         }
     }

@@ -59,7 +59,7 @@ impl RateTable {
     #[must_use]
     pub fn at(&self, minute: u16) -> Option<u64> {
         let begun = self.entries.partition_point(|entry| entry.start <= minute);
-        let entry = self.entries[..begun].last().or(self.entries.last());
+        let entry = self.entries[..begun].last().or_else(|| self.entries.last());
         entry.and_then(|entry| entry.limit)
     }
 

@@ -74,16 +74,16 @@ export async function volumes(token?: string): Promise<Opened> {
 }
 
 /**
- * Lists a folder page by page, in the order of the server.
+ * Lists a folder page by page, in the order of the server. With `changes`, files have their last changes.
  *
  * The server prints a name that is not text with escapes, and another entry may really have the printed name. The
  * listed name of such an entry ends with `NO_TEXT`, so that no request is sent about the other entry.
  */
-export async function* list(at: Place, stop: AbortSignal): AsyncGenerator<Entry[]> {
+export async function* list(at: Place, stop: AbortSignal, { changes = false } = {}): AsyncGenerator<Entry[]> {
   let after: string | undefined;
   for (;;) {
     const query = after === undefined ? "" : `&after=${encodeURIComponent(after)}`;
-    const answer = await call(`${address("tree", at)}?limit=${PAGE}&changes=true${query}`, { signal: stop });
+    const answer = await call(`${address("tree", at)}?limit=${PAGE}${changes ? "&changes=true" : ""}${query}`, { signal: stop });
     const page = (await answer.json()) as { entries: (Entry & { exact?: boolean })[]; more: boolean };
     yield page.entries.map(({ exact = true, ...entry }) => (exact ? entry : { ...entry, name: entry.name + NO_TEXT }));
     after = page.entries.at(-1)?.name;

@@ -80,7 +80,7 @@ async function loadNow(at: Place, again: boolean): Promise<void> {
   const came: Entry[] = [];
   if (!again) batch(() => ((entries.value = []), (status.value = "loading")));
   try {
-    for await (const page of list(at, stop)) {
+    for await (const page of list(at, stop, { changes: true })) {
       came.push(...page);
       if (!again) batch(() => ((entries.value = came.slice()), (status.value = "listing")));
     }

@@ -134,11 +134,11 @@ export async function stopFolder(folder: Folder): Promise<void> {
   await dropFolder(folder.record.id);
 }
 
-/** Goes on with the folders of another sign-in. */
+/** Goes on with the folders of another sign-in. The last common state may be another one for this token: all is compared. */
 export async function takeEarlier(): Promise<void> {
-  const records = earlier.value.map((record) => ({ ...record, signer: signer() }));
-  earlier.value = [];
+  const records = earlier.value.map((record) => ({ ...record, id: crypto.randomUUID(), signer: signer() }));
   await Promise.all(records.map(keepFolder));
+  await dropEarlier();
   folders.value = [...folders.value, ...records.map(opened)];
 }
 

@@ -26,8 +26,8 @@ export const stateOf = ({ size, lastModified }: File): FileState => ({
   modified: lastModified,
 });
 
-/** Names that the browser itself uses while it writes a file. */
-const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic";
+/** True for names that the browser itself uses while it writes a file. Such names are synced from neither end. */
+export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic";
 
 export class Local {
   constructor(readonly root: FileSystemDirectoryHandle) {}
@@ -45,14 +45,15 @@ export class Local {
       if (isPrivate(name)) continue;
       const path = prefix + name;
       if (handle.kind === "directory") {
-        found.set(path, "d");
+        const below: Tree = new Map([[path, "d"]]);
         try {
-          await this.#walk(handle as FileSystemDirectoryHandle, `${path}/`, found);
+          await this.#walk(handle as FileSystemDirectoryHandle, `${path}/`, below);
         } catch (error) {
           // The folder was removed meanwhile.
           if (!isMissing(error)) throw error;
-          found.delete(path);
+          continue;
         }
+        for (const [entry, node] of below) found.set(entry, node);
         continue;
       }
       const look = async () => {

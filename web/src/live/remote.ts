@@ -4,13 +4,13 @@ import { address, list, look, makeFolder, move, remove, type Place } from "../ap
 import { transfer } from "../transfer/delta/client";
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
-import type { Local } from "./local";
+import { isPrivate, type Local } from "./local";
 import { Outdated, type FileState, type Node, type Tree } from "./types";
 
 /** Files up to this length travel whole. */
 const WHOLE_BYTES = 64 * 1024;
 /** The server computes digests up to this length. */
-const DIGEST_BYTES = 64 * 1024 * 1024;
+export const DIGEST_BYTES = 64 * 1024 * 1024;
 
 /** A transfer's result: the state at the end that got the file, and the bytes that travelled. */
 export interface Moved {
@@ -49,7 +49,7 @@ export class Remote {
     const dirs: string[] = [];
     for await (const page of list(this.at(dir), this.stop)) {
       for (const { name, type, bytes, modified, etag } of page) {
-        if (!isPlain(name)) {
+        if (!isPlain(name) || isPrivate(name)) {
           found.set(dir ? `${dir}/${name}` : name, "o");
           continue;
         }

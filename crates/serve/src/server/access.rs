@@ -233,7 +233,9 @@ impl Access {
 
     /// Writes the use of all tokens that were not revoked. Blocks on the disk.
     pub(super) fn save_uses(&self) -> io::Result<()> {
-        self.uses.save(|token| self.stands(token))
+        // Without a readable token file, it is unknown which tokens were revoked.
+        let is_known = self.file.records().is_ok();
+        self.uses.save(|token| !is_known || self.stands(token))
     }
 
     /// Removes a token, and all tokens made with it.

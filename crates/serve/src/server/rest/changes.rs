@@ -27,7 +27,7 @@ const MAX_COMPARED: u64 = 256 << 20;
 /// before, and to the present version.
 pub(super) async fn changes(server: Arc<Server>, at: At) -> Result<Response, Problem> {
     let volume = at.volume(&server, Right::Read)?;
-    let names = Names::of(&at.known);
+    let (names, token) = (Names::of(&at.known), at.known.token);
     let found = on_disk(&server, move || Found::of(&volume, &at)).await?;
     let Found { new, from, old, note } = found;
     let len = new.meta().len;
@@ -46,6 +46,8 @@ pub(super) async fn changes(server: Arc<Server>, at: At) -> Result<Response, Pro
             answer["known"] = "compared".into();
         }
     }
+    // The token may have been revoked during the comparison.
+    server.known_begun(token)?;
     Ok(no_store(Json(answer)))
 }
 
