@@ -8,6 +8,7 @@
 import { signal } from "@preact/signals";
 import { isBusy, pause, Problem, reach, reachable, Unreachable } from "../api/http";
 import { follow } from "../files/events";
+import { SMALL_BYTES } from "../transfer/bundle";
 import { isMissing, Local, observe, permission } from "./local";
 import { planOf } from "./plan";
 import { DIGEST_BYTES, digestOf, Remote } from "./remote";
@@ -318,24 +319,39 @@ export class Follower {
       const { is } = steps[at]!;
       let end = at + 1;
       if (is === "transfer" || is === "compare") while (steps[end]?.is === is) end++;
-      const group = steps.slice(at, end).reverse();
-      const work = async () => {
-        for (let step = group.pop(); step; step = group.pop()) {
-          this.#stop.signal.throwIfAborted();
-          const { path } = step;
-          tell();
-          left--;
-          // A file that could not be set aside must not be replaced.
-          if (skipped.has(path)) continue;
-          const trouble = await this.#tryStep(step);
-          if (trouble !== "done") skipped.add(path);
-          if (typeof trouble === "object") failed.push({ path, why: trouble });
+      const run = steps.slice(at, end).reverse();
+      // Small new files travel together.
+      const small = run.filter((step) => this.#isSmallNew(step));
+      const others = run.filter((step) => !this.#isSmallNew(step));
+      const work = async (group: Step[]) => {
+        try {
+          for (let step = group.pop(); step; step = group.pop()) {
+            this.#stop.signal.throwIfAborted();
+            const { path } = step;
+            tell();
+            left--;
+            // A file that could not be set aside must not be replaced.
+            if (skipped.has(path)) continue;
+            const trouble = await this.#tryStep(step);
+            if (trouble !== "done") skipped.add(path);
+            if (typeof trouble === "object") failed.push({ path, why: trouble });
+          }
+        } finally {
+          // After a failure, the other workers end with their present steps.
+          group.length = 0;
         }
       };
-      await Promise.all(Array.from({ length: Math.min(AT_ONCE, group.length) }, work));
+      await allEnded(Array.from({ length: Math.min(BUNDLE, small.length) }, () => work(small)));
+      await allEnded(Array.from({ length: Math.min(AT_ONCE, others.length) }, () => work(others)));
       at = end;
     }
     return failed;
+  }
+
+  /** True for a step that uploads a small new file. */
+  #isSmallNew(step: Step): boolean {
+    const here = this.#here.get(step.path);
+    return step.is === "transfer" && step.end === "there" && typeof here === "object" && here.bytes <= SMALL_BYTES && !this.#there.has(step.path);
   }
 
   /** Executes a step. Returns why the step failed, or `again` if the next plan may succeed at once. */
@@ -450,7 +466,7 @@ export class Follower {
     const here = file(this.#here.get(path));
     const there = this.#there.get(path);
     const content = (await this.#local.expect(path, here))!;
-    const { state, bytes } = await this.#remote.put(path, content, typeof there === "object" ? there : undefined);
+    const { state, bytes } = typeof there === "object" ? await this.#remote.put(path, content, there) : await this.#remote.putNew(path, content);
     this.#there.set(path, state);
     this.#ancestor.set(path, { here, there: state });
     return bytes;
@@ -465,6 +481,12 @@ export class Follower {
     this.#ancestor.set(path, { here: state, there: now });
     return bytes;
   }
+}
+
+/** Waits until all have ended, also after a failure. Rejects with the first failure. */
+async function allEnded(work: readonly Promise<void>[]): Promise<void> {
+  await Promise.allSettled(work);
+  await Promise.all(work);
 }
 
 function file(of: Node | undefined): FileState {
@@ -504,3 +526,5 @@ const MOST_DIRTY = 100;
 const MOST_ROUNDS = 20;
 const MOST_EDITS = 20;
 const AT_ONCE = 4;
+/** Small new files that are opened at once. */
+const BUNDLE = 256;

@@ -2,6 +2,7 @@
 import { call, Problem, reach, sendBody, Unreachable } from "../api/http";
 import { address, list, look, makeFolder, move, remove, type Place } from "../api/volumes";
 import { transfer } from "../transfer/delta/client";
+import { isSmall, NotBundled, sendSmall, sendWaiting } from "../transfer/bundle";
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
 import { isPrivate, type Local } from "./local";
@@ -98,6 +99,22 @@ export class Remote {
       if (error instanceof Taken || (error instanceof Problem && error.status === 412)) throw new Outdated();
       // A request whose file cannot be read looks like a lost connection.
       if (error instanceof Unreadable || (error instanceof Unreachable && reach.value.on)) throw new Outdated();
+      throw error;
+    }
+  }
+
+  /** Uploads a small new file, by one request with other files that are uploaded at the same time. */
+  async putNew(path: string, file: File): Promise<Moved> {
+    if (!isSmall(file, "nothing")) return this.put(path, file, undefined);
+    const sent = sendSmall(file, this.at(path), this.stop);
+    sendWaiting();
+    try {
+      const { is, tag } = await sent;
+      const state = tag === undefined ? await this.#verified(path, file) : { tag, bytes: file.size, modified: Math.floor(Date.now() / 1000) };
+      return { state, bytes: is === "created" ? file.size : 0 };
+    } catch (error) {
+      if (error instanceof NotBundled) return this.put(path, file, undefined);
+      if (error instanceof Unreadable || (error instanceof Problem && error.status === 412)) throw new Outdated();
       throw error;
     }
   }

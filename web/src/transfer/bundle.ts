@@ -9,8 +9,12 @@ import { bundleAddress, pathText, type Place } from "../api/volumes";
 import { Unreadable, type Base } from "./engine";
 import { pace } from "./rate";
 
-/** `equal`: the server has a file with the same content already. */
-export type Sent = "created" | "equal";
+/** A file of a bundle at the server. `equal`: the server had a file with the same content already. */
+export interface Sent {
+  is: "created" | "equal";
+  /** Entity tag of the file; undefined from an older server. */
+  tag: string | undefined;
+}
 
 /** The file must be sent alone: this server or a proxy takes no bundle. */
 export class NotBundled extends Error {}
@@ -67,6 +71,17 @@ export function sendBundles(isMoreComing: boolean, ended: () => void): void {
   }
 }
 
+/** Sends all waiting files, those that come meanwhile too. Many calls in a short time cost one. */
+export function sendWaiting(): void {
+  if (isDue) return;
+  isDue = true;
+  setTimeout(() => {
+    isDue = false;
+    sendBundles(false, sendWaiting);
+  });
+}
+let isDue = false;
+
 const isFull = (): boolean => !hasRoom() || waiting.reduce((sum, { file }) => sum + file.size + LINE_BYTES, 0) >= most;
 
 /** Takes the files of the next bundle. */
@@ -91,10 +106,10 @@ async function send(bundle: Waiting[]): Promise<void> {
   try {
     const headers = { "Content-Type": "application/octet-stream" };
     const answer = await call(bundleAddress(to.volume), { method: "POST", headers, body, signal: stop });
-    const { files: results } = (await answer.json()) as { files: { status: number; detail?: string }[] };
+    const { files: results } = (await answer.json()) as { files: { status: number; detail?: string; etag?: string }[] };
     for (const [i, { resolve, reject }] of files.entries()) {
-      const { status, detail = "" } = results[i] ?? { status: 0, detail: "the server left out a file" };
-      if (status === 201 || status === 200) resolve(status === 201 ? "created" : "equal");
+      const { status, detail = "", etag: tag } = results[i] ?? { status: 0, detail: "the server left out a file" };
+      if (status === 201 || status === 200) resolve({ is: status === 201 ? "created" : "equal", tag });
       else reject(new Problem(status, detail, status === 503 ? 1 : undefined));
     }
     if (pace.peek() > 0) await pause(body.byteLength / pace.peek(), stop).catch(() => undefined);
@@ -158,7 +173,8 @@ function joined(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return all;
 }
 
-const SMALL_BYTES = 64 << 10;
+/** Longest file that travels in a bundle. */
+export const SMALL_BYTES = 64 << 10;
 /** Most files of a bundle. */
 const FILES = 128;
 /** Most files of a read. The browser takes a part of a millisecond for each file, in which the page does nothing else. */

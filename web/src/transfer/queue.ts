@@ -390,9 +390,9 @@ async function bundled(item: Item, file: File, { stop, slot }: Way): Promise<"cr
   slot.leave();
   fill();
   try {
-    const how = await sent;
-    if (how === "created") count(file.size);
-    return how;
+    const { is } = await sent;
+    if (is === "created") count(file.size);
+    return is;
   } catch (error) {
     if (error instanceof Problem && error.status === 412) throw new Taken(await lookIfAllowed(item.to));
     throw error;

@@ -11,12 +11,13 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use deltic_store::{Snapshot, Store, StoreError, Tree, Whole};
-use deltic_store_local::LocalStore;
+use deltic_store::{Snapshot, Store, StoreError, Tree, Version, Whole};
+use deltic_store_local::{LocalSnapshot, LocalStore};
 use deltic_tree::RelPath;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::conditions::{tag, tag_of_new};
 use super::incoming::collect;
 use super::replacement::NewAttributes;
 use super::request::{Above, Address, no_store, on_disk, path};
@@ -93,18 +94,21 @@ fn parse(body: &[u8]) -> Result<Vec<SentFile>, Problem> {
 }
 
 /// What became of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CreatedFile {
-    New,
-    /// A file with the same content is there, and stays.
-    Equal,
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CreatedFile {
+    /// False if a file with the same content is there, and stays.
+    is_new: bool,
+    /// Entity tag of the file.
+    tag: String,
 }
 
 /// Returns the status of a file, as the answer to a request for this file alone would have it.
 fn status(result: Result<CreatedFile, Problem>) -> Value {
     match result {
-        Ok(CreatedFile::New) => json!({ "status": StatusCode::CREATED.as_u16() }),
-        Ok(CreatedFile::Equal) => json!({ "status": StatusCode::OK.as_u16() }),
+        Ok(CreatedFile { is_new, tag }) => {
+            let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+            json!({ "status": status.as_u16(), "etag": tag })
+        }
         Err(Problem { status, detail, .. }) => {
             json!({ "status": status.as_u16(), "detail": detail })
         }
@@ -151,18 +155,30 @@ impl Client {
         let result = |file: &Result<(RelPath, &[u8], _), Problem>| {
             let (path, bytes, _) = file.as_ref().map_err(Problem::clone)?;
             match put.next().expect("each file has a result") {
+                Ok(version) => self.created(&store, path, version.as_ref()),
                 // The file is in place, without some attribute.
-                Ok(_) | Err(StoreError::AttributesNotSet { .. }) => Ok(CreatedFile::New),
+                Err(StoreError::AttributesNotSet { .. }) => self.created(&store, path, None),
                 Err(StoreError::Conflict { .. }) => self.compare(&store, path, bytes),
                 Err(error) => Err(error.into()),
             }
         };
         let results: Vec<_> = prepared.iter().map(result).collect();
-        if results.contains(&Ok(CreatedFile::New)) {
+        if results.iter().flatten().any(|created| created.is_new) {
             above.keep();
         }
         store.flush()?;
         Ok(results)
+    }
+
+    /// Returns the result for a file that is in place.
+    fn created(
+        &self,
+        store: &LocalStore,
+        path: &RelPath,
+        version: Option<&Version>,
+    ) -> Result<CreatedFile, Problem> {
+        let tag = tag_of_new(&self.server, store, path, version)?;
+        Ok(CreatedFile { is_new: true, tag })
     }
 
     /// Returns the path of a file that the client may create.
@@ -189,16 +205,16 @@ impl Client {
             return Err(Problem::new(StatusCode::CONFLICT, format!("{path}: not a file")));
         }
         let may_read = self.server.volume_for(Right::Read, &self.known, &self.volume, path).is_ok();
-        if may_read && is_equal(store, path, bytes) {
-            return Ok(CreatedFile::Equal);
+        let there = store.open(path).ok().filter(|there| may_read && is_equal(there, bytes));
+        if let Some(there) = there {
+            return Ok(CreatedFile { is_new: false, tag: tag(&self.server, &there) });
         }
         Err(Problem::new(StatusCode::PRECONDITION_FAILED, "there is such a file"))
     }
 }
 
-/// True if the file at `path` has exactly these bytes.
-fn is_equal(store: &LocalStore, path: &RelPath, bytes: &[u8]) -> bool {
-    let Ok(there) = store.open(path) else { return false };
+/// True if the file has exactly these bytes.
+fn is_equal(there: &LocalSnapshot, bytes: &[u8]) -> bool {
     // While a program writes the file, its content is unknown.
     if there.meta().len != bytes.len() as u64 || there.has_writer() {
         return false;
