@@ -27,7 +27,12 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
             for kept in &file.versions {
                 output.line(match args.json {
                     true => serde_json::to_string(&JsonVersion::of(file, kept))?,
-                    false => format!("{}  {}", shown(kept), path_shown(file)),
+                    false => format!(
+                        "{}  {}{}",
+                        version_shown(kept),
+                        path_shown(file),
+                        change_shown(kept)
+                    ),
                 });
             }
             output.flush();
@@ -36,7 +41,7 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
         return Ok(output.finish()?);
     }
     for kept in address.versions(&credentials)? {
-        output.line(if args.json { serde_json::to_string(&kept)? } else { shown(&kept) });
+        output.line(if args.json { serde_json::to_string(&kept)? } else { line_shown(&kept) });
     }
     Ok(output.finish()?)
 }
@@ -46,17 +51,24 @@ fn is_dir(address: &Address) -> bool {
     address.path.is_empty() || address.path.ends_with(b"/")
 }
 
-/// Returns a version as a line for people.
-fn shown(kept: &KeptVersion) -> String {
-    let KeptVersion { version, replaced, bytes, change, .. } = kept;
+/// Returns a version of a file as a line for people.
+fn line_shown(kept: &KeptVersion) -> String {
+    format!("{}{}", version_shown(kept), change_shown(kept))
+}
+
+/// Returns the start of a version's line: the name of the version, its time and its length.
+fn version_shown(kept: &KeptVersion) -> String {
+    let KeptVersion { version, replaced, bytes, .. } = kept;
     let (when, bytes) = (Zone::here().format_time(*replaced), counted(*bytes, "byte"));
-    let change = change.as_ref().map(change_shown).unwrap_or_default();
-    format!("{:<20} {when}  {bytes}{change}", printable(version.as_bytes()))
+    format!("{:<20} {when}  {bytes}", printable(version.as_bytes()))
 }
 
 /// Returns the end of a version's line: a strip of the file from its start to its end, the shares, and the author.
-fn change_shown(change: &KnownChange) -> String {
-    let KnownChange { kept, moved, new, buckets, by, .. } = change;
+/// Empty if the change is unknown.
+fn change_shown(version: &KeptVersion) -> String {
+    let Some(KnownChange { kept, moved, new, buckets, by, .. }) = &version.change else {
+        return String::new();
+    };
     let strip: String = buckets.iter().map(|bucket| bucket_letter(*bucket)).collect();
     let all = [kept, moved, new].iter().fold(0_u64, |sum, part| sum.saturating_add(**part));
     let share = |part: u64| {
