@@ -107,7 +107,7 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
   await settle(page);
   await shot("files-none");
   await page.keyboard.press("Escape");
-  await page.locator(".bar .btn").first().click();
+  await page.getByRole("button", { name: /^(New folder|Neuer Ordner)$/ }).click();
   await page.locator("#name").fill("plans/new");
   await page.keyboard.press("Enter");
   await settle(page);

@@ -98,11 +98,23 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
             pair("/v1/volumes/photos/tree".into(), "/v1/volumes/none/tree".into()),
             pair("/v1/volumes/photos/tree/".into(), "/v1/volumes/none/tree/".into()),
         ],
-        ("/v1/volumes/{volume}/tree/{path}", "get" | "post") => at("tree", ""),
+        ("/v1/volumes/{volume}/tree/{path}", "get") => {
+            let forms = ["", "?changes=true", "?as=search&name=f", "?as=versions"];
+            forms.iter().flat_map(|form| at("tree", form)).collect()
+        }
+        ("/v1/volumes/{volume}/tree/{path}", "post") => at("tree", ""),
+        ("/v1/volumes/{volume}/files", "post") => {
+            vec![pair("/v1/volumes/music/files".into(), "/v1/volumes/none/files".into())]
+        }
+        ("/v1/volumes/{volume}/uploads", "get") => {
+            vec![pair("/v1/volumes/music/uploads".into(), "/v1/volumes/none/uploads".into())]
+        }
         ("/v1/volumes/{volume}/files/{path}", method) => {
             let own = "/v1/volumes/photos/files/dir/file?as=move&to=";
             let forms: &[&str] = match method {
-                "get" | "head" => &["", "?as=signature", "?as=versions", "?as=zip", "?version=1"],
+                "get" | "head" => {
+                    &["", "?as=signature", "?as=versions", "?as=zip", "?as=changes", "?version=1"]
+                }
                 "put" | "delete" => &[""],
                 "post" => &[
                     "?as=patch",
