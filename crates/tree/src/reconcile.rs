@@ -228,9 +228,9 @@ pub enum PathClash {
 pub struct DeletionGuard {
     /// The end at which files would be deleted.
     pub end: SyncEnd,
-    /// Number of these files, with those that earlier plans deleted.
+    /// Number of these files.
     pub files: usize,
-    /// Number of files of the ancestor, with those that earlier plans deleted.
+    /// Number of files of the ancestor.
     pub of: usize,
 }
 
@@ -512,15 +512,19 @@ impl<'a> Planner<'a> {
         let counted = |end: SyncEnd| {
             let files =
                 rest.iter().filter(|(_, verdict)| **verdict == FileVerdict::Remove(end)).count();
-            let earlier = before[end as usize];
+            DeletionGuard { end, files, of: now }
+        };
+        let is_much = |guard: &DeletionGuard| {
+            let earlier = before[guard.end as usize];
+            let (files, of) = (guard.files + earlier, guard.of + earlier);
             // A plan that deletes nothing needs no consent, whatever was deleted before.
-            (files > 0).then(|| DeletionGuard { end, files: files + earlier, of: now + earlier })
+            guard.files > 0
+                && match files == of {
+                    true => of >= FEW_FILES,
+                    false => files > MANY_FILES && 2 * files > of,
+                }
         };
-        let is_much = |guard: &DeletionGuard| match guard.files == guard.of {
-            true => guard.of >= FEW_FILES,
-            false => guard.files > MANY_FILES && 2 * guard.files > guard.of,
-        };
-        SyncEnd::BOTH.into_iter().filter_map(counted).find(is_much)
+        SyncEnd::BOTH.into_iter().map(counted).find(is_much)
     }
 }
 

@@ -99,6 +99,7 @@ export class Follower {
   /** The user wants the deleted files back: the ancestor forgets them, so they are new at the other end. */
   bringBack(): void {
     for (const [path] of this.#ancestor.entries) if (!this.#here.has(path) || !this.#there.has(path)) this.#ancestor.set(path, undefined);
+    this.#deleted = [0, 0];
     this.again();
   }
 

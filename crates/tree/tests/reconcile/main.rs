@@ -233,7 +233,7 @@ fn many_small_plans_delete_no_more_without_consent_than_one_plan() {
             None => (left, before[0]) = (left - 1, before[0] + 1),
         }
     };
-    assert_eq!((asked.end, asked.files, asked.of), (SyncEnd::Here, 26, 50));
+    assert_eq!((asked.end, asked.files, asked.of), (SyncEnd::Here, 1, 25));
     // A plan that deletes nothing is not held up.
     let trees = trees(["a=1", "a=1", "a=2"]);
     let plan = reconcile(&trees, &naming(), Deletions::Guarded { before: [99, 99] });
