@@ -178,8 +178,10 @@ web: page-files ## test the page in Chromium against a real server
 neon: toolchain
 	tools/neon-test.sh
 
+# The program and the library `deltic` have one folder, so their documentation is made one after the other.
 docs: toolchain
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps $(labs)
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --bins $(labs)
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --lib $(labs)
 
 # In the profile of the page's modules, which `page-files` has built by then.
 wasm: toolchain

@@ -37,7 +37,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     rmSync(local, { recursive: true, force: true });
   });
   beforeEach(async () => {
-    for (const name of readdirSync(disk())) if (name !== ".deltic") rmSync(disk(name));
+    for (const name of readdirSync(disk())) if (name !== ".deltic") rmSync(disk(name), { recursive: true });
     Object.assign(s.origin, { cut: false, slow: undefined, seen: [], wire: { up: 0, down: 0 } });
     await s.page.goto("about:blank");
     await signIn(s);

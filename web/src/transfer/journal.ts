@@ -100,12 +100,12 @@ function pageOf(batch: string, no: number): Map<number, ItemRecord> {
   return found;
 }
 
-/** Forgets a batch with all items. */
+/** Forgets a batch with all items. Written at once: after a reload, the next page would send the files again. */
 export function dropBatch(key: string): void {
   batches.set(key, "delete");
   pages.delete(key);
   changed.delete(key);
-  soon();
+  if (hasJournal) void flush().catch(() => undefined);
 }
 
 /** Writes changes in order. Changes during a write go into the next write, which waits if writes are frequent. */
