@@ -21,7 +21,7 @@ pub trait Task {
     /// [`Self::Error`] if the task cannot go on with these bytes.
     fn take_bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Error>;
 
-    /// Returns the result. Call after [`reads`](Self::reads) returned `None`.
+    /// Returns the result. Call after [`next_spans`](Self::next_spans) returned `None`.
     fn finish(self) -> Self::Output;
 }
 

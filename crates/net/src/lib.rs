@@ -1,7 +1,7 @@
 //! Runs the protocol's state machines (sender and receiver) on stores, over transports. Only this crate uses threads,
 //! clocks and async.
 //!
-//! [`run`] is a sync of the connecting end and [`agent`] its other end, for the command; [`embed`] has both for
+//! [`run`] is a sync of the connecting end and [`run_agent`] its other end, for the command; [`embed`] has both for
 //! programs with a runtime. Inside, `session` takes a role after a `greeting`, and `host` resolves the paths of
 //! requests. `drive` runs the machine of the role; a worker of `deltic_worker` does the work that the machine requests,
 //! on the threads of `executor`. `transport` moves bytes. `watch` decides what to sync again, and `batch` stores runs

@@ -11,7 +11,7 @@ pub struct MetaMask {
     pub groups: bool,
     /// Read [`ExtraMeta::accessed`](super::ExtraMeta::accessed).
     pub accessed: bool,
-    /// Read [`ExtraMeta::hard_link`](super::ExtraMeta::hard_link).
+    /// Read [`ExtraMeta::linked`](super::ExtraMeta::linked).
     pub linked: bool,
     /// Read the access ACL and the default ACL.
     pub acls: bool,
