@@ -52,13 +52,10 @@ function Body(): JSX.Element {
     );
   }
   return (
-    <>
-      <div class="split">
-        <List />
-        <Pane />
-      </div>
-      {isBelow && <Below />}
-    </>
+    <div class="split">
+      <List />
+      <Pane />
+    </div>
   );
 }
 

@@ -17,6 +17,7 @@ import { Icon, iconOf, type IconName } from "../ui/Icon";
 import { Name } from "../ui/Name";
 import { parts } from "../transfer/names";
 import { askDelete, dialog, download, open, share, updateMine } from "./actions";
+import { Below } from "./Below";
 import { dropTarget } from "./Drop";
 import { active, entries, order, query, rights, rows, selection, status, volume, type Column } from "./folder";
 import { gridKeys } from "./keys";
@@ -88,6 +89,7 @@ export function List(): JSX.Element {
         {below > 0 && <Spacer height={below * height.value} />}
       </div>
       <Foot />
+      {query.value.trim() && <Below />}
     </div>
   );
 }
