@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { join, relative } from "node:path";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { METERS } from "./devtools";
 import { launch, setUp, type Setup } from "./page";
 import { engineMissing, missing } from "./server";
 
@@ -34,17 +35,8 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
     contexts.push(context);
     await context.addInitScript(() => {
       Object.assign(window, { showDirectoryPicker: async () => (await navigator.storage.getDirectory()).getDirectoryHandle("synced", { create: true }) });
-      const meters = { late: 0, longest: 0 };
-      Object.assign(window, { meters });
-      // StagMeter: the sum of what a timer of 100 ms is late, over 50 ms.
-      let due = performance.now() + 100;
-      setInterval(() => {
-        const late = performance.now() - due;
-        if (late > 50) meters.late += late;
-        meters.longest = Math.max(meters.longest, late);
-        due = performance.now() + 100;
-      }, 100);
     });
+    await context.addInitScript({ content: METERS });
     const page = await context.newPage();
     page.setDefaultTimeout(200_000);
     await page.goto(`${s.origin.url}#t=${s.server.token}`);
@@ -109,7 +101,7 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
         await new Promise((resolve) => setTimeout(resolve, 500));
       }
       times.sort((a, b) => a - b);
-      const late = await Promise.all([one, other].map((page) => page.evaluate("meters.late")));
+      const late = await Promise.all([one, other].map((page) => page.evaluate("meters.stagnation")));
       console.log(`| live: save of ${what} seen by another device | p50 ${times[times.length >> 1]} ms | p90 ${times[Math.floor(times.length * 0.9)]} ms | stagnation ${late.map((ms) => Math.round(ms as number))} ms |`);
       for (const page of [one, other]) console.log(await page.locator(".evs .soft").allTextContents());
       for (const context of contexts.splice(0)) await context.close();
@@ -182,14 +174,14 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
     await equal();
     console.log(`| live: first sync of ${FILES} files of 4 kB | ${((Date.now() - began) / 1000).toFixed(1)} s |`);
     await page.getByRole("status").filter({ hasText: "In sync" }).waitFor();
-    await page.evaluate("Object.assign(meters, { late: 0, longest: 0 })");
+    await page.evaluate("Object.assign(meters, { stagnation: 0, gap: 0 })");
     const begunWrites = Date.now();
     const written = await checkout(page, 1);
     const writing = Date.now() - begunWrites;
     began = Date.now();
     await equal();
     expect(await here(page)).toEqual(there());
-    const { late, longest } = await page.evaluate<{ late: number; longest: number }>("meters");
-    console.log(`| live: checkout, ${written} of ${FILES} files written in ${(writing / 1000).toFixed(1)} s | equal ${((Date.now() - began) / 1000).toFixed(1)} s later | stagnation ${late.toFixed(0)} ms, longest ${longest.toFixed(0)} ms |`);
+    const { stagnation, gap } = await page.evaluate<{ stagnation: number; gap: number }>("meters");
+    console.log(`| live: checkout, ${written} of ${FILES} files written in ${(writing / 1000).toFixed(1)} s | equal ${((Date.now() - began) / 1000).toFixed(1)} s later | stagnation ${stagnation.toFixed(0)} ms, longest wait ${gap.toFixed(0)} ms |`);
   });
 });

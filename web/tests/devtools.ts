@@ -28,7 +28,7 @@ export interface Chromium {
 }
 
 /** Script that measures long tasks, the longest delay of a timer in the page's own thread, and stagnation. */
-const METERS = `
+export const METERS = `
   window.meters = { longest: 0, tasks: 0, gap: 0, stagnation: 0 };
   new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) { meters.longest = Math.max(meters.longest, duration); meters.tasks += duration; }

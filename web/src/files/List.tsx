@@ -89,7 +89,7 @@ export function List(): JSX.Element {
         {below > 0 && <Spacer height={below * height.value} />}
       </div>
       <Foot />
-      {query.value.trim() && <Below />}
+      <Below />
     </div>
   );
 }
