@@ -1,4 +1,4 @@
-//! What changed in a file: which bytes were kept, which moved, and which are new.
+//! Tells the change of a file: the bytes that were kept, the bytes that moved, and new bytes.
 //!
 //! A new version gets a note of its change when it is put in place ([`ChangeNote`]). Any other two versions are read and
 //! compared, in steps, if both together are short enough.

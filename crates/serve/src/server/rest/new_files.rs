@@ -1,4 +1,4 @@
-//! Creates many small files by one request, whose answer has one status for each file.
+//! Creates many small files by one request. The answer has a status for each file.
 //!
 //! The body has the files one after another: a line of JSON, `{"path": "a/b", "bytes": 4}`, then the content of the
 //! file, which has this many bytes. A file replaces nothing. The files are flushed together.
@@ -93,7 +93,7 @@ fn parse(body: &[u8]) -> Result<Vec<SentFile>, Problem> {
     Ok(files)
 }
 
-/// What became of a file.
+/// A file of the body that is in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CreatedFile {
     /// False if a file with the same content is there, and stays.
