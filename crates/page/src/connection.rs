@@ -10,7 +10,7 @@ use deltic_carrier::control::{Capabilities, FromClient, FromServer};
 use deltic_carrier::ends::ClientEnd;
 use deltic_carrier::message::Outgoing;
 use deltic_engine::machine::Machine;
-use deltic_protocol::report::{Notice, Totals};
+use deltic_protocol::report::{Counts, Notice, Totals};
 use deltic_tree::Meta;
 use deltic_worker::Worker;
 use deltic_worker::dialling::DiallingEnd;
@@ -71,6 +71,7 @@ pub(crate) trait Dialled {
         unsent: &mut Vec<u8>,
         watch: &mut dyn FnMut(Notice),
     ) -> Result<Progress, InlineError>;
+    fn counts(&self) -> Counts;
 }
 
 impl<M: Machine, W: Worker<M>> Dialled for DiallingEnd<M, W> {
@@ -88,6 +89,10 @@ impl<M: Machine, W: Worker<M>> Dialled for DiallingEnd<M, W> {
         watch: &mut dyn FnMut(Notice),
     ) -> Result<Progress, InlineError> {
         Self::turn(self, WORK_AT_ONCE, unsent, watch)
+    }
+
+    fn counts(&self) -> Counts {
+        Self::counts(self)
     }
 }
 
@@ -269,6 +274,7 @@ impl<H: HostFiles> Connection<H> {
     fn finish(&mut self, channel: u32) {
         let Some(transfer) = self.transfers.remove(&channel) else { return };
         self.channels.close(channel);
+        let compared = transfer.end.counts();
         if let Some(end) = transfer.outgoing.end() {
             self.say(end);
         }
@@ -286,6 +292,8 @@ impl<H: HostFiles> Connection<H> {
             matched: totals.matched,
             sent,
             received,
+            weak: compared.weak,
+            strong: compared.strong,
         });
     }
 

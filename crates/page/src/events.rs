@@ -58,6 +58,10 @@ pub enum Event {
         sent: u64,
         /// Bytes received over the connection for this transfer.
         received: u64,
+        /// Weak sums that this end compared.
+        weak: u64,
+        /// Strong sums and fingerprints that this end compared.
+        strong: u64,
     },
     /// A transfer failed, or could not begin.
     Failed {

@@ -18,7 +18,8 @@ impl<H: HostFiles> Connection<H> {
         let host = self.host.clone();
         let store = PageStore::new(host, name.clone(), present, Some(request.staged));
         let source = [&dir[..], name.as_bytes()].concat().into();
-        let pull = PullRequest { source, expect: Expect::from([name]), options: options() };
+        let options = options(request.strategy.as_deref())?;
+        let pull = PullRequest { source, expect: Expect::from([name]), options };
         let destination = OpenDestination::new(store.clone());
         let end = PullEnd::pull(destination, pull, hello(&request.random)?)?;
         self.open(request.volume, Box::new(end), Some(store))

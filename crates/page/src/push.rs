@@ -14,7 +14,7 @@ impl<H: HostFiles> Connection<H> {
         let (destination, name) = place(&request.path)?;
         let present = Some((request.new.file, request.new.meta()));
         let store = PageStore::new(self.host.clone(), name.clone(), present, None);
-        let mut options = options();
+        let mut options = options(request.strategy.as_deref())?;
         options.compare.ignore_times = request.on_request;
         let (single, own, offers) = (Some(name), None, !request.on_request);
         let push = PushRequest { destination, single, own, offers, options };

@@ -1,7 +1,8 @@
 //! Requests of the page: transfers of one file, as JSON.
 
-use deltic_core::Key;
 use deltic_core::keyed::KEY_BYTES;
+use deltic_core::strategy::UnknownStrategy;
+use deltic_core::{Key, Strategy};
 use deltic_engine::pack::HAS_ZSTD;
 use deltic_protocol::options::{Options, Select};
 use deltic_protocol::{Hello, PeerError};
@@ -31,6 +32,9 @@ pub struct Push {
     /// version that appears after this check.
     #[serde(default)]
     pub on_request: bool,
+    /// Name of the strategy, as in `deltic sync --strategy`. `None` is Deltic's own.
+    #[serde(default)]
+    pub strategy: Option<String>,
     /// Random bytes for the session, as 64 hexadecimal digits.
     pub random: String,
 }
@@ -47,6 +51,9 @@ pub struct Pull {
     pub old: Option<OldFile>,
     /// Number of an empty file of the host, which gets the new version.
     pub staged: u32,
+    /// Name of the strategy, as in `deltic sync --strategy`. `None` is Deltic's own.
+    #[serde(default)]
+    pub strategy: Option<String>,
     /// Random bytes for the session, as 64 hexadecimal digits.
     pub random: String,
 }
@@ -82,6 +89,9 @@ pub enum RequestError {
     /// The random bytes are missing or too few.
     #[error("a session needs {KEY_BYTES} random bytes")]
     Random,
+    /// No strategy has this name.
+    #[error(transparent)]
+    Strategy(#[from] UnknownStrategy),
     /// The connection has ended.
     #[error("the connection has ended")]
     Ended,
@@ -129,10 +139,11 @@ pub(crate) fn hello(random: &str) -> Result<Hello, RequestError> {
     Ok(if HAS_ZSTD { ours } else { ours.without_zstd() })
 }
 
-/// Returns the options of a page's transfers: times are kept, missing directories are made.
-pub(crate) fn options() -> Options {
+/// Returns the options of a page's transfers by the strategy of this name: times are kept, missing directories are made.
+pub(crate) fn options(strategy: Option<&str>) -> Result<Options, RequestError> {
+    let strategy = strategy.map_or(Ok(Strategy::DELTIC), Strategy::by_name)?;
     let select = Select { mkpath: true, ..Select::default() };
-    Options { times: true, durable: true, select, ..Options::default() }
+    Ok(Options { times: true, durable: true, strategy, select, ..Options::default() })
 }
 
 #[cfg(test)]
@@ -155,6 +166,15 @@ mod tests {
             assert_eq!(milliseconds(time(ms)), ms);
         }
         assert_eq!(time(-1), Timestamp { secs: -1, nanos: 999_000_000 });
+    }
+
+    #[test]
+    fn a_strategy_is_known_by_its_name_or_refused() {
+        assert_eq!(options(None).unwrap().strategy, Strategy::DELTIC);
+        for strategy in Strategy::ALL {
+            assert_eq!(options(Some(strategy.name)).unwrap().strategy, strategy);
+        }
+        assert!(matches!(options(Some("sync")), Err(RequestError::Strategy(_))));
     }
 
     #[test]

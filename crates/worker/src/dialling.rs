@@ -19,7 +19,7 @@ use deltic_protocol::hello::{NamesFrom, Reply, Request};
 use deltic_protocol::limits::Limits;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{Expect, Receiver};
-use deltic_protocol::report::Notice;
+use deltic_protocol::report::{Counts, Notice};
 use deltic_protocol::sender::Sender;
 use deltic_protocol::{Hello, PeerError, Terms};
 use deltic_store::{Store, Tree};
@@ -202,6 +202,14 @@ impl<M: Machine, W: Worker<M>> DiallingEnd<M, W> {
         };
         unsent.extend(self.stream.send(frames));
         progress
+    }
+
+    /// Returns the number of comparisons of sums by this end so far.
+    pub fn counts(&self) -> Counts {
+        match &self.phase {
+            Phase::Greets(..) => Counts::default(),
+            Phase::Runs(session) => session.counts(),
+        }
     }
 
     /// Tells this end the time since its start.

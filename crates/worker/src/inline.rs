@@ -10,7 +10,7 @@ use deltic_engine::session::{Greeting, NoGreeting, Session, SessionDriver, Sessi
 use deltic_protocol::PeerError;
 use deltic_protocol::hello::Abort;
 use deltic_protocol::limits::Limits;
-use deltic_protocol::report::{Notice, Trouble};
+use deltic_protocol::report::{Counts, Notice, Trouble};
 
 use crate::Worker;
 use crate::owners::UnknownAccount;
@@ -109,6 +109,11 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.session.limits()
+    }
+
+    /// Returns the number of comparisons of sums by this end so far.
+    pub fn counts(&self) -> Counts {
+        self.session.counts()
     }
 
     /// Tells the session the time since its start.

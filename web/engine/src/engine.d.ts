@@ -21,6 +21,11 @@ export interface Place {
   path: string;
 }
 
+export interface Method {
+  /** Name of the strategy, as in `deltic sync --strategy`; by default `deltic`. */
+  strategy?: string;
+}
+
 export interface Progress {
   channel: number;
   /** Bytes of the file that are up to date, matched or sent. */
@@ -45,6 +50,9 @@ export interface Result {
   /** Bytes over the connection. */
   sent: number;
   received: number;
+  /** Weak sums, and strong sums and fingerprints, that this end compared. */
+  weak: number;
+  strong: number;
   /** Warnings. */
   troubles: string[];
 }
@@ -56,7 +64,11 @@ export interface Options {
 
 export class Engine {
   static load(source: Response | BufferSource | WebAssembly.Module, files: Files): Promise<Engine>;
-  connect(url: string, token: string): Promise<Connection>;
+  /**
+   * `turnsMs` is the longest time in which the engine works without a pause for other code of the thread. With `Infinity`
+   * the engine works until it waits for the server.
+   */
+  connect(url: string, token: string, options?: { turnsMs?: number }): Promise<Connection>;
   /** Returns the plan for a synced folder; only a module with `pull` has the function. */
   reconcile(request: object): unknown;
   readonly memoryBytes: number;
@@ -76,8 +88,10 @@ export class Connection extends EventTarget {
   readonly server?: { version: string; channels: number };
   /** True without a WebSocket. */
   readonly isPlain: boolean;
-  push(request: Place & OpenFile & { on_request?: boolean }, options?: Options): Promise<Result>;
-  pull(request: Place & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
+  /** Milliseconds in which the engine worked for this connection, reads of files included. */
+  readonly busyMs: number;
+  push(request: Place & OpenFile & Method & { on_request?: boolean }, options?: Options): Promise<Result>;
+  pull(request: Place & Method & { staged: number; old: OpenFile | null }, options?: Options): Promise<Result>;
   /** Most bytes a second that this end sends; 0 for no limit. */
   set rate(bytes: number);
   close(): void;

@@ -19,8 +19,9 @@ const OPEN_MS = 5_000;
 const BUFFERED_BYTES = 1 << 20;
 // A full socket says nothing when it has room again.
 const POLL_MS = 5;
-// Longest time of turns in a row, and the time after which the engine looks again at a transfer that has begun.
+// Longest time of turns in a row, unless the caller chooses another time.
 const TURNS_MS = 12;
+// Time after which the engine looks again at a transfer that has begun.
 const UNANSWERED_MS = 30;
 
 /** The compiled module, with the files of the user. */
@@ -49,11 +50,12 @@ export class Engine {
 
   /**
    * Opens a connection to the WebSocket at `url`, or by plain HTTP to the same server. Resolves once the server has
-   * accepted the token.
+   * accepted the token. Option: `turnsMs`, the longest time in which the engine works without a pause for other code of
+   * the thread. With `Infinity` the engine works until it waits for the server.
    */
-  async connect(url, token) {
+  async connect(url, token, { turnsMs = TURNS_MS } = {}) {
     const socket = (await openSocket(url)) ?? new StreamSocket(url);
-    return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject }));
+    return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject, turnsMs }));
   }
 
   /** Returns the plan for a synced folder; both are objects of JSON (crates/page/src/reconcile.rs). */
@@ -94,6 +96,8 @@ export class Connection extends EventTarget {
   #handle;
   #socket;
   #opening;
+  #turnsMs;
+  #busyMs = 0;
   #transfers = new Map();
   #timer;
   #soon = new MessageChannel();
@@ -108,6 +112,7 @@ export class Connection extends EventTarget {
     this.#wasm = wasm;
     this.#socket = socket;
     this.#opening = opening;
+    this.#turnsMs = opening.turnsMs;
     this.#soon.port1.onmessage = () => this.#pump();
     this.#handle = this.#give(token, (pointer, len) => wasm.deltic_connect(pointer, len));
     socket.onmessage = ({ data }) => this.#received(data);
@@ -117,9 +122,10 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Pushes a file of the user: `{ volume, path, file, len, modified_ms, on_request }`. With `on_request`, the file is
-   * read only after the server has looked at the version there, and equal lengths and times do not count as equal
-   * content. So `read` can check which version the push replaces.
+   * Pushes a file of the user: `{ volume, path, file, len, modified_ms, on_request, strategy }`. With `on_request`, the
+   * file is read only after the server has looked at the version there, and equal lengths and times do not count as
+   * equal content. So `read` can check which version the push replaces. `strategy` is a name as in
+   * `deltic sync --strategy`, by default `deltic`.
    * Options: `onprogress({ settled, of, sent, received })`, and an `AbortSignal` as `signal`.
    */
   push(request, options = {}) {
@@ -127,12 +133,17 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Pulls a file into the empty file `staged`: `{ volume, path, staged, old: { file, len, modified_ms } | null }`.
-   * The result has `put: { len, modified_ms }` if the staged file is a new version, complete and proven. Without `put`
+   * Pulls a file into the empty file `staged`: `{ volume, path, staged, old: { file, len, modified_ms } | null }`, and
+   * `strategy` as for a push. The result has `put: { len, modified_ms }` if the staged file is a new version, complete and proven. Without `put`
    * the old version is up to date.
    */
   pull(request, options = {}) {
     return this.#begin("deltic_pull", request, options);
+  }
+
+  /** Milliseconds in which the engine worked for this connection, reads of files included. */
+  get busyMs() {
+    return this.#busyMs;
   }
 
   /** True without a WebSocket. Such a connection is slower, since each body is short and awaits its answer. */
@@ -193,9 +204,11 @@ export class Connection extends EventTarget {
   #received(data) {
     // A server sends no text.
     if (!this.#handle || !(data instanceof ArrayBuffer)) return;
+    const begun = performance.now();
     this.#give(new Uint8Array(data), (pointer, len) => {
       this.#wasm.deltic_receive(this.#handle, pointer, len);
     });
+    this.#busyMs += performance.now() - begun;
     this.#schedule();
   }
 
@@ -209,11 +222,11 @@ export class Connection extends EventTarget {
   #pump() {
     this.#isScheduled = false;
     if (!this.#handle) return;
+    const begun = performance.now();
     try {
-      const begun = performance.now();
       let goesOn = true;
       let hasRoom = this.#send();
-      while (hasRoom && goesOn && performance.now() - begun < TURNS_MS) {
+      while (hasRoom && goesOn && performance.now() - begun < this.#turnsMs) {
         goesOn = this.#wasm.deltic_turn(this.#handle, performance.now()) !== 0;
         hasRoom = this.#send();
       }
@@ -226,6 +239,8 @@ export class Connection extends EventTarget {
       this.#handle = 0;
       this.#socket.close();
       this.#fail(`an internal error ended the engine: ${trap}`);
+    } finally {
+      this.#busyMs += performance.now() - begun;
     }
   }
 

@@ -3,14 +3,8 @@ import type { Result } from "../../../engine/src/engine.js";
 import type { Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
 import { effect } from "@preact/signals";
 import { pace } from "../rate";
+import { modules } from "./modules";
 import script from "./worker?worker&url";
-
-/** Addresses of the engine's modules; empty if the modules were not built before the page. */
-const built = import.meta.glob<string>("../../../engine/dist/*.wasm", { query: "?url", import: "default", eager: true });
-const modules = {
-  upload: built["../../../engine/dist/push.wasm"],
-  download: built["../../../engine/dist/pull.wasm"],
-};
 
 interface Running {
   on: (report: Report) => void;
