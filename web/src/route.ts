@@ -7,7 +7,7 @@
 import { computed, signal } from "@preact/signals";
 import { root } from "./root";
 
-export type Screen = "files" | "transfers" | "synced" | "settings" | "shared" | "server" | "deleted" | FileScreen;
+export type Screen = "files" | "transfers" | "synced" | "settings" | "shared" | "server" | "deleted" | "lab" | FileScreen;
 /** A screen for a single file of the folder. */
 export type FileScreen = "versions" | "preview";
 
@@ -21,7 +21,7 @@ export interface Route {
   name?: string;
 }
 
-const SCREENS = ["transfers", "synced", "settings", "shared", "server", "deleted"] as const;
+const SCREENS = ["transfers", "synced", "settings", "shared", "server", "deleted", "lab"] as const;
 const FILE_SCREENS = ["versions", "preview"] as const;
 const isOneOf = <T extends string>(of: readonly T[], text: string): text is T => (of as readonly string[]).includes(text);
 

@@ -17,8 +17,8 @@ for (const file of readdirSync(dist, { recursive: true, withFileTypes: true }).f
     small = compressed.length;
     writeFileSync(`${path}.br`, compressed);
   }
-  // Letters beyond Latin-1 come only when a name has one, and the engine with the first delta.
-  if (!file.name.includes("latin-ext") && !/^worker-|\.wasm$/.test(file.name)) first += small;
+  // Letters beyond Latin-1 come only when a name has one, the engine comes with the first delta, and the lab when it is opened.
+  if (!file.name.includes("latin-ext") && !/^worker-|^Lab-|\.wasm$/.test(file.name)) first += small;
   console.log(`${file.name.padEnd(72)} ${String(bytes.length).padStart(8)} ${String(small).padStart(8)}`);
 }
 console.log(`${"first load".padEnd(72)} ${" ".repeat(8)} ${String(first).padStart(8)}`);

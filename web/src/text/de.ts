@@ -391,6 +391,10 @@ export const german = (n: Numbers): Words => ({
   stagnationHelp: "Summe der Zeiten, in denen diese Seite verspätet reagierte, während Dateien unterwegs waren (StagMeter aus dem Artikel zu WebR2sync). Sie sollte 0 sein.",
   stagnationOf: ({ stagnation, measured }) =>
     measured > 0 ? `${n.milliseconds(stagnation)} in ${n.duration(measured / 1000)}` : "noch war nichts unterwegs",
+  lab: "Labor",
+  labHelp: "Misst, wie dieser Browser und dieser Server abgleichen, neben den Systemen des Artikels zu WebR2sync.",
+  openLab: "Zum Labor",
+  labMissing: "Das Labor ist nicht angekommen. Lade die Seite neu.",
   session: "Angemeldet",
   sessionHelp: (host) => `Bei ${host}. Abmelden vergisst den Schlüssel auf diesem Gerät.`,
   signOut: "Abmelden",

@@ -407,6 +407,10 @@ export const english = (n: Numbers) => ({
   stagnationHelp: "Sum of the times for which this page reacted late while files moved (StagMeter of the WebR2sync paper). It should be 0.",
   stagnationOf: ({ stagnation, measured }: { stagnation: number; measured: number }) =>
     measured > 0 ? `${n.milliseconds(stagnation)} in ${n.duration(measured / 1000)}` : "nothing has moved yet",
+  lab: "Lab",
+  labHelp: "Measures how this browser and this server sync, beside the systems of the WebR2sync paper.",
+  openLab: "Open the lab",
+  labMissing: "The lab did not arrive. Load the page again.",
   session: "Signed in",
   sessionHelp: (host: string) => `At ${host}. Signing out forgets the token on this device.`,
   signOut: "Sign out",

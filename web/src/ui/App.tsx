@@ -1,5 +1,5 @@
-import { useSignalEffect } from "@preact/signals";
-import type { JSX } from "preact";
+import { useSignal, useSignalEffect } from "@preact/signals";
+import type { ComponentType, JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { Files } from "../files/Files";
 import { FileDialogs } from "../files/Dialogs";
@@ -83,15 +83,32 @@ function Body(): JSX.Element {
       return <Shared />;
     case "server":
       return <Server />;
+    case "lab":
+      return <LazyLab />;
     default:
       return volume ? <Files /> : <Volumes />;
   }
 }
 
+/** The lab, which few visitors open, comes when it is opened. */
+function LazyLab(): JSX.Element {
+  const loaded = useSignal<{ Lab: ComponentType } | "missing" | undefined>(undefined);
+  useEffect(() => {
+    import("../lab/Lab").then(
+      ({ default: Lab }) => (loaded.value = { Lab }),
+      () => (loaded.value = "missing"),
+    );
+  }, []);
+  if (loaded.value === undefined) return <div class="page" />;
+  if (loaded.value === "missing") return <p class="page">{t().labMissing}</p>;
+  const { Lab } = loaded.value;
+  return <Lab />;
+}
+
 function title(): string {
   const { screen, volume, path, name } = route.value;
   if (name !== undefined) return t().page(name);
-  if (screen === "transfers" || screen === "synced" || screen === "settings" || screen === "shared" || screen === "server") return t().page(t()[screen]);
+  if (screen === "transfers" || screen === "synced" || screen === "settings" || screen === "shared" || screen === "server" || screen === "lab") return t().page(t()[screen]);
   if (screen === "deleted") return t().page(t().deletedFiles);
   return t().page(path.at(-1) ?? volume ?? t().volumes);
 }

@@ -74,6 +74,15 @@ export function Settings(): JSX.Element {
           </div>
           <span class="num">{words.stagnationOf(stagnation.value)}</span>
         </div>
+        <div class="setr">
+          <div>
+            <b>{words.lab}</b>
+            <p class="help">{words.labHelp}</p>
+          </div>
+          <a class="btn" href={screenAddress("lab")} onClick={follow}>
+            {words.openLab}
+          </a>
+        </div>
       </section>
       <section class="card">
         <div class="setr">

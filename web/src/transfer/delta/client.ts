@@ -121,4 +121,4 @@ declare global {
 
 /** The page's security policy accepts addresses of scripts from this function alone. */
 const policy = globalThis.trustedTypes?.createPolicy("deltic", { createScriptURL: (address) => address });
-const trusted = (address: string): string => policy?.createScriptURL(address) ?? address;
+export const trusted = (address: string): string => policy?.createScriptURL(address) ?? address;

@@ -1,0 +1,170 @@
+/**
+ * The experiments of the WebR2sync paper (sections 3.2 and 6.2): a file, an edit, and a system that syncs the edit. All
+ * bytes come from seeds, so the page and `deltic` sync equal files. The paper edits files of its users; here the files
+ * are noise, which no system compresses.
+ */
+
+export const KINDS = ["append", "insert", "cut", "inverse"] as const;
+/** `inverse` replaces bytes by their complements, as the SkySync paper does. */
+export type Kind = (typeof KINDS)[number];
+
+/** Lengths of files, in bytes. */
+export const LENGTHS = [1_000_000, 10_000_000, 100_000_000] as const;
+/** Lengths of edits, in bytes. */
+export const EDITS = [1, 1_000, 10_000, 100_000] as const;
+
+/**
+ * Where the engine runs. `main` is the page's own thread without a pause, as the published programs run. `turns` is the
+ * page's own thread in turns of some milliseconds. `native` is the command in place of the page.
+ */
+export type Place = "main" | "turns" | "worker" | "native";
+
+/** A strategy of `deltic sync --strategy`, or `whole`: the whole file by plain HTTP. */
+export const STRATEGIES = ["deltic", "webr2sync+", "webr2sync-siphash", "webr2sync", "webrsync+", "webrsync", "rsync", "dsync", "whole"] as const;
+export type Strategy = (typeof STRATEGIES)[number];
+
+/** A strategy in a place, as `strategy@place`. */
+export type System = `${Strategy}@${Place}`;
+export const strategyOf = (system: System): Strategy => system.split("@")[0] as Strategy;
+export const placeOf = (system: System): Place => system.split("@")[1] as Place;
+
+/** Places in the page where a strategy can run. A whole file needs no engine. */
+export const placesOf = (strategy: Strategy): readonly Place[] => (strategy === "whole" ? ["main"] : ["main", "turns", "worker"]);
+
+/** The system of this page. */
+export const OURS: System = "deltic@worker";
+
+/** The names that the paper gives to systems. */
+const PAPER_NAMES: Partial<Record<System, string>> = {
+  "webrsync@main": "WebRsync",
+  "webrsync@native": "WebRsync-native",
+  "webrsync@worker": "WebRsync-parallel",
+  "webrsync+@main": "WebRsync+",
+  "webr2sync@main": "WebR2sync",
+  "webr2sync-siphash@main": "WebR2sync with SipHash",
+  "webr2sync+@main": "WebR2sync+",
+  "rsync@native": "rsync",
+};
+/** Returns the paper's name of a system, if the paper has the system. */
+export const paperName = (system: System): string | undefined => PAPER_NAMES[system];
+
+/** An edit of a file. */
+export interface Edit {
+  kind: Kind;
+  /** Length of the old file, in bytes. */
+  length: number;
+  /** Bytes that are added, removed or replaced. */
+  bytes: number;
+  /** Number of the repeat, from 0. Each repeat has other bytes and places. */
+  repeat: number;
+}
+
+/** What a user chose to run. */
+export interface Choice {
+  kinds: readonly Kind[];
+  lengths: readonly number[];
+  edits: readonly number[];
+  systems: readonly System[];
+  repeats: number;
+}
+
+export interface Trial extends Edit {
+  system: System;
+}
+
+/** Returns the trials of a choice. Systems take turns, so that a busy moment of the machine meets all of them. */
+export function trials({ kinds, lengths, edits, systems, repeats }: Choice): Trial[] {
+  const all: Trial[] = [];
+  for (const length of lengths)
+    for (let repeat = 0; repeat < repeats; repeat++)
+      for (const kind of kinds) for (const bytes of edits) for (const system of systems) all.push({ kind, length, bytes, repeat, system });
+  return all;
+}
+
+/** Returns random numbers from 0 to 1 (mulberry32). */
+function random(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let x = Math.imul(state ^ (state >>> 15), state | 1);
+    x = (x + Math.imul(x ^ (x >>> 7), x | 61)) ^ x;
+    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Returns bytes without a pattern (xorshift). */
+export function noise(length: number, seed: number): Uint8Array<ArrayBuffer> {
+  const words = new Uint32Array(Math.ceil(length / 4));
+  let x = Math.imul(seed, 0x9e3779b1) | 1;
+  for (let i = 0; i < words.length; i++) {
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    words[i] = x;
+  }
+  return new Uint8Array(words.buffer, 0, length);
+}
+
+/** A range of the old file. For an insertion, `length` counts bytes inserted before `at`. */
+export interface Piece {
+  at: number;
+  length: number;
+}
+
+/**
+ * Returns the pieces of an edit, in the order of the file. An edit from 1 kB on has 1 to 20 pieces at random places, an
+ * appended edit one piece (section 3.2).
+ */
+export function pieces({ kind, length, bytes, repeat }: Edit): Piece[] {
+  if (kind === "append") return [{ at: length, length: bytes }];
+  const next = random(length * 31 + bytes * 7 + repeat * 1_000_003 + KINDS.indexOf(kind));
+  const count = bytes < DISPERSED_BYTES ? 1 : 1 + Math.floor(next() * MOST_PIECES);
+  const cuts = Array.from({ length: count - 1 }, () => 1 + Math.floor(next() * (bytes - 1)));
+  const edges = [0, ...new Set(cuts), bytes].sort((a, b) => a - b);
+  const lengths = edges.slice(1).map((edge, i) => edge - edges[i]!);
+  // The pieces of a cut or an inversion take room in the old file, and do not overlap.
+  const room = kind === "insert" ? length : length - bytes;
+  const places = lengths.map(() => Math.floor(next() * (room + 1))).sort((a, b) => a - b);
+  let before = 0;
+  return lengths.map((piece, i) => {
+    const at = places[i]! + (kind === "insert" ? 0 : before);
+    before += piece;
+    return { at, length: piece };
+  });
+}
+
+/** Returns the new version of a file. */
+export function edited(old: Uint8Array, edit: Edit): Uint8Array<ArrayBuffer> {
+  const { kind, bytes, repeat } = edit;
+  const grown = kind === "append" || kind === "insert" ? bytes : kind === "cut" ? -bytes : 0;
+  const made = new Uint8Array(old.length + grown);
+  const fresh = noise(grown > 0 ? bytes : 0, FRESH_SEED + repeat);
+  let [from, to, used] = [0, 0, 0];
+  const copy = (end: number) => {
+    made.set(old.subarray(from, end), to);
+    to += end - from;
+    from = end;
+  };
+  for (const { at, length } of pieces(edit)) {
+    copy(at);
+    if (kind === "cut") from += length;
+    else if (kind === "inverse") for (const end = from + length; from < end; ) made[to++] = ~old[from++]!;
+    else {
+      made.set(fresh.subarray(used, used + length), to);
+      used += length;
+      to += length;
+    }
+  }
+  copy(old.length);
+  return made;
+}
+
+/** Returns the old and the new version of an edit. */
+export function versions(edit: Edit): { old: Uint8Array<ArrayBuffer>; edited: Uint8Array<ArrayBuffer> } {
+  const old = noise(edit.length, edit.repeat + 1);
+  return { old, edited: edited(old, edit) };
+}
+
+const DISPERSED_BYTES = 1_000;
+const MOST_PIECES = 20;
+const FRESH_SEED = 1_000_000;
