@@ -5,6 +5,9 @@
 #   test   tests the npm package, and the page in Chromium, against target/debug/deltic; prints SKIPPED without Node,
 #          Chromium or dist
 #   bench  measures transfers in a browser; DELTIC_BIN is the program (BENCH_RUNS, BENCH_NEW_MIB, BENCH_FILES)
+#   bench lab [--smoke]
+#          runs the page's lab in a browser and by the command; writes CSV, figures and a document (LAB_OUT and others:
+#          web/tests/bench-lab.ts)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,6 +46,13 @@ case $1 in
     fi ;;
   bench)
     [ -z "$why" ] || { echo "the page cannot be measured: $why" >&2; exit 1; }
-    cd web && BENCH=1 NODE_OPTIONS=--experimental-websocket npx vitest run --disable-console-intercept "${@:2}" ;;
-  *) echo "web.sh build|dist|test|bench" >&2; exit 1 ;;
+    bench=1
+    if [ "${2:-}" = lab ]; then
+      bench=lab
+      shift
+      if [ "${2:-}" = --smoke ]; then export LAB_SMOKE=1; shift; fi
+      if [ -n "${LAB_OUT:-}" ]; then LAB_OUT=$(realpath -m "$LAB_OUT"); export LAB_OUT; fi
+    fi
+    cd web && BENCH=$bench NODE_OPTIONS=--experimental-websocket npx vitest run --disable-console-intercept "${@:2}" ;;
+  *) echo "web.sh build|dist|test|bench [lab]" >&2; exit 1 ;;
 esac

@@ -62,7 +62,7 @@ export async function startChromium(): Promise<Chromium> {
     await sleep(200);
     rmSync(home, { recursive: true, force: true, maxRetries: 5 });
   };
-  return { tab, cpuSeconds: () => cpuOf(family(child)), peakMib: () => peakOf(family(child)), stop };
+  return { tab, cpuSeconds: recentCpu(child), peakMib: () => peakOf(family(child)), stop };
 }
 
 async function attach(address: string): Promise<Tab> {
@@ -125,6 +125,16 @@ function family({ pid }: ChildProcess): number[] {
   const all = [pid!];
   for (const one of all) all.push(...(parents.get(one) ?? []));
   return all;
+}
+
+/** Returns a function for the processor time of a process and its descendants, which are looked up once a second. */
+function recentCpu(child: ChildProcess): () => number {
+  let [all, due] = [[child.pid!], 0];
+  return () => {
+    const now = performance.now();
+    if (now >= due) [all, due] = [family(child), now + 1000];
+    return cpuOf(all);
+  };
 }
 
 /** Returns the processor time of running processes, in seconds. */

@@ -1,24 +1,26 @@
 /** The lab: real syncs of every chosen system in Chromium, their proof, the table, and what is left at the server. */
-import { readdirSync, readFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Choice } from "../src/lab/experiment";
 import { fromCsv } from "../src/lab/results";
+import { labBench } from "./lab-bench";
 import { launch, setUp, signIn, type Setup } from "./page";
 import { engineMissing, missing } from "./server";
 
 const why = missing() ?? engineMissing();
 if (why) console.log(`SKIPPED: ${why}`);
 
-/** Checks these boxes of a group, and no others. */
-async function choose(page: Page, group: string, wanted: readonly string[]): Promise<void> {
-  for (const box of await page.getByRole("group", { name: group, exact: true }).getByRole("checkbox").all()) {
-    const name = await box.evaluate((element: HTMLInputElement) => element.getAttribute("aria-label") ?? element.parentElement!.textContent!);
-    await box.setChecked(wanted.includes(name.replaceAll("\u00a0", " ")));
-  }
+/** Checks these boxes, and no others of their groups. */
+async function choose(page: Page, choice: Partial<Record<keyof Choice, readonly string[]>>): Promise<void> {
+  for (const [name, wanted] of Object.entries(choice))
+    for (const box of await page.locator(`input[name=${name}]`).all()) await box.setChecked(wanted.includes((await box.getAttribute("value"))!));
 }
 
-async function openLab(s: Setup, context: { volume?: string } = {}): Promise<void> {
-  await signIn(s, `${context.volume ?? "files"}/`);
+async function openLab(s: Setup): Promise<void> {
+  await signIn(s);
   await s.page.goto(`${s.origin.url}files/#lab`);
   await s.page.getByRole("heading", { name: "Lab", exact: true }).waitFor();
 }
@@ -43,9 +45,7 @@ describe.skipIf(why)("the lab", () => {
   test("syncs edits by each chosen system, proves them, and leaves nothing behind", async () => {
     const { page } = s;
     await openLab(s);
-    await choose(page, "Edit", ["Append", "Insert"]);
-    await choose(page, "Bytes of the edit", ["1.0 kB"]);
-    await choose(page, "Systems", ["Deltic, worker", "WebR2sync+, main thread", "whole file, main thread"]);
+    await choose(page, { kinds: ["append", "insert"], edits: ["1000"], systems: ["deltic@worker", "webr2sync+@main", "whole@main"] });
     await page.getByLabel("Repeats").selectOption("1");
     await page.getByText("6 syncs.").waitFor();
     await page.getByRole("button", { name: "Start" }).click();
@@ -60,6 +60,9 @@ describe.skipIf(why)("the lab", () => {
       expect(one).toMatchObject({ length: 1_000_000, bytes: 1_000, repeat: 0, isEqual: true });
       expect(one.ms).toBeGreaterThan(0);
     }
+    // Each system sends other bytes: the request names the strategy.
+    const bytesOf = (wanted: string) => results.filter(({ system, kind }) => system === wanted && kind === "insert").map(({ up, down }) => up + down)[0]!;
+    expect(bytesOf("webr2sync+@main")).toBeGreaterThan(2 * bytesOf("deltic@worker"));
     const ours = results.filter(({ system }) => system === "deltic@worker");
     for (const one of ours) {
       expect(one.stagnation).toBe(0);
@@ -90,9 +93,7 @@ describe.skipIf(why)("the lab", () => {
   test("a run that is stopped removes its files, and keeps its results", async () => {
     const { page } = s;
     await openLab(s);
-    await choose(page, "Edit", ["Insert"]);
-    await choose(page, "Length of the file", ["100 MB"]);
-    await choose(page, "Systems", ["Deltic, worker"]);
+    await choose(page, { kinds: ["insert"], lengths: ["100000000"], systems: ["deltic@worker"] });
     await page.getByRole("button", { name: "Start" }).click();
     await expect.poll(() => readdirSync(s.server.disk("files"), { recursive: true }).some((name) => String(name).endsWith(".bin"))).toBe(true);
     await page.getByRole("button", { name: "Stop" }).click();
@@ -104,13 +105,39 @@ describe.skipIf(why)("the lab", () => {
   test("a page that is closed in mid-run leaves files that the next visit removes", async () => {
     const { page } = s;
     await openLab(s);
-    await choose(page, "Length of the file", ["10.0 MB"]);
+    await choose(page, { lengths: ["10000000"] });
     await page.getByRole("button", { name: "Start" }).click();
     await expect.poll(() => readdirSync(s.server.disk("files")).length).toBe(1);
     await page.goto("about:blank");
     expect(readdirSync(s.server.disk("files"))).toHaveLength(1);
     await openLab(s);
     await expect.poll(() => readdirSync(s.server.disk("files"))).toEqual([]);
+  });
+
+  test("the bench writes the table, the figures and a document", async () => {
+    const out = mkdtempSync(join(tmpdir(), "deltic-lab-out-"));
+    const context = await browser.newContext({ locale: "en-GB" });
+    const page = await context.newPage();
+    try {
+      const driver = { open: async (url: string) => void (await page.goto(url)), run: <T>(expression: string) => page.evaluate<T>(expression) };
+      const choice: Choice = { kinds: ["append", "insert"], lengths: [1_000_000], edits: [1_000], systems: ["deltic@worker", "webr2sync+@main", "rsync@native"], repeats: 1 };
+      const results = await labBench({ server: s.server, url: s.origin.url, driver, choice, out, browser: "Chromium", tell: () => undefined });
+      expect(results).toHaveLength(6);
+      for (const one of results) expect(one.isEqual).toBe(true);
+      for (const { stagnation } of results.filter(({ system }) => system === "deltic@worker")) expect(stagnation).toBe(0);
+      expect(fromCsv(readFileSync(join(out, "lab.csv"), "utf8")).map(({ system, kind }) => `${system} ${kind}`).sort()).toEqual(
+        ["deltic@worker", "rsync@native", "webr2sync+@main"].flatMap((system) => [`${system} append`, `${system} insert`]),
+      );
+      const document = readFileSync(join(out, "lab.md"), "utf8");
+      for (const figure of ["16", "17", "20"]) {
+        expect(document).toContain(`lab-${figure}.svg`);
+        expect(readFileSync(join(out, `lab-${figure}.svg`), "utf8")).toMatch(/^<svg [^]*<\/svg>\n$/);
+      }
+      expect(readdirSync(s.server.disk("files"))).toEqual([]);
+    } finally {
+      await context.close();
+      rmSync(out, { recursive: true, force: true });
+    }
   });
 
   test("a token that may not delete cannot start", async () => {

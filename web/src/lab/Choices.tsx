@@ -1,6 +1,6 @@
 /** What to run: edits, lengths, systems and repeats, and the run itself. */
 import type { JSX } from "preact";
-import { lab } from "../text/lab";
+import { lab } from "./words";
 import { Icon } from "../ui/Icon";
 import { EDITS, KINDS, LENGTHS, paperName, placesOf, STRATEGIES, type Choice, type Place, type System } from "./experiment";
 import { choice, chosenVolume, planned, plannedBytes, run, start, stopRun, usable, volume } from "./lab";
@@ -90,7 +90,7 @@ function choose(some: Partial<Choice>): void {
 }
 
 /** Adds or removes a value, in the order of `order`. */
-function toggled<T>(values: readonly T[], value: T, order: readonly T[]): T[] {
+function toggled<T>(values: readonly T[], value: T, order: readonly T[]): readonly T[] {
   return order.filter((one) => (one === value ? !values.includes(one) : values.includes(one)));
 }
 
@@ -109,7 +109,7 @@ function Checks<K extends "kinds" | "edits" | "lengths">({ legend, of, options, 
       <legend>{legend}</legend>
       {options.map(([value, text]) => (
         <label class="check" key={value}>
-          <input class="box" type="checkbox" checked={values.includes(value)} onChange={() => choose({ [of]: toggled(values, value, order) })} />
+          <input class="box" type="checkbox" name={of} value={value} checked={values.includes(value)} onChange={() => choose({ [of]: toggled(choice.peek()[of] as readonly Choice[K][number][], value, order) })} />
           <span>{text}</span>
         </label>
       ))}
@@ -152,10 +152,11 @@ function Systems({ disabled }: { disabled: boolean }): JSX.Element {
                           <input
                             class="box"
                             type="checkbox"
+                            name="systems"
                             value={system}
                             aria-label={words.choose(words.strategyName(strategy), words.places[place])}
                             checked={systems.includes(system)}
-                            onChange={() => choose({ systems: toggled(systems, system, ALL) })}
+                            onChange={() => choose({ systems: toggled(choice.peek().systems, system, ALL) })}
                           />
                           <span class="soft wide-name">{paperName(system) ?? ""}</span>
                         </label>

@@ -3,7 +3,7 @@ import "../style/lab.css";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 import { t } from "../text";
-import { lab } from "../text/lab";
+import { lab } from "./words";
 import { Icon } from "../ui/Icon";
 import { Choices } from "./Choices";
 import { KINDS, OURS } from "./experiment";

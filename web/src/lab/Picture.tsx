@@ -2,7 +2,7 @@
 import { signal, useSignal } from "@preact/signals";
 import { h, type ComponentChild, type JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { lab } from "../text/lab";
+import { lab } from "./words";
 import { Icon } from "../ui/Icon";
 import type { Drawing, Shape } from "./chart";
 import type { DrawnFigure, Table } from "./figures";

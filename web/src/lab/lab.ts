@@ -2,7 +2,7 @@
 import { computed, signal } from "@preact/signals";
 import { Problem, Unreachable } from "../api/http";
 import { volumeList } from "../files/folder";
-import { lab } from "../text/lab";
+import { lab } from "./words";
 import { CANCELLED } from "../transfer/engine";
 import { EDITS, KINDS, LENGTHS, OURS, trials, type Choice, type System, type Trial } from "./experiment";
 import type { Shown } from "./figures";

@@ -1,8 +1,6 @@
 /** Texts of the lab, which come with the lab alone. */
-import { computed } from "@preact/signals";
 import type { FigureId } from "../lab/figures";
 import { paperName, placeOf, strategyOf, type Kind, type Place, type Strategy, type System } from "../lab/experiment";
-import { format, language } from "./index";
 import type { Numbers } from "./numbers";
 
 /** Formats that only the lab needs. */
@@ -309,8 +307,3 @@ export const labGerman = (n: Numbers, f: Formats): LabWords => {
     lengthColumn: "Datei",
   };
 };
-
-const words = computed(() => (language.value === "de" ? labGerman(format(), formats("de")) : labEnglish(format(), formats("en-GB"))));
-
-/** Returns the texts of the lab in the user's language. */
-export const lab = (): LabWords => words.value;
