@@ -101,7 +101,7 @@ fn a_quota_that_is_used_up_is_told_once_with_a_count() {
     let run = server.deltic("sync -a src/ URL/photos/");
     assert_eq!(run.code, Some(23), "{run:#?}");
     assert_eq!(run.stderr.matches("the quota of the volume has").count(), 1, "{run:#?}");
-    assert!(run.stderr.contains("31 names failed so: disk quota exceeded"), "{run:#?}");
+    assert!(run.stderr.contains("31 names failed: disk quota exceeded"), "{run:#?}");
     assert!(run.stderr.contains("hint: the quota at the destination is used up"), "{run:#?}");
     let journal = server.deltic("sync -a --json src/ URL/photos/").stdout;
     assert_eq!(journal.matches("the quota of the volume has").count(), 31, "{journal}");

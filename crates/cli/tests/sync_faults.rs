@@ -560,7 +560,7 @@ fn a_full_disk_is_told_once_with_a_count_and_what_to_do() {
         let told: Vec<_> = run.stderr.lines().collect();
         assert!(named > 30 && told.len() == 3, "{way:?} {run:#?}");
         assert!(told[0].contains("cannot write ") && told[0].ends_with("no space left on device"));
-        assert_eq!(told[1], format!("deltic: {named} names failed so: no space left on device"));
+        assert_eq!(told[1], format!("deltic: {named} names failed: no space left on device"));
         assert!(told[2].starts_with("  hint: make room "), "{way:?} {run:#?}");
     }
 }

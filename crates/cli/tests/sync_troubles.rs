@@ -102,7 +102,7 @@ fn a_destination_that_may_not_be_written_to_is_told_once() {
     let run = Run::of(&mut world.settle(command));
     let told: Vec<_> = run.stderr.lines().collect();
     assert_eq!((run.code, told.len()), (Some(23), 3), "{run:#?}");
-    assert_eq!(told[1], "deltic: 20 names failed so: permission denied");
+    assert_eq!(told[1], "deltic: 20 names failed: permission denied");
     assert!(told[2].starts_with("  hint: you may not write"), "{run:#?}");
     world.chmod("dst", 0o755);
 }

@@ -507,9 +507,9 @@ fn watchable_sources(plan: &Plan) -> Result<&[PathBuf], SyncError> {
         _ if plan.names != Names::None => {
             options("it takes sources, no list of names (--files-from)")
         }
-        _ if select.list_only => {
-            options("a destination is missing, or --list-only: nothing would be kept equal")
-        }
+        _ if select.list_only => options(
+            "no destination to keep equal; write `deltic watch [OPTIONS] SRC... DEST`, without --list-only",
+        ),
         _ if *dry_run => usage("there is nothing to keep equal in a dry run"),
         _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => options(
             "--max-delete=N would remove N names in each round; a share holds them back (--max-delete 10%)",

@@ -84,8 +84,7 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
 
 fn failed(error: &ConfigError) -> Exit {
     let in_use = matches!(error, ConfigError::Io { source, .. } if source.kind() == io::ErrorKind::AddrInUse);
-    let hint =
-        "the address is in use; choose another one by --listen, or by `metrics` in the settings";
+    let hint = "`deltic serve --show` tells about a running server; choose another address for --listen or `metrics`";
     let hint = in_use.then_some(hint);
     output::complain(&error.to_string(), hint);
     match error {

@@ -85,7 +85,7 @@ impl Complaints {
                 (SharedCause::Refused(_, errno), hint) => {
                     let why = reason(&io::Error::from(errno));
                     // The reason itself says in rsync's wording that the names failed.
-                    let so = if behaves_like_rsync() { "" } else { " failed so" };
+                    let so = if behaves_like_rsync() { "" } else { " failed" };
                     output::complain(&format!("{counted}{so}: {why}"), hint.as_deref());
                 }
             }

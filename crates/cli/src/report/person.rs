@@ -146,6 +146,7 @@ impl PersonReporter {
         }
         if let Some(line) = self.explain.as_mut().and_then(|explain| explain.note(change))
             && self.view.info.name > 0
+            && is_shown(change, &self.view)
         {
             self.lines.say_change(change, LineGroup::Names, line.as_bytes());
         }
