@@ -1,6 +1,7 @@
 import type { JSX } from "preact";
 import { signOut } from "../api/session";
 import { rights } from "../files/folder";
+import { canSync } from "../live/folders";
 import { follow, screenAddress } from "../route";
 import { language, speak, t, type Language } from "../text";
 import { theme, type Theme } from "../theme";
@@ -14,6 +15,11 @@ export function Settings(): JSX.Element {
     <div class="page narrow">
       <div class="head">
         <h1>{words.settings}</h1>
+        {canSync() && (
+          <a class="btn phone-only" href={screenAddress("synced")} onClick={follow}>
+            {words.synced}
+          </a>
+        )}
         {rights.value?.share && (
           <a class="btn phone-only" href={screenAddress("shared")} onClick={follow}>
             {words.shared}
