@@ -401,11 +401,15 @@ fn kill_when(mut run: std::process::Child, is_so: impl Fn() -> bool) {
     run.wait().expect("it ends");
 }
 
-/// True if something of any length is staged there; it may have blocks before there is anything in them.
+/// True if a file with at least 1 MiB of noise is staged in `dir`. Blocks may be reserved before bytes are written.
 fn is_staged(world: &World, dir: &str) -> bool {
     let Ok(entries) = fs::read_dir(world.path(format!("{dir}/.deltic"))) else { return false };
-    let is_long = |meta: fs::Metadata| meta.blocks() > 1000 && meta.len() > 1 << 20;
-    entries.flatten().any(|entry| entry.metadata().is_ok_and(is_long))
+    let has_noise = |path: &Path| {
+        let mut end = [0; 4096];
+        let read = fs::File::open(path).and_then(|file| file.read_exact_at(&mut end, 1 << 20));
+        read.is_ok() && end != [0; 4096]
+    };
+    entries.flatten().any(|entry| has_noise(&entry.path()))
 }
 
 /// The next one would take what it finds for what the user wants.
