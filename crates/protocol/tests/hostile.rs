@@ -1170,7 +1170,7 @@ fn metadata_of_its_own_belongs_to_the_first_section_of_the_root() {
 fn names_that_were_not_asked_for_are_refused() {
     let setting =
         || Setting { options: options(), expect: Some([name("a")].into()), ..Setting::default() };
-    let other = PeerError::Unexpected("a name that was not asked for");
+    let other = PeerError::Unexpected("a name that was not requested");
     for text in ["b", "aa", "A"] {
         let frame = listing("", &[(text, file_of(1))], Extent::Last);
         assert_eq!(Victim::new(setting()).refusal(frame), other);
@@ -1206,7 +1206,7 @@ fn a_renamed_file_stays_alone() {
 
 #[test]
 fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
-    let left_out = PeerError::Unexpected("an entry that the options leave out");
+    let left_out = PeerError::Unexpected("an entry that the options exclude");
     let mut victim = Victim::new(Setting::default());
     assert_eq!(victim.refusal(listing("", &[("x", dir())], Extent::Last)), left_out);
     let link = Meta { kind: Kind::Symlink(b"/etc"[..].into()), ..dir() };
@@ -1221,7 +1221,7 @@ fn entries_that_the_options_leave_out_are_refused_or_come_to_nothing() {
 
 #[test]
 fn metadata_that_was_not_asked_for_is_refused() {
-    let unasked = PeerError::Unexpected("metadata that was not asked for");
+    let unasked = PeerError::Unexpected("metadata that was not requested");
     let with = |more: ExtraMeta| Meta { more: more.into_box(), ..file_of(1) };
     let xattrs = vec![xattr("user.a", 1)];
     for meta in [
@@ -1277,7 +1277,7 @@ fn linking() -> Setting {
 
 #[test]
 fn another_name_is_of_a_file_that_was_told() {
-    let unknown = PeerError::Unexpected("another name of a file that was not told");
+    let unknown = PeerError::Unexpected("a hard link to a file that was not listed");
     let two = || first(2, file_of(1));
     for (entries, why) in [
         (vec![("a", back(1))], "nothing was told before"),
@@ -1293,13 +1293,13 @@ fn another_name_is_of_a_file_that_was_told() {
     }
     let mut victim = Victim::new(linking());
     let refused = victim.refusal(listing("", &[("d", first(2, dir()))], Extent::Last));
-    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not requested"));
     let own = Some(back(1));
     let mut victim = Victim::new(linking());
     let entries = Vec::new();
     let refused =
         victim.refusal(ToReceiver::Listing { dir: path(""), own, entries, extent: Extent::Last });
-    assert_eq!(refused, PeerError::Unexpected("metadata that was not asked for"));
+    assert_eq!(refused, PeerError::Unexpected("metadata that was not requested"));
 }
 
 #[test]
@@ -1344,7 +1344,7 @@ fn files_of_several_names_are_bounded_while_more_names_may_come() {
         victim.frames.clear();
         victim.hands.tree.0.retain(|path, _| path.components().count() < 16);
     };
-    assert_eq!(error, PeerError::Limit("files of several names"));
+    assert_eq!(error, PeerError::Limit("files with hard links"));
     let least = MAX_LINKED_BYTES / (at.len() + 9);
     assert!((least..=least + 101).contains(&told), "{told}");
 }
@@ -1367,7 +1367,7 @@ fn what_links_of_several_names_point_at_is_bounded_too() {
         }
         victim.frames.clear();
     };
-    assert_eq!(error, PeerError::Limit("files of several names"));
+    assert_eq!(error, PeerError::Limit("files with hard links"));
     let least = MAX_LINKED_BYTES / (MAX_TEXT_BYTES + 8);
     assert!((least..=least + 100).contains(&told), "{told}");
 }
@@ -1379,7 +1379,7 @@ fn what_a_file_was_opened_with_says_nothing_of_owners() {
     let ToReceiver::Start { file, meta, how, spec } = start_whole(3000) else { unreachable!() };
     let meta = Meta { user: Some(0), ..meta };
     let refused = victim.refusal(ToReceiver::Start { file, meta, how, spec });
-    assert_eq!(refused, PeerError::Unexpected("start"));
+    assert_eq!(refused, PeerError::Unexpected("a Start frame that does not fit the request"));
 }
 
 fn xattr(name: &str, len: usize) -> Xattr {
@@ -1422,7 +1422,7 @@ fn attributes_too_long_too_many_or_of_other_namespaces_are_no_frame() {
 fn names_are_told_once_and_not_without_end() {
     let mut victim = Victim::plain();
     victim.take([owners(1, "daemon"), owners(0, "root")]).unwrap();
-    let again = PeerError::Unexpected("a name of a user or group, again");
+    let again = PeerError::Unexpected("a second name of a user or group");
     assert_eq!(victim.refusal(owners(1, "other")), again);
     let mut victim = Victim::plain();
     (0..MAX_OWNER_NAMES as u32).for_each(|id| victim.take([owners(id, "x")]).unwrap());
@@ -1522,7 +1522,10 @@ fn an_offer_is_the_answer_to_the_want_that_follows() {
         ToSender::Lack { file: A, groups: one(0..1) },
     ];
     assert!(said.iter().all(|frame| victim.frames.contains(frame)), "{:?}", victim.frames);
-    assert_eq!(victim.refusal(start(3000)), PeerError::Unexpected("start"));
+    assert_eq!(
+        victim.refusal(start(3000)),
+        PeerError::Unexpected("a Start frame that does not fit the request")
+    );
 }
 
 /// Whose end may name chunks otherwise than the sender guessed does as if nothing had been offered.
@@ -1539,9 +1542,13 @@ fn an_offer_by_other_names_is_ignored() {
 #[test]
 fn one_file_is_offered_once() {
     let mut victim = Victim::offered();
-    assert_eq!(victim.refusal(offer(3000)), PeerError::Unexpected("offer"));
+    assert_eq!(victim.refusal(offer(3000)), PeerError::Unexpected("an Offer frame in this state"));
     let mut victim = Victim::plain();
-    assert_eq!(victim.refusal(offer(3000)), PeerError::Unexpected("offer"), "it is not listed");
+    assert_eq!(
+        victim.refusal(offer(3000)),
+        PeerError::Unexpected("an Offer frame in this state"),
+        "it is not listed"
+    );
 }
 
 #[test]
@@ -1600,25 +1607,29 @@ fn groups_that_no_chunker_cuts_are_refused() {
     }
     let beyond = groups(&[(2000, 1), (1001, 1)]);
     assert_eq!(Victim::started(3000).refusal(beyond), length);
-    assert_eq!(Victim::started(3000).refusal(groups(&[])), PeerError::Unexpected("no groups"));
+    assert_eq!(
+        Victim::started(3000).refusal(groups(&[])),
+        PeerError::Unexpected("an empty list of groups")
+    );
 }
 
 #[test]
 fn chunks_that_do_not_make_their_group_are_refused() {
-    let asked = PeerError::Unexpected("chunks of a group that was not asked for");
-    let sum = PeerError::Unexpected("chunks that do not add up to their group");
+    let asked = PeerError::Unexpected("chunks of a group that was not requested");
+    let sum =
+        PeerError::Unexpected("chunks whose lengths do not add up to the length of the group");
     let length = PeerError::Limit("length of a chunk");
     for (groups, lens, error) in [
         (one(1..2), &[1000, 2000][..], &asked),
         (one(0..2), &[1000, 2000, 1, 1], &asked),
         (one(0..u32::MAX), &[1000, 2000], &asked),
         (vec![0..1, 0..1], &[1000, 2000, 1000, 2000], &asked),
-        (Vec::new(), &[], &PeerError::Unexpected("chunks of no group")),
-        (one(0..1), &[3000], &PeerError::Unexpected("fewer chunks than their groups have")),
+        (Vec::new(), &[], &PeerError::Unexpected("chunks without a group")),
+        (one(0..1), &[3000], &PeerError::Unexpected("fewer chunks than the groups announced")),
         (
             one(0..1),
             &[1000, 2000, 1000],
-            &PeerError::Unexpected("more chunks than their groups have"),
+            &PeerError::Unexpected("more chunks than the groups announced"),
         ),
         (one(0..1), &[1000, 1999], &sum),
         (one(0..1), &[1000, 2001], &length),
@@ -1633,8 +1644,10 @@ fn chunks_that_do_not_make_their_group_are_refused() {
 
 #[test]
 fn a_recipe_by_chunk_is_of_a_short_file_and_no_longer_than_it() {
-    let (length, recipe_) =
-        (PeerError::Limit("length of a chunk"), PeerError::Unexpected("recipe"));
+    let (length, recipe_) = (
+        PeerError::Limit("length of a chunk"),
+        PeerError::Unexpected("a Recipe frame in this state"),
+    );
     for (lens, error) in [
         (&[1000, 2001][..], &length),
         (&[0, 3000], &length),
@@ -1657,8 +1670,8 @@ fn a_recipe_by_chunk_is_of_a_short_file_and_no_longer_than_it() {
 
 #[test]
 fn literals_that_were_not_asked_for_are_refused() {
-    let unasked = PeerError::Unexpected("a chunk that was not asked for");
-    let length = PeerError::Unexpected("literals of another length than their chunks");
+    let unasked = PeerError::Unexpected("a chunk that was not requested");
+    let length = PeerError::Unexpected("literals with another length than the chunks");
     for (ranges, len, error) in [
         (one(2..3), 1000, &unasked),
         (one(0..3), 3000, &unasked),
@@ -1692,7 +1705,7 @@ fn zeros_that_were_left_out_make_the_length_of_their_chunks() {
     ] {
         assert_eq!(Victim::needed().machine.handle(fits), Ok(()));
     }
-    let length = PeerError::Unexpected("literals of another length than their chunks");
+    let length = PeerError::Unexpected("literals with another length than the chunks");
     for misfit in [
         sparse(&[(0, 1001)], 0, false),
         sparse(&[(0, 999)], 0, false),
@@ -1709,7 +1722,7 @@ fn zeros_that_were_left_out_make_the_length_of_their_chunks() {
 
 #[test]
 fn a_chunk_is_filled_once() {
-    let unasked = PeerError::Unexpected("a chunk that was not asked for");
+    let unasked = PeerError::Unexpected("a chunk that was not requested");
     let mut victim = Victim::needed();
     // Not even while its first bytes are being written.
     victim.machine.handle(fill(one(0..1), 1000)).unwrap();
@@ -1735,7 +1748,7 @@ fn a_fill_is_no_longer_than_a_frame() {
 #[test]
 fn a_file_in_one_frame_is_a_block_of_its_length_at_most() {
     let wanted = Victim::wanted_whole;
-    let length = PeerError::Unexpected("literals of another length than their chunks");
+    let length = PeerError::Unexpected("literals with another length than the chunks");
     assert_eq!(wanted(5).take([single(None, 5)]), Ok(()));
     assert_eq!(wanted(5).take([single(Some(file_of(6)), 6)]), Ok(()), "it has grown");
     for len in [0, 4, 6] {
@@ -1749,16 +1762,25 @@ fn a_file_in_one_frame_is_a_block_of_its_length_at_most() {
     let incomplete = PeerError::Unexpected("the end of an incomplete file");
     assert_eq!(wanted(block as u64 + 1).refusal(single(None, block)), incomplete);
     // By recipe it was asked for; of an owner nothing is said; and it comes once.
-    assert_eq!(Victim::wanted().refusal(single(None, 3000)), PeerError::Unexpected("start"));
+    assert_eq!(
+        Victim::wanted().refusal(single(None, 3000)),
+        PeerError::Unexpected("a Start frame that does not fit the request")
+    );
     let owned = Meta { user: Some(0), ..file_of(5) };
-    assert_eq!(wanted(5).refusal(single(Some(owned), 5)), PeerError::Unexpected("start"));
+    assert_eq!(
+        wanted(5).refusal(single(Some(owned), 5)),
+        PeerError::Unexpected("a Start frame that does not fit the request")
+    );
     let mut victim = wanted(5);
     victim.machine.handle(single(None, 5)).unwrap();
-    assert_eq!(victim.machine.handle(single(None, 5)), Err(PeerError::Unexpected("start")));
+    assert_eq!(
+        victim.machine.handle(single(None, 5)),
+        Err(PeerError::Unexpected("a Start frame that does not fit the request"))
+    );
     let chmod = ModeRules::parse("go=u", 0).unwrap();
     let metadata = Metadata { chmod, ..options().metadata };
     let mut victim = Victim::wanting(Options { metadata, ..options() }, 5);
-    assert_eq!(victim.refusal(single(None, 5)), PeerError::Unexpected("a file without its mode"));
+    assert_eq!(victim.refusal(single(None, 5)), PeerError::Unexpected("a file without a mode"));
 }
 
 /// Before, no end sent tallies with these options.
@@ -1861,7 +1883,7 @@ fn a_file_ends_when_it_is_complete() {
 
 #[test]
 fn a_start_must_fit_what_was_wanted() {
-    let error = PeerError::Unexpected("start");
+    let error = PeerError::Unexpected("a Start frame that does not fit the request");
     assert_eq!(Victim::wanted().refusal(start_whole(3000)), error);
     assert_eq!(Victim::started(3000).refusal(start(3000)), error);
     let blocks = |len| ChunkerSpec::Fixed(FixedLen::new(len).unwrap());
@@ -1891,14 +1913,17 @@ fn a_start_whose_chunks_may_be_longer_than_a_frame_is_refused() {
     };
     let longest = limits.chunk_bytes();
     assert_eq!(longest as usize, MIN_FRAME_BYTES - 1024);
-    let chunker = Err(PeerError::Unexpected("chunker"));
+    let chunker = Err(PeerError::Unexpected("a chunker that was not agreed"));
     let by_recipe = |spec| wanted(false).take([start(spec, TransferKind::Recipe)]);
     assert_eq!(by_recipe(blocks(longest)), Ok(()));
     assert_eq!(by_recipe(blocks(longest + 1)), chunker);
     assert_eq!(by_recipe(ChunkerSpec::for_len(1 << 40)), chunker);
     let in_blocks = |len| wanted(true).take([start(blocks(len), TransferKind::Whole)]);
     assert_eq!(in_blocks(limits.block_bytes()), Ok(()));
-    assert_eq!(in_blocks(WHOLE_BLOCK_BYTES), Err(PeerError::Unexpected("start")));
+    assert_eq!(
+        in_blocks(WHOLE_BLOCK_BYTES),
+        Err(PeerError::Unexpected("a Start frame that does not fit the request"))
+    );
 }
 
 /// The attributes of one entry may be longer than a frame of the session.
@@ -1993,7 +2018,7 @@ fn credit_that_was_not_spent_is_refused() {
 #[test]
 fn an_aside_counts_for_the_attempt_that_it_names() {
     let aside = |attempt| Aside { attempt, frame: fill(one(0..2), 3000) };
-    let unasked = Err(PeerError::Unexpected("a chunk that was not asked for"));
+    let unasked = Err(PeerError::Unexpected("a chunk that was not requested"));
     let to_come = Err(PeerError::Unexpected("a frame of a future attempt"));
     let mut victim = Victim::needed();
     assert_eq!(victim.machine.handle_aside(aside(2)), to_come);
@@ -2008,7 +2033,8 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
     let mut victim = Victim::needed();
     victim.machine.handle_aside(aside(1)).unwrap();
     assert_eq!(victim.machine.backlog_bytes(), 3000);
-    let in_order = Err(PeerError::Unexpected("an aside of a file that goes in order"));
+    let in_order =
+        Err(PeerError::Unexpected("a frame on a second stream, for a file that uses one stream"));
     assert_eq!(Victim::whole(3000).machine.handle_aside(aside(1)), in_order);
     // Where there are more streams than one its blocks are asked for, if there are several.
     let block = WHOLE_BLOCK_BYTES as usize;
@@ -2033,7 +2059,7 @@ fn an_aside_counts_for_the_attempt_that_it_names() {
 fn all_blocks_of_a_file_are_asked_for_once() {
     let file = FileNo(1);
     let need = |chunks| ToSender::Need { file, chunks };
-    let unexpected = Err(PeerError::Unexpected("need"));
+    let unexpected = Err(PeerError::Unexpected("a Need frame in this state"));
     let begun = || {
         let mut target = Target::plain();
         target.machine.set_terms(true, Limits::default());
@@ -2125,7 +2151,10 @@ fn a_chunker_that_was_not_agreed_is_refused() {
         let spec = ChunkerSpec::ByContent(algorithm, sizes);
         let frame =
             ToReceiver::Start { file: A, meta: file_of(9000), how: TransferKind::Recipe, spec };
-        assert_eq!(Victim::wanted().refusal(frame), PeerError::Unexpected("chunker"));
+        assert_eq!(
+            Victim::wanted().refusal(frame),
+            PeerError::Unexpected("a chunker that was not agreed")
+        );
     }
 }
 
@@ -2190,12 +2219,12 @@ fn a_gap_of_another_content_is_asked_for_once_more_and_never_becomes_the_file() 
 
 #[test]
 fn gaps_that_were_not_asked_for_are_refused() {
-    let unasked = PeerError::Unexpected("a gap that was not asked for");
+    let unasked = PeerError::Unexpected("a gap that was not requested");
     for gaps in [one(0..1), one(1..2), one(0..3), one(5..6), vec![0..2, 0..2]] {
         assert_eq!(Victim::facing().refusal(mended(gaps, 1000)), unasked);
     }
     assert_eq!(Victim::needed().refusal(mended(one(0..2), 3000)), unasked);
-    let chunk = PeerError::Unexpected("a chunk that was not asked for");
+    let chunk = PeerError::Unexpected("a chunk that was not requested");
     assert_eq!(Victim::facing().refusal(fill(one(0..1), 1000)), chunk);
     let nothing = PeerError::Limit("bytes of gaps");
     assert_eq!(Victim::facing().refusal(mended(Vec::new(), 1)), nothing);
@@ -2211,7 +2240,7 @@ fn gaps_that_are_asked_for_are_bounded() {
     let frame = ToSender::Mend { file: A, gaps: vec![gaps[0].clone(); MAX_BATCH / 4] };
     // No work is done: nothing is answered.
     let error = (0..100).find_map(|_| target.machine.handle(frame.clone()).err());
-    assert_eq!(error, Some(PeerError::Limit("gaps to be mended")));
+    assert_eq!(error, Some(PeerError::Limit("gaps to be filled by block sums")));
     assert_eq!(
         Target::lacked().refusal(mend(A, 0..1, 100_000)),
         PeerError::Limit("bytes of a gap")
@@ -2312,8 +2341,14 @@ fn only_what_was_offered_can_be_asked_for() {
     }
     let mut target = Target::wanted();
     target.take([groups(Vec::new())]).unwrap();
-    assert_eq!(target.refusal(groups(Vec::new())), PeerError::Unexpected("lack"));
-    assert_eq!(target.refusal(chunks(Vec::new())), PeerError::Unexpected("need"));
+    assert_eq!(
+        target.refusal(groups(Vec::new())),
+        PeerError::Unexpected("a Lack frame without an open group")
+    );
+    assert_eq!(
+        target.refusal(chunks(Vec::new())),
+        PeerError::Unexpected("a Need frame in this state")
+    );
 }
 
 #[test]
@@ -2365,7 +2400,7 @@ fn what_spoils_an_offer_is_said_once_the_file_is_wanted() {
 fn a_file_is_tried_only_so_often() {
     let mut target = Target::plain();
     target.take((0..MAX_ATTEMPTS).map(|_| want(NUMBERS[1]))).unwrap();
-    assert_eq!(target.refusal(want(NUMBERS[1])), PeerError::Limit("attempts at one file"));
+    assert_eq!(target.refusal(want(NUMBERS[1])), PeerError::Limit("attempts to send a file"));
 }
 
 #[test]
@@ -2563,7 +2598,7 @@ fn late_frames_about_a_settled_file_are_ignored() {
     }
     assert!(victim.machine.is_finished());
     victim.take([fill(one(1..2), 2000), end(), failed(1), groups(&[(1, 1)])]).unwrap();
-    let late = PeerError::Unexpected("more after the end of the list");
+    let late = PeerError::Unexpected("a frame of the list after its end");
     assert_eq!(victim.refusal(listing("", &[], Extent::Last)), late);
     assert_eq!(victim.refusal(ToReceiver::Trouble(trouble(TroubleKind::Failed))), late);
 }
@@ -3186,7 +3221,7 @@ fn claims_of_length_buy_a_bounded_look_around() {
 
 #[test]
 fn what_was_not_asked_for_is_not_removed_at_either_end() {
-    let unasked = PeerError::Unexpected("a missing name that was not asked for");
+    let unasked = PeerError::Unexpected("a missing name that was not requested");
     let missing = || ToReceiver::Missing(vec![path("a")]);
     assert_eq!(Victim::plain().refusal(missing()), unasked);
     let select = Select { missing: Missing::Delete, ..Select::default() };
@@ -3211,9 +3246,9 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
         assert_eq!(machine.handle(arrived(vec![A], FileNo(0))), no_source);
         assert_eq!(machine.handle(arrived(Vec::new(), FileNo(1))), no_source);
     }
-    let unheard = PeerError::Unexpected("the end of what did not arrive");
+    let unheard = PeerError::Unexpected("the end of removals that were not requested");
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
-    let unheard = PeerError::Unexpected("the removal of what did not arrive");
+    let unheard = PeerError::Unexpected("the removal of a source that did not arrive");
     assert_eq!(Victim::plain().refusal(ToReceiver::Removed(path("a"))), unheard);
 }
 
@@ -3261,7 +3296,7 @@ fn named() -> Victim {
 #[test]
 fn a_tally_is_of_a_directory_that_is_or_will_be_listed_and_told_once() {
     let unlisted = PeerError::Unexpected("a tally of a directory that was not listed");
-    let told = PeerError::Unexpected("a tally of a directory that was told");
+    let told = PeerError::Unexpected("a second tally of a directory");
     assert_eq!(named().refusal(tally("e")), unlisted);
     assert_eq!(named().refusal(tally("e/f")), unlisted);
     assert_eq!(named().refusal(tally("d/e/f")), unlisted);
@@ -3281,13 +3316,13 @@ fn a_tally_is_of_a_directory_that_is_or_will_be_listed_and_told_once() {
     assert_eq!(begun.take([tally("d/f")]), Ok(()));
     let mut over = named();
     over.take([listing("d", &[], Extent::Last), ToReceiver::Listed { intact: true }]).unwrap();
-    let late = PeerError::Unexpected("more after the end of the list");
+    let late = PeerError::Unexpected("a frame of the list after its end");
     assert_eq!(over.refusal(tally("d")), late);
 }
 
 #[test]
 fn a_tally_is_told_only_where_options_have_them_and_with_their_sums() {
-    let unasked = PeerError::Unexpected("a tally that was not asked for");
+    let unasked = PeerError::Unexpected("a tally that was not requested");
     let with = |options: Options| {
         let mut victim = Victim::new(Setting { options, ..Setting::default() });
         victim.take([listing("", &[("d", dir())], Extent::Last)]).unwrap();
@@ -3396,7 +3431,9 @@ fn names_that_stay_are_told_only_where_that_is_asked_for() {
             facts: Facts::default(),
         })
     };
-    let unasked = Err(PeerError::Unexpected("a name that stays as it is"));
+    let unasked = Err(PeerError::Unexpected(
+        "a report of an unchanged name, without the option for these reports",
+    ));
     for (tells_unchanged, heard) in [(true, Ok(())), (false, unasked)] {
         for action in [Action::Unchanged, Action::PassedOver(PassedOver::Newer)] {
             let mut machine = Sender::new(Options { tells_unchanged, ..options() });
@@ -3409,7 +3446,7 @@ fn names_that_stay_are_told_only_where_that_is_asked_for() {
 fn a_question_is_asked_once_and_only_where_it_may_be() {
     let asks = Remove { asks: true, ..Remove::default() };
     let question = || ToSender::Ask(Question { names: 2000, of: 2001, first: vec![path("a")] });
-    let unasked = Err(PeerError::Unexpected("a question"));
+    let unasked = Err(PeerError::Unexpected("a question about deletions in this state"));
     for (remove, delete, dry_run, may) in [
         (Remove::default(), Delete::Guarded(Guard::default()), false, false),
         (asks.clone(), Delete::Never, false, false),
@@ -3422,7 +3459,7 @@ fn a_question_is_asked_once_and_only_where_it_may_be() {
         assert_eq!(machine.handle(question()), unasked);
     }
     let fifo = || Meta::without_owner(Kind::Fifo, 0, Timestamp::default(), 0o644);
-    let unheard = PeerError::Unexpected("the answer to no question");
+    let unheard = PeerError::Unexpected("an answer without a question");
     let setting = |user_is_here| {
         let options = Options {
             remove: asks.clone(),
@@ -3681,7 +3718,11 @@ fn sums_of_a_file_end_as_no_directory_does() {
     for extent in [Extent::Part, Extent::Empty] {
         let sums = ToReceiver::Sums { file: A, sums: Vec::new(), extent };
         let refusal = Victim::by("parasync").refusal(sums);
-        assert_eq!(refusal, PeerError::Unexpected("a part of the sums"), "{extent:?}");
+        assert_eq!(
+            refusal,
+            PeerError::Unexpected("a partial list of signature sums"),
+            "{extent:?}"
+        );
     }
 }
 
@@ -3694,16 +3735,16 @@ fn a_tail_lies_behind_what_was_there_and_comes_to_who_asked() {
         victim
     };
     let start = |len, how| ToReceiver::Start { file: A, meta: file_of(len), how, spec: blocks() };
-    let unasked = PeerError::Unexpected("start");
+    let unasked = PeerError::Unexpected("a Start frame that does not fit the request");
     assert_eq!(begun().refusal(start(300_000, TransferKind::Whole)), unasked);
     assert_eq!(Victim::wanted().refusal(start(9000, TransferKind::Tail)), unasked);
-    let backwards = PeerError::Unexpected("a tail of less than nothing");
+    let backwards = PeerError::Unexpected("a tail that begins behind the end of the file");
     assert_eq!(begun().refusal(start(9999, TransferKind::Tail)), backwards);
     let mut victim = begun();
     victim.machine.handle(start(300_000, TransferKind::Tail)).unwrap();
     // Of 290,000 bytes there are two blocks.
     let beyond = victim.machine.handle(fill(one(2..3), 1));
-    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not asked for")));
+    assert_eq!(beyond, Err(PeerError::Unexpected("a chunk that was not requested")));
     let mut victim = begun();
     victim.machine.handle(start(300_000, TransferKind::Tail)).unwrap();
     victim.machine.handle(fill(one(0..1), WHOLE_BLOCK_BYTES as usize)).unwrap();
@@ -3830,7 +3871,7 @@ fn blocks_that_moved_are_whole_ones_of_both_versions_each_told_once_and_in_order
 
 #[test]
 fn blocks_that_moved_do_not_come_and_those_that_the_base_lacks_do() {
-    let unasked = PeerError::Unexpected("a chunk that was not asked for");
+    let unasked = PeerError::Unexpected("a chunk that was not requested");
     let incomplete = PeerError::Unexpected("the end of an incomplete file");
     let runs = [(1, 0, 2), (4, 1, 1)];
     let victim = || {
@@ -3893,7 +3934,7 @@ fn runs_of_blocks_that_moved_are_bounded() {
         victim.take([moved(&runs)]).unwrap();
     }
     let refused = victim.refusal(moved(&[run(MAX_MOVED_RUNS)]));
-    assert_eq!(refused, PeerError::Limit("runs of blocks that moved"));
+    assert_eq!(refused, PeerError::Limit("runs of moved blocks"));
 }
 
 /// Holes are claims: those that a file cannot have end the session, and no length costs more than its entry.
@@ -3901,7 +3942,7 @@ fn runs_of_blocks_that_moved_are_bounded() {
 fn holes_that_a_file_cannot_have_are_refused() {
     let told = |lines: &[(u64, u64)]| holes(A, lines);
     let asked = |takes_holes: bool| Victim::of_holes(takes_holes, &[("a", 9000)]);
-    let refused = Err(PeerError::Unexpected("holes"));
+    let refused = Err(PeerError::Unexpected("data runs that do not fit the length of the file"));
     assert_eq!(asked(false).take([told(&[(5, 5)])]), refused, "nobody asked for holes");
     let bad: [&[(u64, u64)]; 6] = [
         &[(5, 0)],

@@ -240,7 +240,10 @@ impl Session {
                         Some(names_to_send(&path, nul, trust, context)?)
                     }
                     NamesFrom::Frames => {
-                        return Err(PeerError::Unexpected("names of our own sources").into());
+                        return Err(PeerError::Unexpected(
+                            "source names in frames, from the receiving end",
+                        )
+                        .into());
                     }
                 };
                 let path = self.config.host.path(&destination);

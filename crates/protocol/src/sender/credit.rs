@@ -31,7 +31,8 @@ impl SendCredit {
 
     /// Takes credit for `bytes` that were sent, and widens the window by `more` bytes.
     pub(super) fn add_credit(&mut self, bytes: u64, more: u64) -> Result<(), PeerError> {
-        let window = self.window.ok_or(PeerError::Unexpected("credit where none is needed"))?;
+        let window =
+            self.window.ok_or(PeerError::Unexpected("credit on a connection without credit"))?;
         let left = self.out.checked_sub(bytes);
         self.out = left.ok_or(PeerError::Unexpected("credit for bytes that were not sent"))?;
         let window = window.checked_add(more).filter(|window| *window <= MAX_CREDIT_BYTES);

@@ -20,13 +20,15 @@ pub(super) fn receive_digest_request(
     files: &[FileNo],
 ) -> Result<(), PeerError> {
     if !cx.options.checksum || files.is_empty() {
-        return Err(PeerError::Unexpected("a question for digests that nobody compares"));
+        return Err(PeerError::Unexpected(
+            "a request for digests, without the option that compares digests",
+        ));
     }
     for file in files {
         let listed = cx.entries.get_mut(file);
         let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
         if listed.attempts > 0 || listed.inquiry != DigestInquiry::Unasked {
-            return Err(PeerError::Unexpected("a question for a digest that was asked for"));
+            return Err(PeerError::Unexpected("a second request for a digest"));
         }
         listed.inquiry = DigestInquiry::Open;
         digesting.push(*file, listed.path.clone(), listed.len);

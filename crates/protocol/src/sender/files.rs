@@ -69,7 +69,9 @@ impl FileTransfers {
     ) -> Result<(), PeerError> {
         let is_listed = cx.entries.contains_key(&file);
         if !is_listed || cx.strategy.conversation != Conversation::Recipe {
-            return Err(PeerError::Unexpected("a base"));
+            return Err(PeerError::Unexpected(
+                "a base for a file that is not listed, or for this strategy",
+            ));
         }
         if self.bases.len() >= MAX_ACTIVE_FILES {
             return Err(PeerError::Limit("bases of files"));
@@ -89,7 +91,7 @@ impl FileTransfers {
         let listed = cx.entries.get_mut(&file);
         let listed = listed.ok_or(PeerError::Unexpected("a file that was not listed"))?;
         if !may_go(&cx.options, how) {
-            return Err(PeerError::Unexpected("a way that is not the strategy's"));
+            return Err(PeerError::Unexpected("a kind of transfer that the strategy does not use"));
         }
         listed.attempts += 1;
         let (path, attempt, len) = (listed.path.clone(), listed.attempts, listed.len);
@@ -99,7 +101,7 @@ impl FileTransfers {
             return Ok(());
         }
         if attempt > MAX_ATTEMPTS {
-            return Err(PeerError::Limit("attempts at one file"));
+            return Err(PeerError::Limit("attempts to send a file"));
         }
         if attempt > 1 {
             // Waiting frames of the last attempt would be taken for frames of this attempt.
@@ -213,7 +215,7 @@ impl FileTransfers {
         let Some(transfer) = self.requested_transfer(cx, file)? else { return Ok(()) };
         cx.gaps_out += lines.len() as u64;
         if lines.is_empty() || cx.gaps_out > MAX_GAPS_OUT {
-            return Err(PeerError::Limit("gaps to be mended"));
+            return Err(PeerError::Limit("gaps to be filled by block sums"));
         }
         transfer.receive_gap_requests(cx, lines)
     }

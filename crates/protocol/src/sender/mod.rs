@@ -217,10 +217,10 @@ impl Sender {
         let Self { cx, list, files, digesting, leaving, .. } = self;
         match frame {
             ToSender::Want { how: TransferKind::Tail, .. } => {
-                Err(PeerError::Unexpected("a tail of no beginning"))
+                Err(PeerError::Unexpected("a request for a tail, without the kept part"))
             }
             ToSender::Want { how: TransferKind::Changes, .. } => {
-                Err(PeerError::Unexpected("changes since no base"))
+                Err(PeerError::Unexpected("a request for changes, without a base"))
             }
             ToSender::Tallied { alike, unlike } => {
                 list.receive_tally_answers(cx, leaving, alike, unlike)
@@ -349,7 +349,9 @@ impl Sender {
 
     fn receive_change(&mut self, change: Change) -> Result<(), PeerError> {
         if change.action.is_none() && !self.cx.options.tells_unchanged {
-            return Err(PeerError::Unexpected("a name that stays as it is"));
+            return Err(PeerError::Unexpected(
+                "a report of an unchanged name, without the option for these reports",
+            ));
         }
         self.cx.notify(Notice::Changed(change))
     }
@@ -359,7 +361,7 @@ impl Sender {
         if !self.cx.options.may_ask_before_deleting()
             || std::mem::replace(&mut self.was_asked, true)
         {
-            return Err(PeerError::Unexpected("a question"));
+            return Err(PeerError::Unexpected("a question about deletions in this state"));
         }
         self.cx.jobs.request(SenderWork::Ask(question), SenderPending::Ask);
         Ok(())

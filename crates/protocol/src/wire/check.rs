@@ -81,7 +81,7 @@ impl Inspector {
         let kind = frame[0];
         if let Some(sum) = self.sum.filter(|_| kind == CHECK) {
             if self.unchecked == 0 {
-                return Err(PeerError::Unexpected("a check of nothing"));
+                return Err(PeerError::Unexpected("a Check frame without frames to check"));
             }
             sum.verify(&frame[HEADER_BYTES..])?;
             self.unchecked = 0;

@@ -180,7 +180,7 @@ impl WireEncoding for Question {
         let (names, of) = (from.varint()?, from.varint()?);
         let first: Vec<RelPath> = WireEncoding::read_from(from)?;
         if first.len() > MAX_ASKED {
-            return Err(BadPayload::Limit("names in a question"));
+            return Err(BadPayload::Limit("names in a question about deletions"));
         }
         Ok(Self { names, of, first })
     }

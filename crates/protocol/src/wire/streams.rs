@@ -158,7 +158,9 @@ impl Aside {
         let frame = ToReceiver::decode(kind, from.rest())?;
         match frame.unordered_file() {
             Some(_) => Ok(Some(Self { attempt, frame })),
-            None => Err(PeerError::Unexpected("a frame that may not overtake")),
+            None => {
+                Err(PeerError::Unexpected("a frame on a second stream that must come in order"))
+            }
         }
     }
 }
@@ -220,7 +222,8 @@ mod tests {
         };
         assert_eq!(inside(&fill(9)), Ok(Some(Aside { attempt: 1, frame: fill(9) })));
         let listed = ToReceiver::Listed { intact: true };
-        let refusal = Err(PeerError::Unexpected("a frame that may not overtake"));
+        let refusal =
+            Err(PeerError::Unexpected("a frame on a second stream that must come in order"));
         assert_eq!(inside(&listed), refusal);
         assert!(Aside::decode(Aside::KIND, &[]).is_err());
     }

@@ -65,7 +65,8 @@ pub(super) enum AttemptStage {
 }
 
 /// The error for data runs that the file cannot have.
-pub(super) const UNFIT: PeerError = PeerError::Unexpected("holes");
+pub(super) const UNFIT: PeerError =
+    PeerError::Unexpected("data runs that do not fit the length of the file");
 
 /// Returns the length in bytes up to which a leftover of a killed run may be of use. A longer leftover is from
 /// another file or is a hostile sender's empty claim, and would take long to read.

@@ -140,9 +140,9 @@ impl WantedFiles {
         let Some(incoming) = file else { return Ok(false) };
         match incoming.compare_attempt(aside.attempt) {
             Ordering::Less => Ok(false),
-            Ordering::Equal if incoming.comes_in_order() => {
-                Err(PeerError::Unexpected("an aside of a file that goes in order"))
-            }
+            Ordering::Equal if incoming.comes_in_order() => Err(PeerError::Unexpected(
+                "a frame on a second stream, for a file that uses one stream",
+            )),
             Ordering::Equal => Ok(true),
             Ordering::Greater => Err(PeerError::Unexpected("a frame of a future attempt")),
         }
@@ -284,7 +284,7 @@ impl WantedFiles {
     fn mark_restless(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
         let window = cx.setting.options.compare.window;
         match self.open_offer(file) {
-            Some(_) => Err(PeerError::Unexpected("restless")),
+            Some(_) => Err(PeerError::Unexpected("a Restless frame in this state")),
             None => self.run_step(cx, file, |transfer, _| {
                 let modified = window.before(transfer.meta().modified);
                 transfer.set_meta(Meta { modified, ..transfer.meta().clone() });

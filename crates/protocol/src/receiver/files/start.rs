@@ -57,13 +57,13 @@ fn check_start<'a>(
     let limits = &cx.setting.limits;
     let in_blocks = matches!(how, TransferKind::Whole | TransferKind::Tail);
     let AttemptStage::Asked(expected) = &incoming.stage else {
-        return Err(PeerError::Unexpected("start"));
+        return Err(PeerError::Unexpected("a Start frame that does not fit the request"));
     };
     let by_changes = how == TransferKind::Changes && expected.base.is_some();
     let fits =
         by_changes || how == incoming.how && (!in_blocks || spec == limits.whole_file_chunker());
     if !fits || !is_plain_file(meta) {
-        return Err(PeerError::Unexpected("start"));
+        return Err(PeerError::Unexpected("a Start frame that does not fit the request"));
     }
     let agreed = match how {
         TransferKind::Recipe | TransferKind::Whole | TransferKind::Tail => {
@@ -74,7 +74,7 @@ fn check_start<'a>(
     };
     let asked = expected.spec.filter(|_| how != TransferKind::Changes);
     if !agreed || asked.is_some_and(|asked| asked != spec) {
-        return Err(PeerError::Unexpected("chunker"));
+        return Err(PeerError::Unexpected("a chunker that was not agreed"));
     }
     Ok(expected)
 }
@@ -132,7 +132,7 @@ impl WantedFiles {
             _ => IncomingTransfer::new(meta, how, spec, map.clone(), cx),
         });
         if how == TransferKind::Tail && !transfer.keep_start(candidate.tail_start()) {
-            return Err(PeerError::Unexpected("a tail of less than nothing"));
+            return Err(PeerError::Unexpected("a tail that begins behind the end of the file"));
         }
         // A file sent in a single piece is put in place without a handle: a base opened under a handle would stay
         // open.
@@ -173,7 +173,7 @@ impl WantedFiles {
         SingleBlock { digest, payload }: SingleBlock,
     ) -> Result<(), PeerError> {
         if meta.is_none() && !cx.setting.options.metadata.chmod.is_empty() {
-            return Err(PeerError::Unexpected("a file without its mode"));
+            return Err(PeerError::Unexpected("a file without a mode"));
         }
         let Some(incoming) = self.under_way.get(&file) else { return Ok(()) };
         let Meta { len, modified, mode, .. } = incoming.candidate.meta;
@@ -245,7 +245,7 @@ impl WantedFiles {
         let strategy = cx.setting.options.strategy;
         let fits = is_plain_file(meta) && file.0 < listed.end && is_agreed(&spec);
         if self.offer.is_some() || strategy.conversation != Conversation::Recipe || !fits {
-            return Err(PeerError::Unexpected("offer"));
+            return Err(PeerError::Unexpected("an Offer frame in this state"));
         }
         // An offer that was cut before the sender knew the limits is sent again.
         let takes_offers = cx.setting.takes_offers && cx.setting.limits.admits_chunker(&spec);

@@ -66,7 +66,7 @@ impl ChangeReceiver {
             return Err(UNMOVED);
         }
         if self.moved.len() + runs.len() > MAX_MOVED_RUNS {
-            return Err(PeerError::Limit("runs of blocks that moved"));
+            return Err(PeerError::Limit("runs of moved blocks"));
         }
         for run in runs {
             let behind = self.moved.last().map_or(0, MovedRun::end);
@@ -126,7 +126,7 @@ impl ChangeReceiver {
             return Err(UNASKED);
         }
         if self.blocks.len() == MAX_CHANGED_BLOCKS {
-            return Err(PeerError::Limit("blocks that changed"));
+            return Err(PeerError::Limit("changed blocks"));
         }
         self.end = (start + BLOCK).min(self.new);
         self.blocks.push((block, None));

@@ -206,7 +206,7 @@ impl TransferGaps {
         let (mut gaps, mut patches, mut bytes) = (Vec::new(), Vec::new(), 0);
         for range in ranges {
             let gap = self.asked.remove(&range.start).filter(|gap| gap.chunks == *range);
-            let gap = gap.ok_or(PeerError::Unexpected("a gap that was not asked for"))?;
+            let gap = gap.ok_or(PeerError::Unexpected("a gap that was not requested"))?;
             let pieces =
                 gap.chunks.clone().map(|chunk| table.mark_received(chunk, ArrivalForm::Gap));
             let pieces = pieces.collect::<Result<_, _>>()?;

@@ -297,11 +297,11 @@ impl IncomingTransfer {
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
         match &mut self.method {
-            _ if groups.is_empty() => Err(PeerError::Unexpected("chunks of no group")),
+            _ if groups.is_empty() => Err(PeerError::Unexpected("chunks without a group")),
             TransferMethod::Recipe(recipe) => {
                 recipe.take_chunks(fx, &mut self.build, groups, lines)
             }
-            _ => Err(PeerError::Unexpected("chunks of a group that was not asked for")),
+            _ => Err(PeerError::Unexpected("chunks of a group that was not requested")),
         }
     }
 
@@ -324,7 +324,7 @@ impl IncomingTransfer {
             TransferMethod::Changes(changes) if self.phase == TransferPhase::Coming => {
                 changes.take_moved_runs(runs)
             }
-            _ => Err(PeerError::Unexpected("blocks that moved")),
+            _ => Err(PeerError::Unexpected("moved blocks in this state")),
         }
     }
 
@@ -346,7 +346,7 @@ impl IncomingTransfer {
             pieces.push(piece);
         }
         if !payload.may_hold(bytes) {
-            return Err(PeerError::Unexpected("literals of another length than their chunks"));
+            return Err(PeerError::Unexpected("literals with another length than the chunks"));
         }
         let mut between = Vec::new();
         match (&mut self.method, &pieces[..]) {
@@ -386,7 +386,7 @@ impl IncomingTransfer {
             TransferMethod::Recipe(recipe) => {
                 recipe.receive_gaps(fx, &mut self.build, ranges, deltas)
             }
-            _ => Err(PeerError::Unexpected("a gap that was not asked for")),
+            _ => Err(PeerError::Unexpected("a gap that was not requested")),
         }
     }
 
@@ -398,7 +398,7 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Preset(preset) => preset.receive_stored_sum_kind(fx, kept),
-            _ => Err(PeerError::Unexpected("what storage keeps")),
+            _ => Err(PeerError::Unexpected("a kind of stored sums that was not asked for")),
         }
     }
 
@@ -411,7 +411,7 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Preset(preset) => preset.match_sums(fx, &mut self.build, lines, extent),
-            _ => Err(PeerError::Unexpected("sums")),
+            _ => Err(PeerError::Unexpected("a Sums frame in this state")),
         }
     }
 
@@ -423,7 +423,7 @@ impl IncomingTransfer {
     ) -> Result<(), PeerError> {
         match &mut self.method {
             TransferMethod::Preset(preset) => preset.receive_denial(fx, &mut self.build, denied),
-            _ => Err(PeerError::Unexpected("a denial")),
+            _ => Err(PeerError::Unexpected("a Denied frame in this state")),
         }
     }
 
@@ -438,14 +438,14 @@ impl IncomingTransfer {
             TransferMethod::Preset(preset) if self.phase == TransferPhase::Coming => {
                 preset.receive_patch(fx, &mut self.build, steps, payload)
             }
-            _ => Err(PeerError::Unexpected("a patch")),
+            _ => Err(PeerError::Unexpected("a Patch frame in this state")),
         }
     }
 
     /// Notes that the source is not at rest. `Restless` arrives at most once, before the proof of the file.
     pub(crate) fn mark_restless(&mut self) -> Result<(), PeerError> {
         if self.phase != TransferPhase::Coming || std::mem::replace(&mut self.is_restless, true) {
-            return Err(PeerError::Unexpected("restless"));
+            return Err(PeerError::Unexpected("a Restless frame in this state"));
         }
         Ok(())
     }

@@ -218,7 +218,7 @@ impl RecipeReceiver {
         lines: &[GroupLine],
     ) -> Result<(), PeerError> {
         if lines.is_empty() {
-            return Err(PeerError::Unexpected("no groups"));
+            return Err(PeerError::Unexpected("an empty list of groups"));
         }
         let first = self.table.group_count();
         for line in lines {
@@ -241,7 +241,7 @@ impl RecipeReceiver {
     /// has as many chunks as allowed.
     pub(super) fn receive_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
         if self.is_resumed() || self.table.len > TOLD_BY_CHUNK_BYTES || lines.is_empty() {
-            return Err(PeerError::Unexpected("recipe"));
+            return Err(PeerError::Unexpected("a Recipe frame in this state"));
         }
         let first = self.table.group_count();
         for lines in lines.chunks(MAX_GROUP_CHUNKS as usize) {
@@ -307,15 +307,15 @@ impl RecipeReceiver {
         let mut lines = lines;
         for no in groups.iter().cloned().flatten() {
             if self.lacked.pop_front() != Some(no) {
-                return Err(PeerError::Unexpected("chunks of a group that was not asked for"));
+                return Err(PeerError::Unexpected("chunks of a group that was not requested"));
             }
             let count = self.table.groups[no as usize].chunks as usize;
             let own = lines.split_off(..count);
-            let own = own.ok_or(PeerError::Unexpected("fewer chunks than their groups have"))?;
+            let own = own.ok_or(PeerError::Unexpected("fewer chunks than the groups announced"))?;
             self.table.expand_group(no, own)?;
         }
         if !lines.is_empty() {
-            return Err(PeerError::Unexpected("more chunks than their groups have"));
+            return Err(PeerError::Unexpected("more chunks than the groups announced"));
         }
         self.match_chunks(fx, build, groups);
         Ok(())

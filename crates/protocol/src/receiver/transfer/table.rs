@@ -83,7 +83,7 @@ pub(super) enum ArrivalForm {
 }
 
 /// The error for a chunk that was not requested.
-pub(super) const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not asked for");
+pub(super) const UNASKED: PeerError = PeerError::Unexpected("a chunk that was not requested");
 
 impl GroupSlot {
     /// Adds the chunks of the group to a proof.
@@ -175,7 +175,9 @@ impl GroupTable {
     pub(super) fn expand_group(&mut self, no: u32, lines: &[ChunkLine]) -> Result<(), PeerError> {
         let (start, len) = (self.groups[no as usize].start, self.groups[no as usize].len);
         if self.check_chunks(start, lines)? != len {
-            return Err(PeerError::Unexpected("chunks that do not add up to their group"));
+            return Err(PeerError::Unexpected(
+                "chunks whose lengths do not add up to the length of the group",
+            ));
         }
         self.groups[no as usize].state = GroupState::Told(lines.to_vec());
         Ok(())

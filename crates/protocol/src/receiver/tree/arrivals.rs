@@ -185,8 +185,8 @@ impl EntryArrivals {
         path: RelPath,
     ) -> Result<(), PeerError> {
         let unremoved = self.unremoved.checked_sub(1);
-        self.unremoved =
-            unremoved.ok_or(PeerError::Unexpected("the removal of what did not arrive"))?;
+        self.unremoved = unremoved
+            .ok_or(PeerError::Unexpected("the removal of a source that did not arrive"))?;
         cx.notices.push_back(Notice::Removed(path));
         Ok(())
     }
@@ -198,7 +198,7 @@ impl EntryArrivals {
         troubles: Vec<Trouble>,
     ) -> Result<(), PeerError> {
         if !std::mem::take(&mut self.removing_sources) {
-            return Err(PeerError::Unexpected("the end of what did not arrive"));
+            return Err(PeerError::Unexpected("the end of removals that were not requested"));
         }
         cx.totals.failed += troubles.len() as u64;
         cx.notices.extend(troubles.into_iter().map(Notice::Trouble));

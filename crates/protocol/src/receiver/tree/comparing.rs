@@ -144,7 +144,7 @@ impl ComparedFiles {
         for (file, digest) in lines {
             let asked = self.pairs.get(&file);
             if asked.is_none_or(|pair| pair.remote != ContentDigest::Unknown) {
-                return Err(PeerError::Unexpected("a digest that was not asked for"));
+                return Err(PeerError::Unexpected("a digest that was not requested"));
             }
             both.extend(self.record_digests(file, None, Some(digest)));
         }

@@ -413,7 +413,7 @@ impl PendingDeletions {
         allowed: bool,
     ) -> Result<(), PeerError> {
         if cx.setting.user_is_here || !self.asked {
-            return Err(PeerError::Unexpected("the answer to no question"));
+            return Err(PeerError::Unexpected("an answer without a question"));
         }
         self.take_user_answer(cx, allowed);
         Ok(())

@@ -229,7 +229,8 @@ impl HardLinks {
                 linked @ Some(HardLink::Back(_)) => {
                     let first = first_name_of(file, &entry.meta);
                     let first_meta = first.and_then(|first| self.take_later_name(first));
-                    let unknown = PeerError::Unexpected("another name of a file that was not told");
+                    let unknown =
+                        PeerError::Unexpected("a hard link to a file that was not listed");
                     entry.meta = first_meta.ok_or(unknown)?;
                     entry.meta.set_hard_link(linked);
                 }
@@ -237,7 +238,7 @@ impl HardLinks {
             }
         }
         if self.open > MAX_LINKED || self.open_bytes > MAX_LINKED_BYTES {
-            return Err(PeerError::Limit("files of several names"));
+            return Err(PeerError::Limit("files with hard links"));
         }
         Ok(())
     }

@@ -57,7 +57,7 @@ impl EntryList {
         match self.state {
             ListState::Growing => Ok(()),
             ListState::Complete { .. } => {
-                Err(PeerError::Unexpected("more after the end of the list"))
+                Err(PeerError::Unexpected("a frame of the list after its end"))
             }
         }
     }

@@ -231,20 +231,20 @@ impl ListedDirs {
     /// the root that were not asked for, and for directories that the options leave out.
     fn check_names(&self, cx: &Context, section: &DirSection) -> Result<(), PeerError> {
         if section.dir.is_root() && !self.has_only_requested_names(cx, section) {
-            return Err(PeerError::Unexpected("a name that was not asked for"));
+            return Err(PeerError::Unexpected("a name that was not requested"));
         }
         if cx.setting.rename.is_some() && !self.is_one_file(cx, section) {
-            return Err(PeerError::Unexpected("more than the one file that was announced"));
+            return Err(PeerError::Unexpected("more files than the one that was announced"));
         }
         section.metas().try_for_each(|meta| check_meta(cx, meta))?;
         if section.own.as_ref().is_some_and(|own| own.hard_link().is_some()) {
-            return Err(PeerError::Unexpected("metadata that was not asked for"));
+            return Err(PeerError::Unexpected("metadata that was not requested"));
         }
         for Entry { name, meta } in &section.entries {
             let joined = section.dir.join(name);
             joined.map_err(|source| PeerError::BadName { frame: "Listing", source })?;
             if meta.is_dir() && !cx.setting.options.transfers_kind(&meta.kind) {
-                return Err(PeerError::Unexpected("an entry that the options leave out"));
+                return Err(PeerError::Unexpected("an entry that the options exclude"));
             }
         }
         Ok(())

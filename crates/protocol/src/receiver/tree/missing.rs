@@ -48,7 +48,7 @@ impl MissingSources {
                 && name.is_some_and(|name| expect.is_none_or(|expect| expect.is_expected(&name)))
         };
         if cx.setting.options.select.missing != MissingArgs::Delete || !paths.iter().all(expects) {
-            return Err(PeerError::Unexpected("a missing name that was not asked for"));
+            return Err(PeerError::Unexpected("a missing name that was not requested"));
         }
         for path in &paths {
             self.listed.entry(folded_path(path)).or_default();

@@ -78,7 +78,7 @@ pub(super) fn check_meta(cx: &Context, meta: &Meta) -> Result<(), PeerError> {
         && (meta.access_acl().is_none() || !meta.is_symlink())
         && (meta.default_acl().is_none() || meta.is_dir())
         && (meta.accessed().is_none() || !meta.is_dir());
-    if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not asked for")) }
+    if fits { Ok(()) } else { Err(PeerError::Unexpected("metadata that was not requested")) }
 }
 
 /// Adapts an entry's metadata to this end, as far as no look-up is needed.
@@ -103,7 +103,7 @@ pub(super) fn insert_names(
 ) -> Result<(), PeerError> {
     for NameLine { id, name } in lines {
         if names.insert(id, name).is_some() {
-            return Err(PeerError::Unexpected("a name of a user or group, again"));
+            return Err(PeerError::Unexpected("a second name of a user or group"));
         }
         if names.len() > MAX_OWNER_NAMES {
             return Err(PeerError::Limit("names of users or groups"));

@@ -32,12 +32,12 @@ impl ListedDirs {
             (compared.users, compared.groups) == (tally.users.is_some(), tally.groups.is_some())
         };
         if !self.digests.compared.is_some_and(fits) {
-            return Err(PeerError::Unexpected("a tally that was not asked for"));
+            return Err(PeerError::Unexpected("a tally that was not requested"));
         }
         let begun = self.list.is_listing(&dir);
         let tallied = self.digests.open.contains_key(&dir) || self.digests.awaited.contains(&dir);
         if begun || dir.is_root() || tallied {
-            return Err(PeerError::Unexpected("a tally of a directory that was told"));
+            return Err(PeerError::Unexpected("a second tally of a directory"));
         }
         if self.digests.open.len() >= TALLY_WINDOW {
             return Err(PeerError::Limit("tallies"));

@@ -37,7 +37,7 @@ impl PresetSender {
     fn check_token(&self, token: &Token) -> Result<(), PeerError> {
         let is_single = token.chunks.end - token.chunks.start == 1;
         if token.strong.as_bytes().len() != self.ways.strong_bytes() {
-            return Err(PeerError::Unexpected("a strong sum of another length"));
+            return Err(PeerError::Unexpected("a strong sum of a wrong length"));
         }
         if token.over == TokenScope::Run
             && !is_single
@@ -111,9 +111,10 @@ impl PresetSender {
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
-        let named = self.named_chunks().ok_or(PeerError::Unexpected("a match"))?;
+        let named =
+            self.named_chunks().ok_or(PeerError::Unexpected("a Match frame in this state"))?;
         if needs.is_empty() && tokens.is_empty() {
-            return Err(PeerError::Unexpected("a match of nothing"));
+            return Err(PeerError::Unexpected("an empty Match frame"));
         }
         for range in needs.iter().chain(tokens.iter().map(|token| &token.chunks)) {
             named.mark_named(range)?;

@@ -293,7 +293,7 @@ impl PresetSender {
         const UNFIT: PeerError =
             PeerError::Unexpected("a request for unknown or already requested blocks");
         let MatchMethod::Rolled(asked) = &mut self.side else {
-            return Err(PeerError::Unexpected("need"));
+            return Err(PeerError::Unexpected("a Need frame in this state"));
         };
         for range in needed {
             let blocks = asked.get_mut(range.start as usize..range.end as usize);

@@ -57,9 +57,10 @@ impl NamedChunks {
     /// Marks chunks as named by the receiver: any number of chunks for the first time, or one chunk for the second
     /// time.
     pub(super) fn mark_named(&mut self, range: &Range<u32>) -> Result<(), PeerError> {
-        const TWICE: PeerError = PeerError::Unexpected("a chunk that was named already");
+        const TWICE: PeerError = PeerError::Unexpected("a chunk that was matched before");
         let chunks = self.chunks.get_mut(range.start as usize..range.end as usize);
-        let chunks = chunks.ok_or(PeerError::Unexpected("a chunk that was not told"))?;
+        let chunks =
+            chunks.ok_or(PeerError::Unexpected("a chunk number that was not announced"))?;
         match chunks {
             [one] if *one == ChunkNaming::Split => {
                 *one = ChunkNaming::Again;

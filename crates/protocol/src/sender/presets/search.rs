@@ -61,7 +61,7 @@ impl PresetSender {
         &mut self,
         by: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("a choice of signature sums");
+        const UNFIT: PeerError = PeerError::Unexpected("a choice of signature sums in this state");
         let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
             return Err(UNFIT);
         };
@@ -80,7 +80,7 @@ impl PresetSender {
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("sums of old");
+        const UNFIT: PeerError = PeerError::Unexpected("signature sums in this state");
         let StrategySums { keying, .. } = self.ways;
         let MatchMethod::Signature(old) = &mut self.side else { return Err(UNFIT) };
         let Signature::Coming(sums) = old else { return Err(UNFIT) };
@@ -91,10 +91,12 @@ impl PresetSender {
             }
             let Sum { len, weak, strong } = line.resolve(sums.count(), |no| sum_of(sums, no))?;
             let pushed = sums.push(len, weak, strong.as_bytes());
-            pushed.map_err(|_| PeerError::Unexpected("a block that cannot follow"))?;
+            pushed.map_err(|_| {
+                PeerError::Unexpected("a block in a wrong order, or of a wrong length")
+            })?;
         }
         if matches!(extent, Extent::Part | Extent::Empty) {
-            return Err(PeerError::Unexpected("a part of the sums"));
+            return Err(PeerError::Unexpected("a partial list of signature sums"));
         }
         if extent == Extent::Last
             && let Signature::Coming(sums) = std::mem::replace(old, Signature::Known)

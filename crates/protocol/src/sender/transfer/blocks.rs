@@ -102,7 +102,7 @@ impl BlockSender {
     pub(super) fn receive_block_request(&mut self, needed: &[Range<u32>]) -> Result<(), PeerError> {
         let is_all = self.count > 1 && needed == std::slice::from_ref(&(0..self.count));
         if !is_all || std::mem::replace(&mut self.asked, true) {
-            return Err(PeerError::Unexpected("need"));
+            return Err(PeerError::Unexpected("a Need frame in this state"));
         }
         Ok(())
     }

@@ -274,7 +274,7 @@ impl OutgoingTransfer {
         match &mut self.way {
             SendMethod::Recipe(recipe) => recipe.receive_lack(&mut self.attempt, cx, lacked),
             SendMethod::Blocks(_) | SendMethod::Changes(_) | SendMethod::Preset(_) => {
-                Err(PeerError::Unexpected("lack"))
+                Err(PeerError::Unexpected("a Lack frame without an open group"))
             }
         }
     }
@@ -287,7 +287,7 @@ impl OutgoingTransfer {
         match &mut self.way {
             SendMethod::Recipe(recipe) => recipe.receive_need(&mut self.attempt, cx, needed),
             SendMethod::Blocks(blocks) => blocks.receive_block_request(needed),
-            SendMethod::Changes(_) => Err(PeerError::Unexpected("need")),
+            SendMethod::Changes(_) => Err(PeerError::Unexpected("a Need frame in this state")),
             SendMethod::Preset(preset) => preset.receive_block_requests(&self.attempt, cx, needed),
         }
     }
@@ -317,8 +317,9 @@ impl OutgoingTransfer {
         &mut self,
         by: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
-        let (preset, _) =
-            self.preset_and_attempt().ok_or(PeerError::Unexpected("a choice of signature sums"))?;
+        let (preset, _) = self
+            .preset_and_attempt()
+            .ok_or(PeerError::Unexpected("a choice of signature sums in this state"))?;
         preset.receive_signature_sums(by)
     }
 
@@ -328,7 +329,7 @@ impl OutgoingTransfer {
         lines: Vec<SumLine>,
         extent: Extent,
     ) -> Result<(), PeerError> {
-        let unfit = PeerError::Unexpected("sums of old");
+        let unfit = PeerError::Unexpected("signature sums in this state");
         let (preset, attempt) = self.preset_and_attempt().ok_or(unfit)?;
         preset.take_old_sums(attempt, cx, lines, extent)
     }
@@ -339,8 +340,9 @@ impl OutgoingTransfer {
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
-        let (preset, attempt) =
-            self.preset_and_attempt().ok_or(PeerError::Unexpected("a match"))?;
+        let (preset, attempt) = self
+            .preset_and_attempt()
+            .ok_or(PeerError::Unexpected("a Match frame in this state"))?;
         preset.receive_matches(attempt, cx, needs, tokens)
     }
 

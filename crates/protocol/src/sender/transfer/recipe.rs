@@ -272,7 +272,10 @@ impl RecipeSender {
         cx: &mut Context,
         lacked: &[Range<u32>],
     ) -> Result<(), PeerError> {
-        let sent = self.sent.pop_front().ok_or(PeerError::Unexpected("lack"))?;
+        let sent = self
+            .sent
+            .pop_front()
+            .ok_or(PeerError::Unexpected("a Lack frame without an open group"))?;
         check_within(lacked, std::slice::from_ref(&sent))?;
         let bytes = |groups: &Range<u32>| self.table.bytes_of(&self.table.chunks_of(groups));
         let had = bytes(&sent) - lacked.iter().map(bytes).sum::<u64>();
@@ -329,7 +332,8 @@ impl RecipeSender {
         cx: &mut Context,
         needed: &[Range<u32>],
     ) -> Result<(), PeerError> {
-        let spelled = self.spelled.pop_front().ok_or(PeerError::Unexpected("need"))?;
+        let spelled =
+            self.spelled.pop_front().ok_or(PeerError::Unexpected("a Need frame in this state"))?;
         check_within(needed, &spelled)?;
         let bytes = |chunks: &[Range<u32>]| {
             chunks.iter().map(|chunks| self.table.bytes_of(chunks)).sum::<u64>()

@@ -74,7 +74,9 @@ impl SumLine {
         match self {
             Self::New(sum) => Ok(sum),
             Self::Again(back) if back <= count => Ok(nth(count - back)),
-            Self::Again(_) => Err(PeerError::Unexpected("the sums of no chunk again")),
+            Self::Again(_) => {
+                Err(PeerError::Unexpected("a repeated sum that refers to no earlier chunk"))
+            }
         }
     }
 }

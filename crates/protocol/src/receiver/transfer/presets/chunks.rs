@@ -49,7 +49,7 @@ impl PeerChunks {
     /// told.
     pub(super) fn note_extent(&mut self, extent: Extent) -> Result<(), PeerError> {
         if matches!(extent, Extent::Part | Extent::Empty) {
-            return Err(PeerError::Unexpected("a part of the sums"));
+            return Err(PeerError::Unexpected("a partial list of signature sums"));
         }
         self.complete = extent == Extent::Last;
         if self.complete && self.end != self.len {

@@ -91,7 +91,7 @@ impl MatchConfirmation {
     /// Takes the sum of the next chunk of the new version.
     pub(super) fn take_sum(&mut self, sum: &Sum) -> Result<(), PeerError> {
         if !sum.strong.as_bytes().is_empty() {
-            return Err(PeerError::Unexpected("a strong sum of another length"));
+            return Err(PeerError::Unexpected("a strong sum of a wrong length"));
         }
         self.weak.push(sum.weak);
         if let Some(names) = &mut self.names {
@@ -196,7 +196,8 @@ impl MatchConfirmation {
         denied: &[Range<u32>],
         found: &mut FoundCopies,
     ) -> Result<MatchVerdict, PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
+        const UNFIT: PeerError =
+            PeerError::Unexpected("a Denied frame for chunks that were not requested");
         let tokens = self.asked.pop_front().ok_or(UNFIT)?;
         let mut denied = denied.iter().cloned().flatten().peekable();
         let mut verdict = MatchVerdict::default();

@@ -241,7 +241,7 @@ impl PresetState {
         kept: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
         if !std::mem::take(&mut self.awaits_keeps) {
-            return Err(PeerError::Unexpected("what storage keeps"));
+            return Err(PeerError::Unexpected("a kind of stored sums that was not asked for"));
         }
         let part = fx.old.first_nonempty();
         // Kept sums must have the block length that the user chose, if any.
@@ -344,7 +344,7 @@ impl PresetState {
     }
 
     fn take_sums(&mut self, lines: Vec<SumLine>, extent: Extent) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("sums");
+        const UNFIT: PeerError = PeerError::Unexpected("a Sums frame in this state");
         if self.chunks.is_complete() {
             return Err(UNFIT);
         }
@@ -426,7 +426,8 @@ impl PresetState {
         build: &mut FileAssembly,
         denied: &[Range<u32>],
     ) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("a denial of what was not asked");
+        const UNFIT: PeerError =
+            PeerError::Unexpected("a Denied frame for chunks that were not requested");
         let SumUse::Confirm(confirm) = &mut self.side else { return Err(UNFIT) };
         let mut found = FoundCopies::default();
         let MatchVerdict { bytes, needs, again } =
@@ -487,7 +488,7 @@ impl PresetState {
         steps: &[PatchStep],
         payload: Payload,
     ) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("a patch");
+        const UNFIT: PeerError = PeerError::Unexpected("a Patch frame in this state");
         let SumUse::Patched(patched) = &self.side else { return Err(UNFIT) };
         if !patched.is_all_sent || steps.is_empty() {
             return Err(UNFIT);
@@ -501,7 +502,9 @@ impl PresetState {
             bytes <= fx.cx.setting.limits.frame_bytes && payload.may_hold(bytes)
         };
         if !fits {
-            return Err(PeerError::Unexpected("literals of another length than their patch"));
+            return Err(PeerError::Unexpected(
+                "literals with another length than the patch announced",
+            ));
         }
         build.matched.bytes += self.chunks.end - before - bytes as u64;
         let ops = self.ready_copies(copies);

@@ -41,7 +41,8 @@ impl RolledBlocks {
 
     /// Takes the sums of the next block. Errors: `Unexpected`.
     pub(super) fn take_sum(&mut self, line: SumLine, sum: &Sum) -> Result<(), PeerError> {
-        const UNFIT: PeerError = PeerError::Unexpected("a block that cannot follow");
+        const UNFIT: PeerError =
+            PeerError::Unexpected("a block in a wrong order, or of a wrong length");
         let sums = self.sums.as_mut().ok_or(UNFIT)?;
         let no = sums.count();
         sums.push(sum.len, sum.weak, sum.strong.as_bytes()).map_err(|_| UNFIT)?;
