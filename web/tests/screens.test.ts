@@ -96,10 +96,26 @@ describe.skipIf(why).each(["light", "dark"] as const)("in %s", (colorScheme) => 
     await page.getByRole("link", { name: "Server" }).click();
     await page.getByRole("group", { name: "Anna" }).waitFor();
     await look("server");
+    await page.goto(`${s.origin.url}files/#lab`);
+    await runLab(page);
+    await look("lab");
     expect(found).toEqual({});
     expect(s.wrongs).toEqual([]);
   });
 });
+
+/** Runs the lab for a short time, and opens a table. */
+async function runLab(page: Page): Promise<void> {
+  await page.locator(".lab form").waitFor();
+  const wanted = ["insert", "append", "1000", "1000000", "deltic@worker", "deltic@main", "whole@main"];
+  await page.locator(".lab .box").evaluateAll((boxes, wanted) => {
+    for (const box of boxes as HTMLInputElement[]) if (box.checked !== wanted.includes(box.value)) box.click();
+  }, wanted);
+  await page.getByLabel("Repeats").selectOption("1");
+  await page.locator(".lab .go .btn").click();
+  await page.getByRole("heading", { name: "Results" }).waitFor({ timeout: 60_000 });
+  await page.locator(".lab summary").first().click();
+}
 
 describe.skipIf(why)("at 360 px", () => {
   let browser: Browser;
@@ -121,7 +137,10 @@ describe.skipIf(why)("at 360 px", () => {
   async function fits(page: Page): Promise<string[]> {
     return page.evaluate(() => {
       const found: string[] = [];
-      if (document.documentElement.scrollWidth > innerWidth) found.push(`the page is ${document.documentElement.scrollWidth} px wide`);
+      if (document.documentElement.scrollWidth > innerWidth) {
+        const wide = [...document.querySelectorAll(".main *")].filter((one) => one.getBoundingClientRect().right > innerWidth && !one.closest(".scroll")).slice(0, 3);
+        found.push(`the page is ${document.documentElement.scrollWidth} px wide: ${wide.map((one) => one.outerHTML.slice(0, 90)).join(" ")}`);
+      }
       for (const element of document.querySelectorAll<HTMLElement>("a, button, label:has(input), input.in")) {
         const { width, height } = element.getBoundingClientRect();
         if (!width || element.closest(".skip, .lhead, .lrow .nm, .seg, .brand") || element.matches(".sr, .search, .pick")) continue;
@@ -162,6 +181,9 @@ describe.skipIf(why)("at 360 px", () => {
     await page.goto(`${s.origin.url}files/#preview/a.txt`);
     await page.locator("pre").waitFor();
     await look("preview");
+    await page.goto(`${s.origin.url}files/#lab`);
+    await runLab(page);
+    await look("lab");
     expect(found).toEqual({});
   });
 

@@ -170,6 +170,20 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
   await page.goto(`${origin.url}home/#settings`);
   await settle(page);
   await shot("settings");
+  await page.goto(`${origin.url}home/#lab`);
+  await page.locator(".lab form").waitFor();
+  await shot("lab");
+  const wanted = ["insert", "append", "1", "1000", "100000", "1000000", "deltic@worker", "webr2sync+@main", "webr2sync@main", "whole@main"];
+  await page.locator(".lab .box").evaluateAll((boxes, wanted) => {
+    for (const box of boxes as HTMLInputElement[]) if (box.checked !== wanted.includes(box.value)) box.click();
+  }, wanted);
+  await page.locator(".lab .go .btn").click();
+  await page.locator("[data-table=results]").waitFor({ timeout: 120_000 });
+  await settle(page);
+  await shot("lab-results");
+  await page.locator(".fig-card").first().scrollIntoViewIfNeeded();
+  await settle(page);
+  await shot("lab-figures");
 }
 
 function fill(home: string): void {

@@ -92,7 +92,7 @@ function linePanel({ xs, unit }: LineChart, { title, series, bands }: Panel, wid
   const x = (i: number) => LEFT + INSET + (xs.length === 1 ? 0.5 : i / (xs.length - 1)) * (width - LEFT - 2 * INSET);
   const bottom = y(ticks[0]!);
   const shapes: Shape[] = [text(0, 14, title, "h")];
-  for (const band of bands) shapes.push(...area(band, x, y));
+  bands.forEach((band, i) => shapes.push(...area(band, i, x, y)));
   for (const tick of ticks) {
     shapes.push(path("tick", `M${LEFT} ${fixed(y(tick))}H${fixed(width)}`), text(LEFT - 8, y(tick) + 4, unit(tick), "", "end"));
   }
@@ -103,14 +103,14 @@ function linePanel({ xs, unit }: LineChart, { title, series, bands }: Panel, wid
   return shapes;
 }
 
-function area({ name, values }: Band, x: (i: number) => number, y: (value: number) => number): Shape[] {
+function area({ name, values }: Band, nth: number, x: (i: number) => number, y: (value: number) => number): Shape[] {
   const known = values.flatMap((value, i) => (value ? [{ x: x(i), low: y(value[0]), high: y(value[1]) }] : []));
   if (known.length === 0) return [];
   // A band at one place has some width.
   const points = known.length > 1 ? known : [-12, 12].map((by) => ({ ...known[0]!, x: known[0]!.x + by }));
   const there = points.map((point) => `${fixed(point.x)} ${fixed(point.high)}`);
   const back = points.map((point) => `${fixed(point.x)} ${fixed(point.low)}`).reverse();
-  return [{ ...path("band", `M${[...there, ...back].join("L")}z`), of: [{ tag: "title", at: {}, text: name }] }];
+  return [{ ...path(bandClass(nth), `M${[...there, ...back].join("L")}z`), of: [{ tag: "title", at: {}, text: name }] }];
 }
 
 function line({ name, isOurs, style, values }: Series, x: (i: number) => number, y: (value: number) => number): Shape[] {
@@ -163,7 +163,7 @@ function legend(panels: readonly Panel[], width: number): { shapes: Shape[]; hei
     const stroke = path(isOurs ? "us" : `them d${style % DASHES}`, `M0 0H${KEY_WIDTH}`);
     place(name, isOurs ? "us-t" : "", [stroke, mark(KEY_WIDTH / 2, 0, isOurs ? undefined : style)]);
   }
-  for (const name of bands) place(name, "", [{ tag: "rect", at: { class: "band", x: 6, y: -7, width: 16, height: 14 } }]);
+  for (const [nth, name] of bands.entries()) place(name, "", [{ tag: "rect", at: { class: bandClass(nth), x: 6, y: -7, width: 16, height: 14 } }]);
   return { shapes, height: shapes.length ? y + 10 : 0 };
 }
 
@@ -276,6 +276,8 @@ export function ticks({ late }: Pick<Lane, "late">, end: number): number[] {
   return all;
 }
 
+/** The second band of a panel is darker. */
+const bandClass = (nth: number): string => (nth === 0 ? "band" : "band b1");
 const sum = (all: readonly number[]): number => all.reduce((total, one) => total + one, 0);
 const fixed = (value: number): number => Math.round(value * 10) / 10;
 const path = (kind: string, d: string): Shape => ({ tag: "path", at: { class: kind, d } });

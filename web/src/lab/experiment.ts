@@ -72,12 +72,21 @@ export interface Trial extends Edit {
   system: System;
 }
 
-/** Returns the trials of a choice. Systems take turns, so that a busy moment of the machine meets all of them. */
+/**
+ * Returns the trials of a choice. Systems take turns, so that a busy moment of the machine meets all of them. Each edit
+ * begins with another system: the first sync after the making of files is slower.
+ */
 export function trials({ kinds, lengths, edits, systems, repeats }: Choice): Trial[] {
   const all: Trial[] = [];
+  let first = 0;
   for (const length of lengths)
     for (let repeat = 0; repeat < repeats; repeat++)
-      for (const kind of kinds) for (const bytes of edits) for (const system of systems) all.push({ kind, length, bytes, repeat, system });
+      for (const kind of kinds)
+        for (const bytes of edits) {
+          const turned = [...systems.slice(first), ...systems.slice(0, first)];
+          all.push(...turned.map((system) => ({ kind, length, bytes, repeat, system })));
+          first = (first + 1) % Math.max(1, systems.length);
+        }
   return all;
 }
 

@@ -67,7 +67,7 @@ const SPECS: readonly Spec[] = [
     ],
   },
   { id: "17", is: "stages", systems: ["webr2sync+@main"] },
-  { id: "18", is: "lines", measure: "cpuShare", systems: ALL_OF_PAPER },
+  { id: "18", is: "lines", measure: "cpuShare", systems: ALL_OF_PAPER, bands: [{ name: "cpu", low: 1, high: 30 }] },
   { id: "20", is: "lines", measure: "traffic", systems: ALL_OF_PAPER, bands: [{ name: "20", low: 1_000, high: 120_000 }] },
   { id: "stages", is: "stages" },
   { id: "length", is: "byLength", measure: "ms" },
@@ -210,7 +210,7 @@ function stages({ id, systems }: Spec, results: readonly Result[], shown: Shown,
   const drawn = panels.filter(({ bars }) => bars.length > 0);
   if (drawn.length === 0) return { missing: words.noResults };
   const table: Table = {
-    head: ["", ...parts, words.timeColumn],
+    head: [own ? words.system : words.systemAndEdit, ...parts, words.timeColumn],
     rows: drawn.flatMap(({ title, bars }) => bars.map(({ name, parts }) => [own ? name : `${title}, ${name}`, ...parts.map(words.time), words.time(parts.reduce((a, b) => a + b, 0))])),
   };
   return { draw: (width: number) => barChart({ label: `${words.titles[id]}, ${words.bytes(length)}`, parts, panels: drawn }, width), table };
@@ -230,7 +230,7 @@ export function lanes(systems: readonly System[], results: readonly Result[], { 
   const label = words.lanesLabel(all.map(({ name, under, still }) => `${name} (${under}): ${still}`).join("; "));
   const ends = { from: words.laneEnd(0), to: words.laneEnd(longest) };
   const table: Table = {
-    head: [words.system, "", words.timeColumn, words.stillColumn],
+    head: [words.system, kinds.length > 1 ? words.kindColumn : words.place, words.timeColumn, words.stillColumn],
     rows: all.map(({ name, under, ms, still }) => [name, under, words.time(ms), still]),
   };
   return { draw: (width: number) => laneChart({ label, lanes: all, words: ends }, width, longest), table };
@@ -239,6 +239,7 @@ export function lanes(systems: readonly System[], results: readonly Result[], { 
 /** Lines by length of the file, a panel for each kind. */
 function byLength(results: readonly Result[], { bytes }: Shown, words: LabWords) {
   const lengths = distinct(results, "length");
+  if (lengths.length < 2) return { missing: words.needsLengths };
   const some = results.filter((one) => one.bytes === bytes);
   const [wanted, kinds] = [systemsOf(some), kindsOf(some)];
   const at = (system: System, kind: Kind, length: number) => spread(resultsOf(some, system, { kind, length, bytes }), "ms");
@@ -256,8 +257,10 @@ function byLength(results: readonly Result[], { bytes }: Shown, words: LabWords)
 
 /** Bars of stagnation, a panel for each length of the file. */
 function stillByLength(results: readonly Result[], { kind, bytes }: Shown, words: LabWords) {
+  const lengths = distinct(results, "length");
+  if (lengths.length < 2) return { missing: words.needsLengths };
   const systems = systemsOf(results.filter((one) => one.stagnation !== undefined));
-  const panels = distinct(results, "length").map((length) => ({
+  const panels = lengths.map((length) => ({
     title: words.cell(words.kinds[kind], bytes, length),
     bars: systems.flatMap((system): Bar[] => {
       const still = spread(resultsOf(results, system, { kind, length, bytes }), "stagnation");

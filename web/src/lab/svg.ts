@@ -43,6 +43,7 @@ const LOOKS: Record<string, Record<string, string | number>> = {
   tick: { stroke: "#dfe5e2", fill: "none" },
   axis: { stroke: "#7f8c86", fill: "none" },
   band: { fill: "#c9d3ce", "fill-opacity": 0.45 },
+  b1: { "fill-opacity": 0.9 },
   us: { stroke: "#0a8550", "stroke-width": 2.5, fill: "none" },
   "us-d": { fill: "#0a8550", stroke: "#ffffff", "stroke-width": 1.5 },
   "us-bar": { stroke: "#0a8550", "stroke-width": 1.5, fill: "none" },
