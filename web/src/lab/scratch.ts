@@ -10,7 +10,13 @@ import { scoped } from "../root";
 export async function openScratch(volume: string): Promise<Place> {
   const folder: Place = { volume, path: [`.lab-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(16).padStart(8, "0")}`] };
   note([...noted(), folder]);
-  await makeFolder(folder);
+  try {
+    await makeFolder(folder);
+  } catch (error) {
+    // The server refused, so there is no folder. Without an answer there may be one.
+    if (error instanceof Problem) forget(folder);
+    throw error;
+  }
   return folder;
 }
 
@@ -27,7 +33,7 @@ export async function removeScratch(folder: Place): Promise<void> {
       await pause(PAUSE_SECS);
     }
   }
-  note(noted().filter((one) => one.path[0] !== folder.path[0]));
+  forget(folder);
 }
 
 /** Removes folders of earlier pages, which were closed during a run. Call this only while no page runs trials. */
@@ -64,6 +70,8 @@ function noted(): Place[] {
     return [];
   }
 }
+
+const forget = (folder: Place): void => note(noted().filter((one) => one.path[0] !== folder.path[0]));
 
 function note(folders: Place[]): void {
   if (folders.length === 0) localStorage.removeItem(scoped(KEY));
