@@ -1,5 +1,5 @@
 /** The main actions of a user in Firefox, by WebDriver BiDi. */
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import puppeteer, { type Browser, type Page } from "puppeteer-core";
@@ -118,6 +118,21 @@ describe.skipIf(why)("in Firefox", () => {
     await press("Undo");
     await expect.poll(() => existsSync(disk("gone.txt"))).toBe(true);
     expect(readFileSync(disk("gone.txt"), "utf8")).toBe("precious");
+  });
+
+  test("the lab measures a worker, the page's thread and whole files", async () => {
+    await page.goto(`${origin.url}files/#lab`);
+    await page.waitForSelector(".lab form");
+    await page.evaluate(() => {
+      const wanted = ["insert", "1000", "1000000", "deltic@worker", "webr2sync+@main", "whole@main"];
+      for (const box of document.querySelectorAll<HTMLInputElement>(".lab .box")) if (box.checked !== wanted.includes(box.value)) box.click();
+    });
+    await press("Start");
+    await page.waitForSelector("[data-table=results]");
+    const proofs = await page.$$eval("[data-table=results] td:last-child", (cells) => cells.map((cell) => cell.textContent));
+    expect(proofs).toEqual(["yes", "yes", "yes"]);
+    await expect.poll(() => readdirSync(disk()).filter((name) => name.startsWith(".lab"))).toEqual([]);
+    await page.evaluate(() => void (location.hash = ""));
   });
 
   test("a file comes down, and signing out forgets the token", async () => {
