@@ -130,9 +130,10 @@ function Results({ all }: { all: readonly Result[] }): JSX.Element {
     ["clientMs", words.clientColumn, words.time],
     ["stagnation", words.stillColumn, words.time],
     ["up", words.upColumn, words.bytes],
-    ["down", words.downColumn, words.bytes],
+    // The bytes of answers to plain HTTP are not measured.
+    ["down", words.downColumn, (value) => (value === 0 ? "–" : words.bytes(value))],
   ];
-  const best = new Map(columns.map(([measure]) => [measure, Math.min(...rows.map(({ some }) => spread(some, measure)?.mid ?? Infinity))]));
+  const best = new Map(columns.map(([measure]) => [measure, Math.min(...rows.map(({ some }) => (measure === "down" && some[0]!.down === 0 ? Infinity : (spread(some, measure)?.mid ?? Infinity))))]));
   const title = words.cell(words.kinds[cell.kind], cell.bytes, cell.length);
   return (
     <section class="card" aria-labelledby="results">

@@ -4,7 +4,7 @@ import { Problem, Unreachable } from "../api/http";
 import { volumeList } from "../files/folder";
 import { lab } from "./words";
 import { CANCELLED } from "../transfer/engine";
-import { EDITS, KINDS, LENGTHS, OURS, trials, type Choice, type System, type Trial } from "./experiment";
+import { EDITS, KINDS, LENGTHS, OURS, trials, type Choice, type Edit, type System, type Trial } from "./experiment";
 import type { Shown } from "./figures";
 import { distinct, type Result } from "./results";
 import { alone, openScratch, removeScratch, sweep } from "./scratch";
@@ -96,25 +96,31 @@ async function runAll(all: readonly Trial[], at: string, stop: AbortSignal): Pro
 }
 
 async function runEach(bench: Bench, all: readonly Trial[], stop: AbortSignal): Promise<void> {
-  const begun = performance.now();
   const weights = all.map(({ length }) => length + FIXED_BYTES);
   const whole = weights.reduce((sum, one) => sum + one, 0);
   const failed = new Set<System>();
-  let weight = 0;
-  for (const [i, trial] of all.entries()) {
-    const took = performance.now() - begun;
-    run.value = { done: i, of: all.length, now: trial, secondsLeft: i < LEAST_DONE ? undefined : ((took / weight) * (whole - weight)) / 1000 };
-    weight += weights[i]!;
-    if (failed.has(trial.system)) continue;
+  /** Runs a trial. A system that fails is noted, and has no further trials. */
+  const attempt = async (trial: Trial): Promise<Result | undefined> => {
+    if (failed.has(trial.system)) return undefined;
     try {
-      const result = await visibly(() => bench.run(trial), stop);
-      results.value = [...results.value, result];
+      return await visibly(() => bench.run(trial), stop);
     } catch (error) {
       // Without a server or a sign-in, no other trial can run. Another refusal is of one system.
       if (stop.aborted || error instanceof Unreachable || (error instanceof Problem && error.status !== 0)) throw error;
       failed.add(trial.system);
       note(lab().failed(lab().systemName(trial.system), said(error)));
+      return undefined;
     }
+  };
+  for (const system of new Set(all.map(({ system }) => system))) await attempt({ ...WARM_UP, system });
+  const begun = performance.now();
+  let weight = 0;
+  for (const [i, trial] of all.entries()) {
+    const took = performance.now() - begun;
+    run.value = { done: i, of: all.length, now: trial, secondsLeft: i < LEAST_DONE ? undefined : ((took / weight) * (whole - weight)) / 1000 };
+    weight += weights[i]!;
+    const result = await attempt(trial);
+    if (result) results.value = [...results.value, result];
   }
 }
 
@@ -150,6 +156,8 @@ function note(trouble: string): void {
 
 const said = (error: unknown): string => (error instanceof Problem ? error.detail : error instanceof Error ? error.message : String(error));
 
+/** A sync of each system before all others, without a result: browsers compile what runs for the first time. */
+const WARM_UP: Edit = { kind: "insert", length: LENGTHS[0], bytes: 1_000, repeat: 1_000 };
 /** A trial of an empty file takes as long as so many bytes. */
 const FIXED_BYTES = 5_000_000;
 /** Trials before the time left is told. */
