@@ -1,7 +1,9 @@
 /**
  * `npm run shots`: takes pictures of every screen and state for inspection, wide and 360 px, light and dark. The
- * pictures are in `shots/`, and show the times and lengths of this run.
+ * pictures are in `shots/`, and show the times and lengths of this run. SHOTS=more takes only the screens beside the
+ * list of files.
  */
+import { randomBytes } from "node:crypto";
 import { mkdirSync, rmSync, unlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
@@ -48,7 +50,14 @@ test.skipIf(why)("shots", { timeout: 600_000 }, async () => {
       });
       const shot = (what: string) => s.page.screenshot({ path: `${folder}${what}${name}-${theme}.png` });
       // A server that is not stopped would keep its port and its directory.
-      await take(s, shot).finally(s.stop);
+      await (process.env["SHOTS"] === "more" ? Promise.resolve() : take(s, shot)).finally(s.stop);
+      const t = await setUp(browser, {
+        volumes: ["home", "music"],
+        options: ["--versions", "10"],
+        pickers: true,
+        context: { viewport, colorScheme: theme, hasTouch: name === "-360", locale: theme === "dark" ? "de-DE" : "en-GB" },
+      });
+      await takeMore(t, (what) => t.page.screenshot({ path: `${folder}${what}${name}-${theme}.png` })).finally(t.stop);
     }
   await browser.close();
 });
@@ -185,6 +194,132 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
   await settle(page);
   await shot("lab-figures");
 }
+
+/** The screens beside the list: versions, deleted files, previews, links, the server, synced folders. */
+async function takeMore(s: Setup, shot: (what: string) => Promise<unknown>): Promise<void> {
+  const { page, server, origin, context } = s;
+  // The browser's picker shows no window here. It answers with a folder of the origin's storage.
+  await context.addInitScript(() => {
+    const pick = async () => (await navigator.storage.getDirectory()).getDirectoryHandle("plans on this laptop", { create: true });
+    Object.assign(window, { showDirectoryPicker: pick, showOpenFilePicker: undefined });
+    const permission = async () => "granted";
+    if (typeof FileSystemHandle !== "undefined") Object.assign(FileSystemHandle.prototype, { queryPermission: permission, requestPermission: permission });
+  });
+  fillSome(server.disk("home"));
+  const old = randomBytes(1_000_000);
+  writeFileSync(server.disk("home", "site-survey.qcow2"), old);
+  writeFileSync(server.disk("home", "notes.md"), "# Notes\n\nthe first line\n".repeat(40));
+  writeFileSync(server.disk("home", "point.png"), Buffer.from(PNG, "base64"));
+  mkdirSync(server.disk("home", "plans", "old"), { recursive: true });
+  for (const name of ["plans/budget of the roof.ods", "plans/old/budget 2025.ods"]) writeFileSync(server.disk("home", ...name.split("/")), name);
+
+  await signIn(s, "home/");
+  await rowAt(page, 3);
+  // Each edit becomes a version with its changes.
+  for (const [at, text] of [[300_000, "a few new bytes"], [700_000, "x".repeat(60_000)]] as const) {
+    const edited = Buffer.concat([old.subarray(0, at), Buffer.from(text), old.subarray(at)]);
+    await replace(page, "site-survey.qcow2", edited);
+  }
+  await page.locator(".lrow .strip").first().waitFor();
+  await page.getByText("site-survey").first().click();
+  await settle(page);
+  await shot("files-strip");
+  await page.keyboard.press("v");
+  await page.locator(".page .card").first().waitFor();
+  await page.waitForTimeout(600);
+  await shot("versions");
+
+  await page.goto(`${origin.url}home/`);
+  await rowAt(page, 3);
+  for (const name of ["ground floor", "loan agreement, signed"]) {
+    await page.getByText(name).first().click();
+    await page.keyboard.press("Delete");
+    // The volume keeps versions, so no question is asked.
+    await page.waitForTimeout(800);
+  }
+  await shot("files-deleted");
+  await page.goto(`${origin.url}home/#deleted`);
+  await page.locator(".setr").first().waitFor();
+  await shot("deleted");
+
+  await page.goto(`${origin.url}home/`);
+  await rowAt(page, 3);
+  if (await page.locator("#search").isHidden()) await page.keyboard.press("/");
+  await page.locator("#search").fill("budget");
+  await page.waitForTimeout(800);
+  await shot("search-below");
+  await page.locator("#search").fill("2025");
+  await page.waitForTimeout(800);
+  await shot("search-below-only");
+  await page.keyboard.press("Escape");
+
+  for (const name of ["notes", "point", "insulation-quotes-2026"]) {
+    await page.goto(`${origin.url}home/`);
+    await rowAt(page, 3);
+    await page.getByText(name, { exact: false }).first().click();
+    await page.keyboard.press("Enter");
+    await page.waitForTimeout(600);
+    await shot(`preview-${name}`);
+  }
+
+  await page.goto(`${origin.url}home/`);
+  await rowAt(page, 3);
+  await page.getByText("plans").first().click();
+  await page.keyboard.press("s");
+  await page.locator("dialog").waitFor();
+  await settle(page);
+  await shot("share-new");
+  await page.locator("dialog .main-b").click();
+  await page.waitForTimeout(600);
+  await shot("share-made");
+  await page.goto(`${origin.url}home/#shared`);
+  await page.waitForTimeout(600);
+  await shot("shared");
+
+  const ask = { method: "PUT", headers: { Authorization: `Bearer ${server.token}`, "Upload-Complete": "?0", "Upload-Length": "90000000" }, body: "x".repeat(400_000) };
+  await fetch(`http://${server.address}/v1/volumes/home/files/plans/scan%20of%20the%20whole%20house.tiff`, ask);
+  await server.add("laptop");
+  await server.add("television in the living room", "--ro", "--volume", "music");
+  await page.goto(`${origin.url}home/#server`);
+  await page.waitForTimeout(800);
+  await page.screenshot({ fullPage: true });
+  await shot("server");
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await settle(page);
+  await shot("server-end");
+
+  await page.goto(`${origin.url}home/plans/#synced`);
+  await page.waitForTimeout(400);
+  await shot("synced-none");
+  await page.locator(".head .main-b").click();
+  await page.locator("article.sync").waitFor();
+  await page.waitForTimeout(1500);
+  await page.evaluate(async () => {
+    const dir = await (await navigator.storage.getDirectory()).getDirectoryHandle("plans on this laptop");
+    const out = await (await dir.getFileHandle("façade, second version with a long name.txt", { create: true })).createWritable();
+    await out.write("new walls");
+    await out.close();
+  });
+  await page.waitForTimeout(3000);
+  await shot("synced");
+}
+
+/** Replaces a file by the page, as a user does. */
+async function replace(page: Page, name: string, buffer: Buffer): Promise<void> {
+  await addFiles(page, [{ name, mimeType: "", buffer }]);
+  await page.locator("dialog input[type=radio]").first().check();
+  await page.locator("dialog .main-b").click();
+  await page.locator("dialog").waitFor({ state: "detached" });
+  await page.waitForTimeout(2000);
+}
+
+function fillSome(home: string): void {
+  for (const name of ["invoices", "plans"]) mkdirSync(`${home}/${name}`, { recursive: true });
+  for (const [name, length] of FILES) writeFileSync(`${home}/${name}`, Buffer.alloc(length));
+}
+
+/** A picture of one point. */
+const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 function fill(home: string): void {
   const now = Date.now() / 1000;

@@ -88,7 +88,7 @@ function FolderBar(): JSX.Element {
           ))}
         </ol>
       </nav>
-      {found && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
+      {found && rows.value.length > 0 && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
       <span class="push" />
       {may?.versions && may.read && (
         <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} title={words.deletedFiles} onClick={follow}>

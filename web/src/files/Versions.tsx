@@ -41,6 +41,7 @@ export function Versions({ at }: { at: Place }): JSX.Element {
 
   const { now, old } = known.value ?? {};
   const versions = old?.versions;
+  const times = format().whens((versions ?? []).map(({ modified }) => modified * 1000));
   return (
     <div class="page">
       <div class="head">
@@ -62,9 +63,9 @@ export function Versions({ at }: { at: Place }): JSX.Element {
             </div>
           )}
           {versions.map((version, place) => (
-            <div class="setr" role="group" aria-label={format().when(version.modified * 1000)} key={version.version}>
+            <div class="setr" role="group" aria-label={times[place]!} key={version.version}>
               <div>
-                <b>{format().when(version.modified * 1000)}</b>
+                <b>{times[place]}</b>
                 <p class="help">
                   {[format().bytes(version.bytes), words.replacedAt(version.replaced * 1000), by(version.change)].filter(Boolean).join(" · ")}
                 </p>

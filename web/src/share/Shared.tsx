@@ -91,7 +91,8 @@ function placeOf({ volumes, path }: Share): string {
   return path === null ? all : `${all}/${path}`;
 }
 
-function rightsOf({ read, write }: Share): string {
+function rightsOf({ read, write, delete: mayDelete }: Share): string {
   const words = t();
-  return read && write ? words.mayBoth : read ? words.mayRead : words.mayAdd;
+  const some = read && write ? words.mayBoth : read ? words.mayRead : words.mayAdd;
+  return mayDelete ? `${some}, ${words.mayDelete}` : some;
 }

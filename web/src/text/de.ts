@@ -246,6 +246,7 @@ export const german = (n: Numbers): Words => ({
   mayRead: "lesen",
   mayAdd: "Dateien ablegen und ersetzen, aber keine sehen",
   mayBoth: "lesen, ablegen und ersetzen",
+  mayDelete: "löschen",
   shareEnds: "Endet nach",
   days: (count) => (count === 1 ? "1 Tag" : `${n.count(count)} Tagen`),
   neverEnds: "endet nie",

@@ -259,6 +259,7 @@ export const english = (n: Numbers) => ({
   mayRead: "read",
   mayAdd: "add and replace files, and see none",
   mayBoth: "read, add and replace",
+  mayDelete: "delete",
   shareEnds: "Ends after",
   days: (count: number) => (count === 1 ? "1 day" : `${n.count(count)} days`),
   neverEnds: "never ends",

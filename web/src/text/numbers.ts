@@ -8,6 +8,8 @@ export interface Numbers {
   time: (ms: number) => string;
   /** The day and the time, in a shorter form for recent times. */
   when: (ms: number) => string;
+  /** The times of a list, with seconds where two times would look equal. */
+  whens: (times: readonly number[]) => string[];
   duration: (seconds: number) => string;
   milliseconds: (ms: number) => string;
   /** Compares names in the order of the language. Digits compare as numbers. */
@@ -30,7 +32,18 @@ export function numbers(lang: string, words: { today: string; yesterday: string 
   const clock = new Intl.DateTimeFormat(lang, { hour: "2-digit", minute: "2-digit", hour12: false });
   const day = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short" });
   const year = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short", year: "numeric" });
+  const exact = new Intl.DateTimeFormat(lang, { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
   const collator = new Intl.Collator(lang, { numeric: true, sensitivity: "variant" });
+
+  const when = (ms: number): string => {
+    const then = new Date(ms);
+    const now = new Date();
+    if (then.toDateString() === now.toDateString()) return `${words.today} ${clock.format(then)}`;
+    const before = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1);
+    if (then.toDateString() === before.toDateString()) return `${words.yesterday} ${clock.format(then)}`;
+    const recent = then.getFullYear() === now.getFullYear();
+    return recent ? `${day.format(then)} ${clock.format(then)}` : year.format(then);
+  };
 
   return {
     count: (n) => plain.format(n),
@@ -46,14 +59,10 @@ export function numbers(lang: string, words: { today: string; yesterday: string 
       return `${digits[short]!.format(value)}\u00a0${UNITS[unit]}`;
     },
     time: (ms) => clock.format(ms),
-    when: (ms) => {
-      const then = new Date(ms);
-      const now = new Date();
-      if (then.toDateString() === now.toDateString()) return `${words.today} ${clock.format(then)}`;
-      const before = new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1);
-      if (then.toDateString() === before.toDateString()) return `${words.yesterday} ${clock.format(then)}`;
-      const recent = then.getFullYear() === now.getFullYear();
-      return recent ? `${day.format(then)} ${clock.format(then)}` : year.format(then);
+    when,
+    whens: (times) => {
+      const short = times.map(when);
+      return short.map((text, i) => (short.indexOf(text) === short.lastIndexOf(text) ? text : exact.format(times[i])));
     },
     duration: (seconds) => {
       if (seconds < 90) return `${plain.format(Math.max(1, Math.round(seconds)))}\u00a0s`;

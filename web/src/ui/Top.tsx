@@ -75,7 +75,8 @@ interface TabProps {
 }
 
 function Tab({ to, icon, label, count = 0, phone = false, wide = false }: TabProps): JSX.Element {
-  const current = route.value.screen === to;
+  const { screen } = route.value;
+  const current = screen === to || (to === "files" && OF_FILES.includes(screen)) || (phone && OF_SETTINGS.includes(screen));
   return (
     <a
       class={phone ? "phone-only" : wide ? "wide" : ""}
@@ -93,3 +94,8 @@ function Tab({ to, icon, label, count = 0, phone = false, wide = false }: TabPro
     </a>
   );
 }
+
+/** Screens of a file or folder, which belong to the tab of the files. */
+const OF_FILES: readonly Screen[] = ["preview", "versions", "deleted"];
+/** Screens that phones reach from the settings. */
+const OF_SETTINGS: readonly Screen[] = ["synced", "shared", "server"];
