@@ -70,7 +70,7 @@ export class Engine {
    */
   connect(url: string, token: string, options?: { turnsMs?: number }): Promise<Connection>;
   /** Returns the plan for a synced folder; only a module with `pull` has the function. */
-  reconcile(request: object): unknown;
+  reconcile(request: string): unknown;
   readonly memoryBytes: number;
 }
 

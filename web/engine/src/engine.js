@@ -58,10 +58,10 @@ export class Engine {
     return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject, turnsMs }));
   }
 
-  /** Returns the plan for a synced folder; both are objects of JSON (crates/page/src/reconcile.rs). */
+  /** Returns the plan for a synced folder. The request is a text of JSON (crates/page/src/reconcile.rs). */
   reconcile(request) {
     const { memory, deltic_alloc, deltic_reconcile, deltic_release } = this.#wasm;
-    const text = new TextEncoder().encode(JSON.stringify(request));
+    const text = new TextEncoder().encode(request);
     const pointer = deltic_alloc(text.length);
     new Uint8Array(memory.buffer, pointer, text.length).set(text);
     const answer = deltic_reconcile(pointer, text.length);

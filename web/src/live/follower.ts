@@ -7,13 +7,14 @@
  */
 import { signal } from "@preact/signals";
 import { isBusy, pause, Problem, reach, reachable, Unreachable } from "../api/http";
+import type { Place } from "../api/volumes";
 import { follow } from "../files/events";
 import { SMALL_BYTES } from "../transfer/bundle";
 import { isMissing, Local, observe, permission } from "./local";
 import { planOf } from "./plan";
 import { DIGEST_BYTES, digestOf, Remote } from "./remote";
 import { Ancestor, keptCommon, keptFolders, type FolderRecord } from "./store";
-import { Outdated, parent, type Clash, type FileState, type Guard, type Node, type Plan, type Step, type Tree } from "./types";
+import { Outdated, parent, removeBelow, type Clash, type FileState, type Guard, type Node, type Plan, type Step, type Tree } from "./types";
 
 export type Status =
   | { is: "starting" | "synced" | "offline" | "paused" | "elsewhere" | "permission" | "missing" | "refused" }
@@ -33,12 +34,16 @@ export interface Trouble {
   why: Clash | { is: "failed"; detail: string };
 }
 
+/** The end there, as the follower uses it. */
+export type RemoteEnd = Pick<Remote, "list" | "lookAll" | "digest" | "put" | "putSmall" | "get" | "rename" | "remove" | "make">;
+type AnyEnd = Local | RemoteEnd;
+
 export class Follower {
   readonly status = signal<Status>({ is: "starting" });
   readonly edits = signal<readonly Edit[]>([]);
   readonly troubles = signal<readonly Trouble[]>([]);
   readonly #local: Local;
-  readonly #remote: Remote;
+  readonly #remote: RemoteEnd;
   readonly #stop = new AbortController();
   #ancestor!: Ancestor;
   #here: Tree = new Map();
@@ -57,10 +62,19 @@ export class Follower {
   /** Time that the last complete looks took. */
   #tookHere = 0;
   #tookThere = 0;
+  /** Paths that this page changed there. The server tells of these changes too, and such paths wait in `#echoes`. */
+  #mine = new Set<string>();
+  /** Paths of `#mine` that the server told of. They are looked at when nothing else is left. */
+  #echoes = new Set<string>();
+  /** True if a tree or the ancestor may differ from those of the last plan. */
+  #isChanged = true;
 
-  constructor(readonly record: FolderRecord) {
+  constructor(
+    readonly record: FolderRecord,
+    remote: (to: Place, stop: AbortSignal) => RemoteEnd = (to, stop) => new Remote(to, stop),
+  ) {
     this.#local = new Local(record.handle);
-    this.#remote = new Remote(record.to, this.#stop.signal);
+    this.#remote = remote(record.to, this.#stop.signal);
   }
 
   /** Follows until `end` is called. Only one tab follows a folder at a time. */
@@ -98,6 +112,7 @@ export class Follower {
 
   /** The user wants the deleted files back: the ancestor forgets them, so they are new at the other end. */
   bringBack(): void {
+    this.#isChanged = true;
     for (const [path] of this.#ancestor.entries) if (!this.#here.has(path) || !this.#there.has(path)) this.#ancestor.set(path, undefined);
     this.#deleted = [0, 0];
     this.again();
@@ -109,7 +124,9 @@ export class Follower {
     const kept = (await keptFolders()).find(({ id }) => id === this.record.id);
     if (!kept || kept.paused) return void (this.status.value = { is: "paused" });
     this.status.value = { is: "starting" };
-    this.#ancestor = new Ancestor(this.record.id, await keptCommon(this.record.id));
+    const { entries, making } = await keptCommon(this.record.id);
+    this.#ancestor = new Ancestor(this.record.id, entries);
+    this.#halfMade = making;
     const inside = this.record.to.path.join("/");
     const unfollow = follow(this.record.to.volume, (path) => this.#heard(path, inside));
     let unobserve: (() => void) | undefined;
@@ -131,6 +148,18 @@ export class Follower {
   }
 
   #observes = false;
+  /** Files that an earlier page was making here. */
+  #halfMade: readonly string[] = [];
+
+  /** Removes the empty files that a page leaves which is killed while it makes them. */
+  async #removeHalfMade(): Promise<void> {
+    for (const path of this.#halfMade) {
+      const there = await this.#local.look(path);
+      if (typeof there === "object" && there.bytes === 0) await this.#local.remove(path, there);
+      this.#ancestor.set(path, undefined);
+    }
+    this.#halfMade = [];
+  }
 
   async #permitted(): Promise<boolean> {
     return (await permission(this.record.handle)) === "granted";
@@ -149,11 +178,16 @@ export class Follower {
 
   #heard(path: string, inside: string): void {
     if (path === "") this.#dirtyThere = "all";
-    else if (inside === "") this.#mark("there", path);
-    else if (path.startsWith(`${inside}/`)) this.#mark("there", path.slice(inside.length + 1));
+    else if (inside === "") this.#heardBelow(path);
+    else if (path.startsWith(`${inside}/`)) this.#heardBelow(path.slice(inside.length + 1));
     else if (inside === path || inside.startsWith(`${path}/`)) this.#dirtyThere = "all";
     else return;
     this.#rouse();
+  }
+
+  #heardBelow(path: string): void {
+    if (this.#mine.has(path)) this.#echoes.add(path);
+    else this.#mark("there", path);
   }
 
   #sawHere(path: string | undefined): void {
@@ -198,6 +232,7 @@ export class Follower {
     const stop = this.#stop.signal;
     try {
       if (!(await this.#permitted())) return void (this.status.value = { is: "permission" });
+      await this.#removeHalfMade();
       await this.#rounds();
     } catch (error) {
       if (stop.aborted) return;
@@ -227,6 +262,7 @@ export class Follower {
 
   /** Plans and executes until nothing is left. */
   async #rounds(): Promise<void> {
+    this.#hearEchoes();
     for (let round = 0; round < MOST_ROUNDS; round++) {
       await Promise.all([this.#refreshHere(), this.#refreshThere()]);
       const plan = await this.#plan();
@@ -235,13 +271,18 @@ export class Follower {
         this.#asked = plan.guard;
         return void (this.status.value = { is: "asking", guard: plan.guard });
       }
-      if (await this.#mustSettle(plan)) continue;
-      const failed = await this.#execute(plan);
+      const settles = this.#settles(plan);
+      const failed = await this.#execute(settles ? withoutDeletions(plan.steps) : plan.steps);
+      if (settles) {
+        await this.#settle(plan);
+        continue;
+      }
       this.#confirmed = undefined;
       if (failed.length > 0) {
         this.troubles.value = [...this.troubles.value, ...failed];
         return void (this.status.value = { is: "synced" });
       }
+      if (plan.steps.length === 0) this.#hearEchoes();
       const isOver = plan.steps.length === 0 && !this.#hasDirt();
       if (isOver) this.#outdated.clear();
       if (isOver) return void (this.status.value = reach.value.on ? { is: "synced" } : { is: "offline" });
@@ -251,8 +292,26 @@ export class Follower {
     this.#rouse();
   }
 
+  /** Lets the next round look at the paths that this page changed there: another client may have changed them since. */
+  #hearEchoes(): void {
+    for (const path of this.#echoes) this.#mark("there", path);
+    this.#echoes.clear();
+    this.#mine.clear();
+  }
+
   /** Returns the plan. The user's consent is for the deletions of the question, and for no more. */
   async #plan(): Promise<Plan> {
+    // Equal trees have the same plan.
+    if (!this.#isChanged && this.#planned && this.#planned.steps.length === 0 && !this.#planned.guard) return this.#planned;
+    this.#isChanged = false;
+    this.#planned = undefined;
+    return (this.#planned = await this.#newPlan());
+  }
+
+  /** The last plan. */
+  #planned: Plan | undefined;
+
+  async #newPlan(): Promise<Plan> {
     const trees = { ancestor: this.#ancestor.entries, here: this.#here, there: this.#there };
     const plan = await planOf(trees, false, this.#deleted);
     const [asked, agreed] = [plan.guard, this.#confirmed];
@@ -262,22 +321,29 @@ export class Follower {
   }
 
   /**
-   * Waits before deletions that are new, and looks again: while a folder is being removed or moved, some of its files
+   * True if the deletions of the plan are new, and wait: while a folder is being removed or moved, some of its files
    * are gone before others.
    */
-  async #mustSettle({ steps }: Plan): Promise<boolean> {
+  #settles({ steps }: Plan): boolean {
     const deletions = JSON.stringify(steps.filter(({ is }) => is === "delete"));
     const isNew = deletions !== this.#settled && deletions !== "[]";
     this.#settled = deletions;
-    if (!isNew) return false;
-    await pause(SETTLE_SECS, this.#stop.signal);
-    this.#dirtyHere = "all";
-    for (const step of steps) if (step.is === "delete") this.#mark("there", step.path);
-    return true;
+    this.#settledAt = performance.now();
+    return isNew;
   }
 
-  /** The deletions of the last plan. */
+  /** The deletions of the last plan, and the time of that plan. */
   #settled = "";
+  #settledAt = 0;
+
+  /** Waits, and looks again at the end where files are gone. */
+  async #settle({ steps }: Plan): Promise<void> {
+    const left = SETTLE_SECS - (performance.now() - this.#settledAt) / 1000;
+    if (left > 0) await pause(left, this.#stop.signal);
+    this.#isChanged = true;
+    if (!this.#observes) this.#dirtyHere = "all";
+    for (const step of steps) if (step.is === "delete") this.#mark(step.end === "here" ? "there" : "here", step.path);
+  }
 
   #hasDirt(): boolean {
     const isDirty = (dirt: Set<string> | "all") => dirt === "all" || dirt.size > 0;
@@ -287,50 +353,78 @@ export class Follower {
   async #refreshHere(): Promise<void> {
     const dirty = this.#dirtyHere;
     this.#dirtyHere = new Set();
-    if (dirty === "all") {
-      const began = performance.now();
-      this.#here = withDigests(await this.#local.list(), this.#here);
-      this.#tookHere = performance.now() - began;
-      return;
-    }
-    for (const path of dirty) await refresh(this.#here, path, await this.#local.look(path), () => this.#local.list(path));
+    if (dirty !== "all") return this.#refresh(this.#here, dirty, this.#local);
+    const began = performance.now();
+    this.#here = withDigests(await this.#local.list(), this.#here);
+    this.#tookHere = performance.now() - began;
+    this.#isChanged = true;
   }
 
   async #refreshThere(): Promise<void> {
     const dirty = this.#dirtyThere;
     this.#dirtyThere = new Set();
-    if (dirty === "all") {
-      const began = performance.now();
-      this.#there = withDigests(await this.#remote.list(), this.#there);
-      this.#tookThere = performance.now() - began;
-      return;
+    if (dirty !== "all") return this.#refresh(this.#there, dirty, this.#remote);
+    const began = performance.now();
+    // These paths are listed now, and changes that the server tells of from now on are later changes.
+    this.#mine.clear();
+    this.#echoes.clear();
+    this.#there = withDigests(await this.#remote.list(), this.#there);
+    this.#tookThere = performance.now() - began;
+    this.#isChanged = true;
+  }
+
+  /** Looks at paths of an end, and corrects the tree. */
+  async #refresh(tree: Tree, paths: ReadonlySet<string>, end: AnyEnd): Promise<void> {
+    if (paths.size === 0) return;
+    const found = await end.lookAll([...paths]);
+    const listed = new Set<string>();
+    const isListed = (path: string): boolean => path !== "" && (listed.has(path) || isListed(parent(path)));
+    // Folders come before their entries.
+    for (const path of [...paths].sort()) {
+      const [was, now] = [tree.get(path), found.get(path)];
+      const isSame = now !== "d" && (was === now || (typeof was === "object" && typeof now === "object" && was.tag === now.tag));
+      if (isSame || isListed(path)) continue;
+      this.#isChanged = true;
+      removeBelow(tree, path);
+      if (now === undefined) continue;
+      for (let dir = parent(path); dir; dir = parent(dir)) tree.set(dir, "d");
+      tree.set(path, now);
+      if (now !== "d") continue;
+      listed.add(path);
+      for (const [below, node] of await this.#listBelow(path, end)) tree.set(below, node);
     }
-    for (const path of dirty) await refresh(this.#there, path, await this.#remote.look(path), () => this.#remote.list(path));
+  }
+
+  /** Lists a folder that was there just now. */
+  async #listBelow(path: string, end: AnyEnd): Promise<Tree> {
+    try {
+      return await end.list(path);
+    } catch (error) {
+      if (!isMissing(error) && !(error instanceof Problem && error.status === 404)) throw error;
+      // The folder is gone by now. The next round looks again.
+      this.#mark(end === this.#local ? "here" : "there", path);
+      return new Map();
+    }
   }
 
   // ---------- steps ----------
 
-  /** Executes a plan. Steps of one kind that follow each other run several at a time. Returns what failed. */
-  async #execute({ steps }: Plan): Promise<Trouble[]> {
+  /** Executes steps. Steps that do not depend on each other run several at a time. Returns what failed. */
+  async #execute(steps: readonly Step[]): Promise<Trouble[]> {
     const failed: Trouble[] = [];
     const skipped = new Set<string>();
     let left = steps.length;
-    const tell = () => (this.status.value = left > 0 ? { is: "working", left } : this.status.peek());
     for (let at = 0; at < steps.length; ) {
-      const { is } = steps[at]!;
+      const kind = this.#kind(steps[at]!);
       let end = at + 1;
-      if (is === "transfer" || is === "compare") while (steps[end]?.is === is) end++;
+      while (kind !== undefined && end < steps.length && this.#kind(steps[end]!) === kind) end++;
       const run = steps.slice(at, end).reverse();
-      // Small new files travel together.
-      const small = run.filter((step) => this.#isSmallNew(step));
-      const others = run.filter((step) => !this.#isSmallNew(step));
       const work = async (group: Step[]) => {
         try {
           for (let step = group.pop(); step; step = group.pop()) {
             this.#stop.signal.throwIfAborted();
             const { path } = step;
-            tell();
-            left--;
+            this.#tell(left--);
             // A file that could not be set aside must not be replaced.
             if (skipped.has(path)) continue;
             const trouble = await this.#tryStep(step);
@@ -342,27 +436,69 @@ export class Follower {
           group.length = 0;
         }
       };
-      await allEnded(Array.from({ length: Math.min(BUNDLE, small.length) }, () => work(small)));
-      await allEnded(Array.from({ length: Math.min(AT_ONCE, others.length) }, () => work(others)));
+      const lanes = Object.entries(LANES).flatMap(([way, most]) => {
+        const group = run.filter((step) => this.#way(step) === way);
+        return Array.from({ length: Math.min(most, group.length) }, () => work(group));
+      });
+      await allEnded(lanes);
       at = end;
     }
+    if (this.#news.length > 0) this.#tellNews();
     return failed;
   }
 
-  /** True for a step that uploads a small new file. */
-  #isSmallNew(step: Step): boolean {
-    const here = this.#here.get(step.path);
-    return step.is === "transfer" && step.end === "there" && typeof here === "object" && here.bytes <= SMALL_BYTES && !this.#there.has(step.path);
+  /** Steps of one kind that follow each other may run in any order. Undefined for a step that runs alone. */
+  #kind(step: Step): string | undefined {
+    switch (step.is) {
+      case "transfer":
+      case "compare":
+      case "adopt":
+      case "forget":
+        return step.is;
+      case "make":
+        // A folder is made before the folders in it.
+        return `make ${step.path.split("/").length}`;
+      case "delete":
+        return (step.end === "here" ? this.#here : this.#there).get(step.path) === "d" ? undefined : "delete";
+      default:
+        return undefined;
+    }
+  }
+
+  #way(step: Step): keyof typeof LANES {
+    if (step.is !== "transfer") return "other";
+    const from = (step.end === "there" ? this.#here : this.#there).get(step.path);
+    if (typeof from !== "object" || from.bytes > SMALL_BYTES) return "other";
+    // Small files travel together.
+    return step.end === "there" ? "smallUp" : "smallDown";
+  }
+
+  /** Tells the number of steps that are left. */
+  #tell(left: number): void {
+    const now = performance.now();
+    if (this.status.peek().is === "working" && now - this.#toldAt < TELL_MS) return;
+    this.#toldAt = now;
+    this.status.value = { is: "working", left };
+    if (this.#news.length > 0) this.#tellNews();
+  }
+
+  #toldAt = 0;
+  /** The last edits that were not told yet, the newest first. */
+  #news: Edit[] = [];
+
+  #tellNews(): void {
+    this.edits.value = [...this.#news, ...this.edits.value].slice(0, MOST_EDITS);
+    this.#news = [];
   }
 
   /** Executes a step. Returns why the step failed, or `again` if the next plan may succeed at once. */
   async #tryStep(step: Step): Promise<Trouble["why"] | "done" | "again"> {
     const began = performance.now();
+    this.#isChanged = true;
     try {
       const bytes = await this.#step(step);
       if (bytes !== undefined) {
-        const edit = { step, bytes, ms: performance.now() - began, at: Date.now() };
-        this.edits.value = [edit, ...this.edits.value].slice(0, MOST_EDITS);
+        this.#news = [{ step, bytes, ms: performance.now() - began, at: Date.now() }, ...this.#news.slice(0, MOST_EDITS)];
       }
       return "done";
     } catch (error) {
@@ -392,6 +528,7 @@ export class Follower {
   /** Executes a step and notes the result. Returns the bytes that travelled, for steps that a user is told of. */
   async #step(step: Step): Promise<number | undefined> {
     const { path } = step;
+    if ("end" in step && step.end === "there" && step.is !== "transfer") this.#mine.add(path).add("to" in step ? step.to : path);
     const [here, there] = [this.#here.get(path), this.#there.get(path)];
     switch (step.is) {
       case "adopt":
@@ -439,9 +576,12 @@ export class Follower {
   async #rename(end: "here" | "there", from: string, to: string): Promise<number> {
     const tree = end === "here" ? this.#here : this.#there;
     const was = file(tree.get(from));
+    const isMade = end === "here" && was.bytes > 0;
+    if (isMade) await this.#ancestor.making(to);
     const state = await (end === "here" ? this.#local : this.#remote).rename(from, to, was);
     tree.delete(from);
     tree.set(to, state);
+    if (isMade) this.#ancestor.set(to, undefined);
     return 0;
   }
 
@@ -467,7 +607,8 @@ export class Follower {
     const here = file(this.#here.get(path));
     const there = this.#there.get(path);
     const content = (await this.#local.expect(path, here))!;
-    const { state, bytes } = typeof there === "object" ? await this.#remote.put(path, content, there) : await this.#remote.putNew(path, content);
+    this.#mine.add(path);
+    const { state, bytes } = await this.#remote.putSmall(path, content, typeof there === "object" ? there : undefined);
     this.#there.set(path, state);
     this.#ancestor.set(path, { here, there: state });
     return bytes;
@@ -476,6 +617,7 @@ export class Follower {
   async #down(path: string): Promise<number> {
     const there = file(this.#there.get(path));
     const here = this.#here.get(path);
+    if (here === undefined) await this.#ancestor.making(path);
     const { state, bytes, there: now } = await this.#remote.get(path, there, this.#local, typeof here === "object" ? here : undefined);
     this.#here.set(path, state);
     this.#there.set(path, now);
@@ -495,15 +637,17 @@ function file(of: Node | undefined): FileState {
   return of;
 }
 
-/** Replaces the entry at `path` in a tree, with everything below. */
-async function refresh(tree: Tree, path: string, now: Node | undefined, list: () => Promise<Tree>): Promise<void> {
-  const was = tree.get(path);
-  if (typeof was === "object" && typeof now === "object" && was.tag === now.tag) return;
-  for (const other of [...tree.keys()]) if (other.startsWith(`${path}/`)) tree.delete(other);
-  if (now === undefined) return void tree.delete(path);
-  tree.set(path, now);
-  for (let dir = parent(path); dir; dir = parent(dir)) tree.set(dir, "d");
-  if (now === "d") for (const [below, node] of await list()) tree.set(below, node);
+/** Returns the steps that need not wait for the deletions of a plan, and do not stand in for them. */
+function withoutDeletions(steps: readonly Step[]): Step[] {
+  // Names that fold together are never created beside each other, and a folder takes the place of a file only after it.
+  const folded = (path: string) => path.normalize("NFKC").toLowerCase();
+  const waiting = new Set<string>();
+  for (const step of steps) {
+    if (step.is === "delete" || step.is === "aside" || step.is === "move") waiting.add(folded(step.path));
+    if ("to" in step) waiting.add(folded(step.to));
+  }
+  const isFree = (path: string): boolean => path === "" || (!waiting.has(folded(path)) && isFree(parent(path)));
+  return steps.filter(({ is, path }) => (is === "make" || is === "transfer") && isFree(path));
 }
 
 /** Keeps digests of versions that are still there. */
@@ -523,9 +667,13 @@ const THERE_MS = 5_000;
 /** Time from the first sight of a deletion to its execution. */
 const SETTLE_SECS = 0.7;
 /** Number of changed paths above which an end is listed whole. */
-const MOST_DIRTY = 100;
+const MOST_DIRTY = 4_000;
 const MOST_ROUNDS = 20;
 const MOST_EDITS = 20;
-const AT_ONCE = 4;
-/** Small new files that are opened at once. */
-const BUNDLE = 256;
+/** Time between two reports of a plan that is being executed. */
+const TELL_MS = 100;
+/**
+ * Number of steps at once. Small files to the server wait for a bundle. Of small files to this device, most wait for the
+ * device's own disk.
+ */
+const LANES = { smallUp: 256, smallDown: 12, other: 4 } as const;

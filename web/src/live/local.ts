@@ -3,7 +3,7 @@
  *
  * A file is replaced in one step: the browser writes beside the file, and renames at the close.
  */
-import { Outdated, base, parent, type FileState, type Node, type Tree } from "./types";
+import { Outdated, base, parent, removeBelow, type FileState, type Node, type Tree } from "./types";
 
 /** The part of the interface of directories that TypeScript does not declare. */
 interface Permitted {
@@ -29,31 +29,51 @@ export const stateOf = ({ size, lastModified }: File): FileState => ({
 /** True for names that the browser itself uses while it writes a file. Such names are synced from neither end. */
 export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic";
 
+/** A folder that is being listed. */
+interface Listed {
+  path: string;
+  dir: FileSystemDirectoryHandle;
+}
+
 export class Local {
   constructor(readonly root: FileSystemDirectoryHandle) {}
 
   /** Lists the folder `at`, with all folders below. Rejects if the folder is gone, or may not be read. */
   async list(at = ""): Promise<Tree> {
     const found: Tree = new Map();
-    await this.#walk(await this.#dir(at), at ? `${at}/` : "", found);
+    const waiting: Listed[] = [{ path: at, dir: await this.#dir(at) }];
+    let running = 0;
+    let failure: unknown;
+    await new Promise<void>((resolve, reject) => {
+      const next = (): void => {
+        if (failure !== undefined && running === 0) return reject(failure as Error);
+        if (waiting.length === 0 && running === 0) return resolve();
+        while (failure === undefined && running < DIRS_AT_ONCE && waiting.length > 0) {
+          running++;
+          const listed = waiting.pop()!;
+          void this.#listOne(listed, found, waiting)
+            .catch((error: unknown) => {
+              // A folder below that is gone by now is no folder.
+              if (listed.path !== at && isMissing(error)) removeBelow(found, listed.path);
+              else failure = error;
+            })
+            .then(() => (running--, next()));
+        }
+      };
+      next();
+    });
     return found;
   }
 
-  async #walk(dir: FileSystemDirectoryHandle, prefix: string, found: Tree): Promise<void> {
+  /** Lists one folder. The folders in this folder go to `dirs`. */
+  async #listOne({ path: at, dir }: Listed, found: Tree, dirs: Listed[]): Promise<void> {
     let files: Promise<void>[] = [];
     for await (const [name, handle] of dir.entries()) {
       if (isPrivate(name)) continue;
-      const path = prefix + name;
+      const path = at ? `${at}/${name}` : name;
       if (handle.kind === "directory") {
-        const below: Tree = new Map([[path, "d"]]);
-        try {
-          await this.#walk(handle as FileSystemDirectoryHandle, `${path}/`, below);
-        } catch (error) {
-          // The folder was removed meanwhile.
-          if (!isMissing(error)) throw error;
-          continue;
-        }
-        for (const [entry, node] of below) found.set(entry, node);
+        found.set(path, "d");
+        dirs.push({ path, dir: handle as FileSystemDirectoryHandle });
         continue;
       }
       const look = async () => {
@@ -73,16 +93,42 @@ export class Local {
     await Promise.all(files);
   }
 
+  /** Returns the entries at many paths, as `look` does, several at a time. */
+  async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
+    const found = new Map<string, Node | undefined>();
+    const dirs = new Map<string, Promise<FileSystemDirectoryHandle>>();
+    const dirOf = (path: string) => {
+      const known = dirs.get(path) ?? this.#dir(path);
+      dirs.set(path, known);
+      return known;
+    };
+    const work = paths.slice();
+    const one = async () => {
+      for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.#lookIn(dirOf(parent(path)), path));
+    };
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
+    return found;
+  }
+
   /** Returns the entry at `path`; undefined if nothing is there. */
-  async look(path: string): Promise<Node | undefined> {
+  look(path: string): Promise<Node | undefined> {
+    return this.#lookIn(this.#dir(parent(path)), path);
+  }
+
+  async #lookIn(dir: Promise<FileSystemDirectoryHandle>, path: string): Promise<Node | undefined> {
+    let above: FileSystemDirectoryHandle;
     try {
-      return stateOf(await this.file(path));
+      above = await dir;
     } catch (error) {
-      if (error instanceof DOMException && error.name === "TypeMismatchError") {
-        return (await this.#dir(path).then(() => true, () => false)) ? "d" : "o";
-      }
-      if (isMissing(error)) return undefined;
+      if (isMissing(error) || isOtherKind(error)) return undefined;
       throw error;
+    }
+    try {
+      return stateOf(await (await above.getFileHandle(base(path))).getFile());
+    } catch (error) {
+      if (isMissing(error)) return undefined;
+      if (!isOtherKind(error)) throw error;
+      return above.getDirectoryHandle(base(path)).then(() => "d", () => "o");
     }
   }
 
@@ -101,8 +147,13 @@ export class Local {
     return now;
   }
 
-  /** Replaces the file at `path`, which is in the state `was`. Returns the new state. */
-  async write(path: string, content: Blob, was: FileState | undefined): Promise<FileState> {
+  /**
+   * Replaces the file at `path`, which is in the state `was`. Returns the new state. If `proof` rejects, the file stays
+   * as it is.
+   */
+  async write(path: string, content: Blob, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
+    // A rejection is awaited below, or no longer matters.
+    void proof?.catch(() => undefined);
     const dir = await this.#dir(parent(path), true);
     await this.expect(path, was);
     const handle = await dir.getFileHandle(base(path), { create: true });
@@ -110,6 +161,10 @@ export class Local {
       const out = await handle.createWritable();
       // The browser copies a Blob without the page's own thread.
       await out.write(content);
+      await proof?.catch(async (error: unknown) => {
+        await out.abort();
+        throw error;
+      });
       // The user may have written to the file meanwhile.
       const now = stateOf(await handle.getFile());
       if (was ? now.tag !== was.tag : now.bytes > 0) {
@@ -135,9 +190,11 @@ export class Local {
 
   /** Removes the file, which is in the state `was`, or the empty folder. */
   async remove(path: string, was: FileState | "d"): Promise<void> {
+    const dir = await this.#dir(parent(path));
+    // Nothing is between the look and the removal: browsers remove no version that a page names.
     if (was !== "d") await this.expect(path, was);
     // Without `recursive`, a folder with entries stays.
-    await (await this.#dir(parent(path))).removeEntry(base(path));
+    await dir.removeEntry(base(path));
   }
 
   async make(path: string): Promise<void> {
@@ -152,6 +209,8 @@ export class Local {
 }
 
 export const isMissing = (error: unknown): boolean => error instanceof DOMException && error.name === "NotFoundError";
+/** True if a file was expected and a folder is there, or the other way round. */
+const isOtherKind = (error: unknown): boolean => error instanceof DOMException && error.name === "TypeMismatchError";
 
 // ---------- changes ----------
 
@@ -193,5 +252,6 @@ export async function observe(root: FileSystemDirectoryHandle, changed: (path: s
   }
 }
 
-/** Number of files that are looked at at once. */
+/** Number of files that are looked at at once, in each folder. */
 const AT_ONCE = 64;
+const DIRS_AT_ONCE = 4;

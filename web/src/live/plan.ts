@@ -6,6 +6,24 @@ const array = ({ tag, bytes, modified, digest }: FileState) => [tag, bytes, Math
 const node = (of: Node) => (typeof of === "string" ? of : array(of));
 const common = (of: Common) => (of === "d" ? of : [array(of.here), array(of.there)]);
 
+/** Writes a tree as JSON, in parts: the page reacts between two parts. */
+async function textOf<T>(tree: ReadonlyMap<string, T>, shown: (of: T) => unknown): Promise<string> {
+  const parts: string[] = [];
+  let some: unknown[] = [];
+  const put = () => {
+    if (some.length > 0) parts.push(JSON.stringify(some).slice(1, -1));
+    some = [];
+  };
+  for (const [path, of] of tree) {
+    some.push([path, shown(of)]);
+    if (some.length < PART) continue;
+    put();
+    await new Promise<void>((resolve) => setTimeout(resolve));
+  }
+  put();
+  return `[${parts.join()}]`;
+}
+
 export interface Trees {
   ancestor: ReadonlyMap<string, Common>;
   here: Tree;
@@ -19,15 +37,16 @@ export interface Trees {
 export async function planOf({ ancestor, here, there }: Trees, confirmed: boolean, deleted: readonly [number, number]): Promise<Plan> {
   const now = new Date();
   const two = (n: number) => String(n).padStart(2, "0");
-  const request = {
-    ancestor: Array.from(ancestor, ([path, of]) => [path, common(of)]),
-    here: Array.from(here, ([path, of]) => [path, node(of)]),
-    there: Array.from(there, ([path, of]) => [path, node(of)]),
+  const rest = {
     day: `${now.getFullYear()}-${two(now.getMonth() + 1)}-${two(now.getDate())}`,
     here_name: "this device",
     there_name: "server",
     confirmed,
     deleted,
   };
-  return (await plan(request)) as Plan;
+  const trees = [await textOf(ancestor, common), await textOf(here, node), await textOf(there, node)];
+  return (await plan(`{"ancestor":${trees[0]},"here":${trees[1]},"there":${trees[2]},${JSON.stringify(rest).slice(1)}`)) as Plan;
 }
+
+/** Entries of a part of the text. */
+const PART = 4_000;

@@ -6,7 +6,7 @@ import { isSmall, NotBundled, sendSmall, sendWaiting } from "../transfer/bundle"
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
 import { isPrivate, type Local } from "./local";
-import { Outdated, type FileState, type Node, type Tree } from "./types";
+import { Outdated, parent, type FileState, type Node, type Tree } from "./types";
 
 /** Files up to this length travel whole. */
 const WHOLE_BYTES = 64 * 1024;
@@ -32,18 +32,23 @@ export class Remote {
   /** Lists the folder `at` with all folders below. */
   async list(at = ""): Promise<Tree> {
     const found: Tree = new Map();
-    let dirs = [at];
-    // Several folders at once, and not more: browsers open six connections to a server.
-    while (dirs.length > 0) {
+    await this.#listAll([at], found, true);
+    return found;
+  }
+
+  /** Lists folders several at once, with `isDeep` the folders below too. */
+  async #listAll(dirs: readonly string[], found: Tree, isDeep: boolean): Promise<void> {
+    let level = dirs.slice();
+    // Not more at once: browsers open six connections to a server.
+    while (level.length > 0) {
       const next: string[] = [];
-      const work = dirs.slice();
+      const work = level;
       const one = async () => {
         for (let dir = work.pop(); dir !== undefined; dir = work.pop()) next.push(...(await this.#listOne(dir, found)));
       };
-      await Promise.all(Array.from({ length: AT_ONCE }, one));
-      dirs = next;
+      await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
+      level = isDeep ? next : [];
     }
-    return found;
   }
 
   async #listOne(dir: string, found: Tree): Promise<string[]> {
@@ -72,6 +77,35 @@ export class Remote {
       if (error instanceof Problem && error.status === 409) return "d";
       throw error;
     }
+  }
+
+  /** Returns the entries at many paths, as `look` does: of many paths by listing their folders. */
+  async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
+    const work = paths.slice();
+    const found = new Map<string, Node | undefined>();
+    if (paths.length <= FEW) {
+      const one = async () => {
+        for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.look(path));
+      };
+      await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
+      return found;
+    }
+    const listed: Tree = new Map();
+    const one = async (dir: string) => {
+      try {
+        await this.#listAll([dir], listed, false);
+      } catch (error) {
+        // A folder that is gone, or is a file by now, has no entries.
+        if (!(error instanceof Problem) || ![404, 409].includes(error.status)) throw error;
+      }
+    };
+    const dirs = [...new Set(work.map(parent))];
+    const some = async () => {
+      for (let dir = dirs.pop(); dir !== undefined; dir = dirs.pop()) await one(dir);
+    };
+    await Promise.all(Array.from({ length: Math.min(AT_ONCE, dirs.length) }, some));
+    for (const path of paths) found.set(path, listed.get(path));
+    return found;
   }
 
   async digest(path: string, of: FileState): Promise<string> {
@@ -103,18 +137,20 @@ export class Remote {
     }
   }
 
-  /** Uploads a small new file, by one request with other files that are uploaded at the same time. */
-  async putNew(path: string, file: File): Promise<Moved> {
-    if (!isSmall(file, "nothing")) return this.put(path, file, undefined);
-    const sent = sendSmall(file, this.at(path), this.stop);
+  /** Uploads a small file in place of the version `was`, by one request with other files that are uploaded at the same time. */
+  async putSmall(path: string, file: File, was: FileState | undefined): Promise<Moved> {
+    if (!isSmall(file)) return this.put(path, file, was);
+    const sent = sendSmall(file, this.at(path), this.stop, was?.tag);
     sendWaiting();
     try {
       const { is, tag } = await sent;
       const state = tag === undefined ? await this.#verified(path, file) : { tag, bytes: file.size, modified: Math.floor(Date.now() / 1000) };
-      return { state, bytes: is === "created" ? file.size : 0 };
+      return { state, bytes: is === "equal" ? 0 : file.size };
     } catch (error) {
-      if (error instanceof NotBundled) return this.put(path, file, undefined);
-      if (error instanceof Unreadable || (error instanceof Problem && error.status === 412)) throw new Outdated();
+      const isTaken = error instanceof Problem && error.status === 412;
+      // An older server replaces no file by such a request.
+      if (error instanceof NotBundled || (isTaken && was)) return this.put(path, file, was);
+      if (isTaken || error instanceof Unreadable) throw new Outdated();
       throw error;
     }
   }
@@ -149,20 +185,22 @@ export class Remote {
 
   async #pull(path: string, of: FileState, local: Local, was: FileState): Promise<Moved & { there: FileState }> {
     const from = this.at(path);
-    const before = await look(from);
-    if (before?.tag === undefined) throw new Outdated();
     const old = (await local.expect(path, was))!;
     const staged = `live-${crypto.randomUUID()}`;
     const storage = await navigator.storage.getDirectory();
     try {
       const end = await transfer({ is: "download", file: old, staged, ...way(from) }, () => undefined, this.stop);
       if (!end || "is" in end) throw refusal(end);
-      const after = await look(from);
-      if (after?.tag !== before.tag) throw new Outdated();
-      const there = { ...of, tag: before.tag, bytes: before.bytes, modified: before.modified };
-      if (!end.put) return { state: was, bytes: end.received, there };
+      // The plan has seen this version before the transfer. If it is there after the transfer too, it is what arrived.
+      const isThat = async () => {
+        if ((await look(from))?.tag !== of.tag) throw new Outdated();
+      };
+      if (!end.put) {
+        await isThat();
+        return { state: was, bytes: end.received, there: of };
+      }
       const made = await (await storage.getFileHandle(staged)).getFile();
-      return { state: await local.write(path, made, was), bytes: end.received, there };
+      return { state: await local.write(path, made, was, isThat()), bytes: end.received, there: of };
     } finally {
       await storage.removeEntry(staged).catch(() => undefined);
     }
@@ -211,4 +249,6 @@ function refusal(end: { is: string; why?: string; secs?: number } | undefined): 
 /** Most entries of a synced folder. */
 const MOST_ENTRIES = 1_000_000;
 const QUICK_BYTES = 1 << 20;
+/** Most entries that are looked at one by one. */
+const FEW = 8;
 const AT_ONCE = 4;

@@ -16,7 +16,8 @@ export interface FolderRecord {
 interface CommonRecord {
   folder: string;
   path: string;
-  common: Common;
+  /** `making`: a file that is being made here. A page that is killed meanwhile leaves an empty file. */
+  common: Common | "making";
 }
 
 const FOLDERS = "folders";
@@ -65,13 +66,19 @@ export function dropFolder(id: string): Promise<void> {
   });
 }
 
-export async function keptCommon(id: string): Promise<Map<string, Common>> {
-  return new Map((await read<CommonRecord>(COMMON, ofFolder(id))).map(({ path, common }) => [path, common]));
+/** Returns the entries that both ends had alike, and the files that an earlier page was making here. */
+export async function keptCommon(id: string): Promise<{ entries: Map<string, Common>; making: string[] }> {
+  const [entries, making]: [Map<string, Common>, string[]] = [new Map(), []];
+  for (const { path, common } of await read<CommonRecord>(COMMON, ofFolder(id))) {
+    if (common === "making") making.push(path);
+    else entries.set(path, common);
+  }
+  return { entries, making };
 }
 
 /** Entries that both ends have alike. Changes are written soon, many at a time. */
 export class Ancestor {
-  #changed = new Map<string, Common | undefined>();
+  #changed = new Map<string, CommonRecord["common"] | undefined>();
   #writing: Promise<void> | undefined;
 
   constructor(
@@ -86,10 +93,17 @@ export class Ancestor {
     this.#writing ??= new Promise<void>((resolve) => setTimeout(resolve, WRITE_MS)).then(() => this.#flush());
   }
 
+  /** Notes that the file at `path`, which is not there, is about to be made here. Resolves when the note is written. */
+  making(path: string): Promise<void> {
+    this.#changed.set(path, "making");
+    return this.#flush();
+  }
+
   async #flush(): Promise<void> {
     const some = this.#changed;
     this.#changed = new Map();
     this.#writing = undefined;
+    if (some.size === 0) return;
     await write((_, store) => {
       for (const [path, common] of some) {
         if (common === undefined) store.delete([this.id, path]);

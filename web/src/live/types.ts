@@ -52,6 +52,13 @@ export class Outdated extends Error {
   }
 }
 
-/** The name of the last part of a path, and the folder above. */
+/** The folder above a path, and the name of the last part. */
 export const parent = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")));
 export const base = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+
+/** Removes the entry at `path` from a tree, with everything below. */
+export function removeBelow(tree: Tree, path: string): void {
+  const was = tree.get(path);
+  tree.delete(path);
+  if (was === "d") for (const other of [...tree.keys()]) if (other.startsWith(`${path}/`)) tree.delete(other);
+}

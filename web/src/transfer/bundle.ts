@@ -1,17 +1,17 @@
 /**
- * Sends small new files in bundles: many files by one request (docs/http.md, "Many small files").
+ * Sends small files in bundles: many files by one request (docs/http.md, "Many small files").
  *
  * Files wait until a bundle is full, or until no other file is about to come. At most `AT_ONCE` requests are under way,
  * so bundles grow as long as the network or the server is slow. The files of a bundle have one volume and one signal.
  */
 import { call, isBusy, pause, Problem } from "../api/http";
 import { bundleAddress, pathText, type Place } from "../api/volumes";
-import { Unreadable, type Base } from "./engine";
+import { Unreadable } from "./engine";
 import { pace } from "./rate";
 
 /** A file of a bundle at the server. `equal`: the server had a file with the same content already. */
 export interface Sent {
-  is: "created" | "equal";
+  is: "created" | "replaced" | "equal";
   /** Entity tag of the file; undefined from an older server. */
   tag: string | undefined;
 }
@@ -23,6 +23,8 @@ interface Waiting {
   file: File;
   to: Place;
   stop: AbortSignal;
+  /** Entity tag of the version that the file replaces; undefined for a new file. */
+  replaces: string | undefined;
   resolve: (sent: Sent) => void;
   reject: (error: unknown) => void;
 }
@@ -37,19 +39,22 @@ let most = 1_000_000;
 let isRefused = false;
 
 /** True if the file may be sent in a bundle. */
-export const isSmall = (file: File, base: Base): boolean => base === "nothing" && file.size <= SMALL_BYTES && !isRefused;
+export const isSmall = (file: File): boolean => file.size <= SMALL_BYTES && !isRefused;
 
 /** True if another file may wait for a bundle. */
 export const hasRoom = (): boolean => waiting.length < FILES;
 
-/** Sends a file in a bundle. Rejects with a `Problem` that the server has with this file alone. */
-export function sendSmall(file: File, to: Place, stop: AbortSignal): Promise<Sent> {
+/**
+ * Sends a file in a bundle, as a new file, or in place of the version with the tag `replaces`. Rejects with a `Problem`
+ * that the server has with this file alone.
+ */
+export function sendSmall(file: File, to: Place, stop: AbortSignal, replaces?: string): Promise<Sent> {
   return new Promise((resolve, reject) => {
     if (stop.aborted) return reject(stop.reason);
     // One listener serves all files of a signal. Files of a request under way are rejected by the request.
     if (!followed.has(stop)) stop.addEventListener("abort", () => leave(stop), { once: true });
     followed.add(stop);
-    waiting.push({ file, to, stop, resolve, reject });
+    waiting.push({ file, to, stop, replaces, resolve, reject });
   });
 }
 
@@ -107,9 +112,10 @@ async function send(bundle: Waiting[]): Promise<void> {
     const headers = { "Content-Type": "application/octet-stream" };
     const answer = await call(bundleAddress(to.volume), { method: "POST", headers, body, signal: stop });
     const { files: results } = (await answer.json()) as { files: { status: number; detail?: string; etag?: string }[] };
-    for (const [i, { resolve, reject }] of files.entries()) {
+    for (const [i, { replaces, resolve, reject }] of files.entries()) {
       const { status, detail = "", etag: tag } = results[i] ?? { status: 0, detail: "the server left out a file" };
-      if (status === 201 || status === 200) resolve({ is: status === 201 ? "created" : "equal", tag });
+      const is = status === 201 ? "created" : replaces === undefined ? "equal" : "replaced";
+      if (status === 201 || status === 200) resolve({ is, tag });
       else reject(new Problem(status, detail, status === 503 ? 1 : undefined));
     }
     if (pace.peek() > 0) await pause(body.byteLength / pace.peek(), stop).catch(() => undefined);
@@ -144,7 +150,7 @@ async function bodyOf(bundle: Waiting[]): Promise<Body> {
     const content = contents[i];
     try {
       if (content?.length !== one.file.size) throw new Unreadable();
-      const line = JSON.stringify({ path: pathText(one.to), bytes: content.length });
+      const line = JSON.stringify({ path: pathText(one.to), bytes: content.length, replaces: one.replaces });
       parts.push(new TextEncoder().encode(line + "\n"), content);
       files.push(one);
     } catch (error) {
@@ -180,7 +186,7 @@ const FILES = 128;
 /** Most files of a read. The browser takes a part of a millisecond for each file, in which the page does nothing else. */
 const READ = 32;
 /** Bytes of a line, beside the path. */
-const LINE_BYTES = 64;
+const LINE_BYTES = 128;
 const LEAST_BODY = 200_000;
 /** Requests at once: the next bundle is read while the server writes the files of the last one. */
 const AT_ONCE = 2;

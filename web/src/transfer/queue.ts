@@ -7,7 +7,7 @@
 import { computed, signal } from "@preact/signals";
 import { isBusy, pause, Problem, reachable, Unreachable } from "../api/http";
 import { makeFolder, type Place, type Version } from "../api/volumes";
-import { hasRoom, isSmall, NotBundled, sendBundles, sendSmall } from "./bundle";
+import { hasRoom, isSmall, NotBundled, sendBundles, sendSmall, type Sent } from "./bundle";
 import { decide, type Choice } from "./conflicts";
 import { CANCELLED, Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
 import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kept } from "./journal";
@@ -368,7 +368,7 @@ async function moveItem(item: Item, batch: Batch, { stop, slot }: Way): Promise<
   item.modified = file.lastModified;
   note(item, batch);
   try {
-    const isInBundle = isSmall(file, item.base) && !item.isAlone;
+    const isInBundle = item.base === "nothing" && isSmall(file) && !item.isAlone;
     if (!isInBundle) slot.opened();
     const sent = await again(stop, () => (isInBundle ? bundled(item, file, { stop, slot }) : send(item, file, stop)));
     if (sent !== "equal") item.sent = item.bytes - item.kept;
@@ -384,7 +384,7 @@ async function moveItem(item: Item, batch: Batch, { stop, slot }: Way): Promise<
 }
 
 /** Sends a small file with others by one request. Meanwhile other files are opened. */
-async function bundled(item: Item, file: File, { stop, slot }: Way): Promise<"created" | "equal"> {
+async function bundled(item: Item, file: File, { stop, slot }: Way): Promise<Sent["is"]> {
   item.state = { is: "moving", stage: "sending" };
   const sent = sendSmall(file, item.to, stop);
   slot.leave();

@@ -46,8 +46,8 @@ export function transfer(
   });
 }
 
-/** Asks the engine for the plan of a synced folder. Rejects if this browser or build has no engine. */
-export function plan(request: object): Promise<unknown> {
+/** Asks the engine for the plan of a synced folder, by a request in JSON. Rejects if this browser or build has no engine. */
+export function plan(request: string): Promise<unknown> {
   const module = modules.download;
   const to = module === undefined ? undefined : start();
   if (!to || module === undefined) return Promise.reject(new Error("this page has no engine"));

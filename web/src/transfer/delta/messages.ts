@@ -35,7 +35,8 @@ export interface Planning {
   is: "plan";
   id: number;
   module: string;
-  request: object;
+  /** The request in JSON. */
+  request: string;
 }
 
 export type ToWorker =

@@ -1,0 +1,278 @@
+/**
+ * Random schedules of edits at both ends of a synced folder, of killed tabs and of a killed server, against a model. The
+ * follower, the store and the plans are those of the page; both ends are in memory, and time is told by the test. So
+ * there are more schedules than in a browser (`live.test.ts`). LIVE_SCHEDULES sets their number, LIVE_SEED the first.
+ */
+import { createHash } from "node:crypto";
+import { existsSync, readFileSync } from "node:fs";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { Engine } from "../engine/src/engine.js";
+import type { Follower as FollowerClass } from "../src/live/follower";
+import type { FolderRecord } from "../src/live/store";
+import { parent } from "../src/live/types";
+import { Clock, Database, directory, Disk, random, Server, Tab } from "./live-model";
+
+const module = new URL("../engine/dist/pull.wasm", import.meta.url);
+const why = existsSync(module) ? undefined : "no modules of the engine: run npm run build in web/engine";
+if (why) console.log(`SKIPPED: ${why}`);
+
+let engine: Engine;
+vi.mock("../src/transfer/delta/client", () => ({
+  plan: (request: string) => Promise.resolve(engine.reconcile(request)),
+  transfer: () => Promise.reject(new Error("all files are small")),
+  disconnect: () => undefined,
+  canDownload: true,
+}));
+/** Those who follow the server's changes. */
+const following = new Set<(path: string) => void>();
+vi.mock("../src/files/events", () => ({
+  follow: (_: string, changed: (path: string) => void) => (following.add(changed), () => following.delete(changed)),
+}));
+
+const clock = new Clock();
+const database = new Database();
+let lock: Promise<unknown> = Promise.resolve();
+// The sums of this engine are made by other threads.
+const digest = (_: string, bytes: ArrayBuffer) => Promise.resolve(createHash("sha256").update(new Uint8Array(bytes)).digest());
+vi.stubGlobal("crypto", { subtle: { digest } });
+vi.stubGlobal("document", { baseURI: "http://127.0.0.1/", visibilityState: "visible" });
+vi.stubGlobal("addEventListener", () => undefined);
+vi.stubGlobal("localStorage", { getItem: () => null });
+vi.stubGlobal("sessionStorage", { getItem: () => null });
+vi.stubGlobal("indexedDB", { open: () => database.open() });
+vi.stubGlobal("IDBKeyRange", { bound: ([of]: string[]) => ({ of }) });
+let isAnswering = () => true;
+vi.stubGlobal("fetch", () => (isAnswering() ? Promise.resolve(new Response()) : Promise.reject(new TypeError("no server"))));
+vi.stubGlobal("navigator", {
+  languages: ["en"],
+  locks: { request: (_: string, __: object, work: () => Promise<unknown>) => (lock = lock.then(work)) },
+});
+
+/** Tells the changes of a folder of this device, as Chromium does. */
+class Observer {
+  #disk: Disk | undefined;
+  #told = (path: string): void => {
+    setTimeout(() => this.changed([{ type: "modified", relativePathComponents: path.split("/") }]), 10);
+  };
+  constructor(readonly changed: (records: object[]) => void) {}
+  observe(handle: unknown): Promise<void> {
+    this.#disk = (handle as { disk: Disk }).disk;
+    this.#disk.followers.add(this.#told);
+    return Promise.resolve();
+  }
+  disconnect(): void {
+    this.#disk?.followers.delete(this.#told);
+  }
+}
+
+const NAMES = ["a.txt", "b.txt", "d/c.txt", "d/e.txt", "f/g/h.txt", "f/i.txt", "k"];
+
+/** A folder of this device, a server, and what their users did. */
+class World {
+  readonly below: (most: number) => number;
+  readonly here = new Disk();
+  readonly server: Server;
+  readonly told: string[] = [];
+  /** All contents that were ever written. */
+  readonly written = new Set<string>();
+  /** Contents that no user has replaced or deleted where the content was seen. */
+  readonly alive = new Set<string>();
+  /** True once a content may stay that a user has replaced or deleted. */
+  mayComeBack = false;
+  follower!: FollowerClass;
+  #tab!: Tab;
+  #count = 0;
+
+  constructor(readonly seed: number, readonly Follower: typeof FollowerClass) {
+    this.below = random(seed);
+    this.server = new Server(this.below);
+    isAnswering = () => !this.server.isDown;
+    this.server.disk.followers.add((path) => {
+      // A server that is down tells nothing, and followers miss changes.
+      if (!this.server.isDown) setTimeout(() => following.forEach((tell) => tell(path)), this.below(30));
+    });
+    vi.stubGlobal("FileSystemObserver", this.below(2) === 0 ? Observer : undefined);
+    database.stores.forEach((records) => records.clear());
+    this.open();
+  }
+
+  open(): void {
+    this.#tab = new Tab(this.below);
+    const handle = directory(this.here, this.#tab);
+    const record: FolderRecord = { id: "folder", signer: "", name: "folder", handle, to: { volume: "files", path: [] }, paused: false };
+    database.stores.get("folders")!.set('"folder"', record);
+    lock = Promise.resolve();
+    this.follower = new this.Follower(record, () => this.server.remote(this.#tab));
+    this.follower.run();
+  }
+
+  /** Kills the tab. What it has not written by then is lost. */
+  async kill(): Promise<void> {
+    this.#tab.isDead = true;
+    const records = database.copy();
+    void this.follower.end();
+    following.clear();
+    this.here.followers.clear();
+    await clock.run(100);
+    if (this.below(2) === 0) {
+      database.stores = records;
+      this.mayComeBack = true;
+    }
+    this.open();
+  }
+
+  run(ms: number): Promise<void> {
+    return clock.run(ms);
+  }
+
+  restart(): void {
+    this.server.isDown = false;
+    following.forEach((tell) => tell(""));
+  }
+
+  /** A user edits an entry at an end. */
+  edit(isHere: boolean): void {
+    const disk = isHere ? this.here : this.server.disk;
+    const path = NAMES[this.below(NAMES.length)]!;
+    const kind = this.below(8);
+    const say = (what: string) => this.told.push(`${isHere ? "here" : "there"}: ${what}`);
+    if (kind < 4) {
+      const content = `${++this.#count}${"x".repeat(this.below(9))} ${path}`;
+      say(`write ${path}: ${content}`);
+      this.#clear(disk, path);
+      this.written.add(content);
+      this.alive.add(content);
+      disk.put(path, content);
+    } else if (kind === 4) {
+      const gone = this.below(3) === 0 ? parent(path) || path : path;
+      say(`delete ${gone}`);
+      this.#forget(disk, gone);
+      disk.remove(gone);
+    } else if (kind === 5) {
+      const to = `${path}.${++this.#count}`;
+      if (!disk.entries.has(path)) return;
+      say(`rename ${path} to ${to}`);
+      // The file of the new name stays, also if the other end's user has replaced or deleted the file of the old name.
+      this.mayComeBack = true;
+      disk.rename(path, to);
+    } else if (kind === 6) {
+      if (disk.isDir(path)) return;
+      say(`make ${path}`);
+      this.#clear(disk, path);
+      this.#forget(disk, path, true);
+      disk.make(path);
+    } else {
+      // If one is replaced before both were seen to be equal, the other one is a version of its own.
+      this.mayComeBack = true;
+      const content = `both ${++this.#count}`;
+      say(`write ${path} at both ends: ${content}`);
+      this.written.add(content);
+      this.alive.add(content);
+      for (const end of [this.here, this.server.disk]) {
+        this.#clear(end, path);
+        end.put(path, content);
+      }
+    }
+  }
+
+  /** Removes what is in the way of a file at `path`. */
+  #clear(disk: Disk, path: string): void {
+    for (let dir = parent(path); dir; dir = parent(dir)) if (disk.entries.get(dir)) this.#forget(disk, dir, true);
+    this.#forget(disk, path, disk.isDir(path));
+  }
+
+  #forget(disk: Disk, path: string, removes = false): void {
+    for (const one of [path, ...disk.below(path)]) {
+      const content = disk.entries.get(one)?.content;
+      if (content !== undefined) this.alive.delete(content);
+    }
+    if (removes) disk.remove(path);
+  }
+
+  isEqual(): boolean {
+    return JSON.stringify(this.here.shown()) === JSON.stringify(this.server.disk.shown());
+  }
+
+  /** Runs until both ends are equal and nothing is left. Answers questions about deletions. */
+  async settle(): Promise<void> {
+    for (let turn = 0; turn < 60; turn++) {
+      // Both ends are looked at in this time, so a change that was not noticed is noticed.
+      await this.run(6_000);
+      const { is } = this.follower.status.peek();
+      if (is === "synced" && this.isEqual()) return;
+      if (is === "missing" || is === "refused") this.follower.again();
+      if (is !== "asking") continue;
+      if (this.below(2) === 0) this.follower.confirm();
+      else {
+        this.mayComeBack = true;
+        this.follower.bringBack();
+      }
+    }
+    throw new Error(`not equal: ${JSON.stringify([this.here.shown(), this.server.disk.shown(), this.follower.status.peek(), this.follower.troubles.peek()])}`);
+  }
+
+  check(): void {
+    const told = `seed ${this.seed}: ${this.told.join("; ")}`;
+    expect(this.here.shown(), told).toEqual(this.server.disk.shown());
+    const contents = Object.values(this.here.shown()).filter((content) => content !== "/");
+    for (const content of this.alive) expect(contents, `lost ${content}: ${told}`).toContain(content);
+    for (const content of contents) expect(this.written, `invented ${content}: ${told}`).toContain(content);
+    if (!this.mayComeBack) expect(new Set(contents), told).toEqual(this.alive);
+  }
+}
+
+describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }, () => {
+  let Follower: typeof FollowerClass;
+
+  beforeAll(async () => {
+    engine = await Engine.load(readFileSync(module), { read: () => -1, write: () => -1 });
+    ({ Follower } = await import("../src/live/follower"));
+    vi.stubGlobal("setTimeout", clock.setTimeout);
+    vi.stubGlobal("clearTimeout", clock.clearTimeout);
+    vi.spyOn(Date, "now").mockImplementation(() => clock.now);
+    vi.spyOn(performance, "now").mockImplementation(() => clock.now);
+  });
+  afterAll(() => {
+    vi.unstubAllGlobals();
+    vi.restoreAllMocks();
+  });
+
+  test("of random schedules none loses or invents a content, and all end equal", async () => {
+    const first = Number(process.env["LIVE_SEED"] ?? 1);
+    const schedules = Number(process.env["LIVE_SCHEDULES"] ?? 1000);
+    let kills = 0;
+    for (let seed = first; seed < first + schedules; seed++) {
+      const world = new World(seed, Follower);
+      try {
+        await world.run(world.below(200));
+        for (let step = 0; step < 12; step++) {
+          const kind = world.below(12);
+          if (kind < 4) world.edit(true);
+          else if (kind < 8) world.edit(false);
+          else if (kind === 8) {
+            world.told.push("kill the tab");
+            kills++;
+            await world.kill();
+          } else if (kind === 9) {
+            world.told.push("kill the server");
+            world.server.isDown = true;
+          } else if (kind === 10) {
+            world.told.push("start the server");
+            world.restart();
+          }
+          await world.run([0, 5, 40, 300, 2_500][world.below(5)]!);
+        }
+        world.restart();
+        await world.settle();
+        world.check();
+      } catch (error) {
+        throw new Error(`seed ${seed}: ${world.told.join("; ")}`, { cause: error });
+      } finally {
+        void world.follower.end();
+        following.clear();
+        await world.run(200);
+      }
+    }
+    expect(kills).toBeGreaterThan(schedules / 10);
+  });
+});
