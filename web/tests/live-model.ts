@@ -4,7 +4,7 @@
  * what it was asked.
  */
 import { createHash } from "node:crypto";
-import { lost, Unreachable } from "../src/api/http";
+import { lost, Problem, Unreachable } from "../src/api/http";
 import type { RemoteEnd } from "../src/live/follower";
 import type { Local } from "../src/live/local";
 import { base, Outdated, parent, type FileState, type Node, type Tree } from "../src/live/types";
@@ -59,7 +59,15 @@ export class Disk {
   readonly entries = new Map<string, Stored | undefined>();
   /** Called with the path of each change. */
   readonly followers = new Set<(path: string) => void>();
+  /** True while the folder is moved away. */
+  isAway = false;
+  /** Bytes that the disk takes. */
+  room = Infinity;
   #clock = 0;
+
+  used(): number {
+    return [...this.entries.values()].reduce((sum, file) => sum + (file?.content.length ?? 0), 0);
+  }
 
   /** Two writes never have one time: an end would not notice the second one. */
   put(path: string, content: string): void {
@@ -129,7 +137,7 @@ export function directory(disk: Disk, tab: Tab, path = ""): FileSystemDirectoryH
   const at = (name: string) => (path ? `${path}/${name}` : name);
   const check = async () => {
     await tab.turn();
-    if (!disk.isDir(path)) throw missing();
+    if (disk.isAway || !disk.isDir(path)) throw missing();
   };
   const handle = {
     kind: "directory",
@@ -199,7 +207,8 @@ function fileHandle(disk: Disk, tab: Tab, path: string): FileSystemFileHandle {
         /** At once, as `removeEntry`. */
         async close() {
           if (tab.isDead) await tab.turn();
-          if (!disk.isDir(parent(path)) || disk.isDir(path)) throw missing();
+          if (disk.isAway || !disk.isDir(parent(path)) || disk.isDir(path)) throw missing();
+          if (disk.used() + written.length > disk.room) throw new DOMException("the disk is full", "QuotaExceededError");
           disk.put(path, written);
           await tab.turn();
         },
@@ -216,9 +225,6 @@ function fileHandle(disk: Disk, tab: Tab, path: string): FileSystemFileHandle {
 export class Server {
   readonly disk = new Disk();
   isDown = false;
-  /** Bytes that the volume takes. */
-  quota = Infinity;
-
   constructor(readonly below: (most: number) => number) {}
 
   tag(path: string): string {
@@ -260,7 +266,7 @@ export class Server {
       return this.answer(tab, () => {
         expect(path, was);
         for (let dir = parent(path); dir; dir = parent(dir)) if (disk.entries.get(dir)) throw new Outdated();
-        if (this.used() + content.length > this.quota) throw new Error("the quota is full");
+        if (disk.used() + content.length > disk.room) throw new Problem(507, "the quota is full");
         disk.put(path, content);
         return { state: state(path), bytes: content.length };
       });
@@ -312,9 +318,6 @@ export class Server {
     };
   }
 
-  used(): number {
-    return [...this.disk.entries.values()].reduce((sum, file) => sum + (file?.content.length ?? 0), 0);
-  }
 }
 
 const digest = (content: string): string => createHash("sha256").update(content).digest("base64");

@@ -275,4 +275,63 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
     }
     expect(kills).toBeGreaterThan(schedules / 10);
   });
+
+  /** Runs a test with a world of its own. */
+  async function within(work: (world: World) => Promise<void>): Promise<void> {
+    const world = new World(1, Follower);
+    try {
+      await work(world);
+    } finally {
+      void world.follower.end();
+      following.clear();
+      await world.run(200);
+    }
+  }
+
+  test("of 200 conflicts at once both contents stay, at both ends", () =>
+    within(async (world) => {
+      for (let nth = 0; nth < 200; nth++) {
+        world.here.put(`d${nth % 7}/${nth}.txt`, `here ${nth}`);
+        world.server.disk.put(`d${nth % 7}/${nth}.txt`, `there ${nth}`);
+      }
+      await world.settle();
+      const files = Object.entries(world.here.shown()).filter(([, content]) => content !== "/");
+      expect(world.server.disk.shown()).toEqual(world.here.shown());
+      expect(new Set(files.map(([, content]) => content)).size).toBe(400);
+      // The server's versions keep the names.
+      for (let nth = 0; nth < 200; nth++) expect(world.here.shown()[`d${nth % 7}/${nth}.txt`]).toBe(`there ${nth}`);
+    }));
+
+  test.each(["here", "there"] as const)("an end that is full %s loses nothing, and goes on when there is room", (end) =>
+    within(async (world) => {
+      const [from, to] = end === "there" ? [world.here, world.server.disk] : [world.server.disk, world.here];
+      for (let nth = 0; nth < 40; nth++) from.put(`d/${nth}`, `content ${nth}`.padEnd(20));
+      to.room = 10 * 20;
+      await world.run(8_000);
+      expect(world.follower.troubles.peek().length).toBeGreaterThan(0);
+      expect(to.used()).toBe(to.room);
+      // No empty file is left where there was no room for a file.
+      expect(Object.values(to.shown())).not.toContain("");
+      expect(Object.keys(from.shown()).length).toBe(41);
+      to.room = Infinity;
+      world.follower.again();
+      await world.settle();
+      expect(Object.keys(to.shown()).length).toBe(41);
+    }));
+
+  test("a folder that is moved away is no deletion, and goes on when it is back", () =>
+    within(async (world) => {
+      for (let nth = 0; nth < 10; nth++) world.here.put(`d/${nth}`, `content ${nth}`);
+      await world.settle();
+      world.here.isAway = true;
+      world.follower.again();
+      await world.run(8_000);
+      expect(world.follower.status.peek().is).toBe("missing");
+      expect(Object.keys(world.server.disk.shown()).length).toBe(11);
+      world.server.disk.put("d/new", "made meanwhile");
+      world.here.isAway = false;
+      await world.settle();
+      expect(world.here.shown()).toEqual(world.server.disk.shown());
+      expect(world.here.shown()["d/new"]).toBe("made meanwhile");
+    }));
 });
