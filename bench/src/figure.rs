@@ -63,16 +63,22 @@ pub(crate) struct LineChart {
 impl Figure {
     /// Writes the figure to `files`: SVG, then PNG.
     pub(crate) fn save(&self, files: &[PathBuf; 2]) -> Result<()> {
+        self.save_svg(&files[0])?;
+        let size = (WIDTH as u32, self.height() as u32);
+        let size = (size.0 * PNG_ZOOM as u32, size.1 * PNG_ZOOM as u32);
+        let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
+        self.paint(BitMapBackend::with_buffer(&mut pixels, size), PNG_ZOOM)?;
+        files::write(&files[1], &png(size.0, size.1, &pixels)?)
+    }
+
+    /// Writes the figure as SVG.
+    pub(crate) fn save_svg(&self, file: &Path) -> Result<()> {
         let size = (WIDTH as u32, self.height() as u32);
         let font = register_font(FONT, FontStyle::Normal, notosans::REGULAR_TTF);
         font.map_err(|_| anyhow!("the font of the program is damaged"))?;
         let mut svg = String::new();
         self.paint(SVGBackend::with_string(&mut svg, size), 1)?;
-        files::write(&files[0], svg.as_bytes())?;
-        let size = (size.0 * PNG_ZOOM as u32, size.1 * PNG_ZOOM as u32);
-        let mut pixels = vec![0; size.0 as usize * size.1 as usize * 3];
-        self.paint(BitMapBackend::with_buffer(&mut pixels, size), PNG_ZOOM)?;
-        files::write(&files[1], &png(size.0, size.1, &pixels)?)
+        files::write(file, svg.as_bytes())
     }
 
     fn height(&self) -> i32 {

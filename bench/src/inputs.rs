@@ -32,27 +32,32 @@ pub(crate) struct Input {
     pub(crate) files: Vec<InputFile>,
 }
 
-/// A file in memory.
+/// A file in memory, as far as the limit allows.
 pub(crate) struct InputFile {
     /// Path of the file.
     pub(crate) path: PathBuf,
-    /// Content of the file.
+    /// Content of the file; if shorter than `len`, its begin.
     pub(crate) bytes: Vec<u8>,
+    /// Length of the file in bytes.
+    pub(crate) len: u64,
 }
 
 impl Inputs {
-    /// Reads `paths`, then adds `random` random bytes. Inputs beyond `limit` bytes in total are cut off.
+    /// Reads `paths`, then adds `random` random bytes. Of inputs beyond `limit` bytes in total only the lengths are kept.
     pub(crate) fn read(paths: &[PathBuf], random: Option<u64>, limit: u64) -> Self {
         let mut reader = InputReader { left: limit, ..InputReader::default() };
         let mut list: Vec<_> = paths.iter().map(|path| reader.input(path)).collect();
         list.extend(random.map(|len| reader.random(len)));
         if reader.short {
             complain(
-                &format!("inputs hold more than {}; the rest is left out", ByteSize::from(limit)),
+                &format!(
+                    "inputs hold more than {}; speeds are those of that much, chunks are counted in all",
+                    ByteSize::from(limit)
+                ),
                 Some("--limit allows more memory"),
             );
         }
-        list.retain(|input| input.len() > 0);
+        list.retain(|input| input.full_len() > 0);
         Self { list, failed: reader.failed, ids: reader.ids }
     }
 
@@ -66,9 +71,14 @@ impl Inputs {
         self.list.iter().flat_map(|input| &input.files).map(|file| &file.bytes[..])
     }
 
-    /// Returns the total length in bytes.
+    /// Returns the total length in memory in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.list.iter().map(Input::len).sum()
+    }
+
+    /// Returns the total length of all files in bytes, also of the bytes that are not in memory.
+    pub(crate) fn full_len(&self) -> u64 {
+        self.list.iter().map(Input::full_len).sum()
     }
 
     /// Returns a short title.
@@ -82,9 +92,14 @@ impl Inputs {
 }
 
 impl Input {
-    /// Returns the total length of all files in bytes.
-    pub(crate) fn len(&self) -> u64 {
+    /// Returns the total length in memory in bytes.
+    fn len(&self) -> u64 {
         self.files.iter().map(|file| file.bytes.len() as u64).sum()
+    }
+
+    /// Returns the total length of all files in bytes.
+    pub(crate) fn full_len(&self) -> u64 {
+        self.files.iter().map(|file| file.len).sum()
     }
 }
 
@@ -132,24 +147,29 @@ impl InputReader {
     fn file(&mut self, path: &Path, files: &mut Vec<InputFile>) {
         self.ids.extend(fs::metadata(path).map(|meta| id(&meta)));
         match self.bytes(path) {
-            Ok(bytes) => files.push(InputFile { path: path.into(), bytes }),
+            Ok((bytes, len)) => files.push(InputFile { path: path.into(), bytes, len }),
             Err(error) => self.fail("read", path, reason(&error)),
         }
     }
 
-    fn bytes(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+    /// Returns the content of a file as far as the limit allows, and the length of the file.
+    fn bytes(&mut self, path: &Path) -> io::Result<(Vec<u8>, u64)> {
         let file = File::open(path)?;
-        let granted = self.grant(file.metadata()?.len());
+        let len = file.metadata()?.len();
+        let granted = self.grant(len);
         let mut bytes = Vec::with_capacity(granted);
         // A growing file counts with its length at the start.
         file.take(granted as u64).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        // A file that became shorter counts with the bytes that were read.
+        let len = if bytes.len() < granted { bytes.len() as u64 } else { len };
+        Ok((bytes, len))
     }
 
     fn random(&mut self, len: u64) -> Input {
         let bytes = Random::new(SEED).bytes(self.grant(len));
         let path: PathBuf = OsStr::new("random").into();
-        Input { name: "random".into(), files: vec![InputFile { path, bytes }] }
+        let len = bytes.len() as u64;
+        Input { name: "random".into(), files: vec![InputFile { path, bytes, len }] }
     }
 
     /// Reserves up to `wanted` bytes of memory. Returns the number of reserved bytes.
@@ -203,10 +223,10 @@ mod tests {
     }
 
     #[test]
-    fn inputs_are_cut_off_at_the_limit() {
+    fn memory_ends_at_the_limit_and_lengths_do_not() {
         let dir = tree();
         let inputs = Inputs::read(&[dir.path().into()], Some(7), 200);
-        assert_eq!(inputs.len(), 200);
+        assert_eq!((inputs.len(), inputs.full_len()), (200, 650));
         assert_eq!(lens(&inputs), [50, 100, 50, 0]);
     }
 

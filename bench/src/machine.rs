@@ -42,6 +42,28 @@ pub(crate) fn resident_kib(process: &str) -> Result<u64> {
     Ok((pages.parse::<u64>()? * rustix::param::page_size() as u64) >> 10)
 }
 
+/// The memory of this process at the begin of a measurement.
+pub(crate) struct PeakMemory {
+    before: Option<u64>,
+}
+
+impl PeakMemory {
+    /// Starts a measurement: sets the high-water mark of this process to its present memory.
+    pub(crate) fn watch() -> Self {
+        let reset = fs::write("/proc/self/clear_refs", "5");
+        let before = reset.ok().and_then(|()| resident_kib("self").ok());
+        Self { before: before.map(|kib| kib << 10) }
+    }
+
+    /// Returns the bytes between the memory at the begin and the high-water mark. `None` if the system does not tell.
+    pub(crate) fn rise(&self) -> Option<u64> {
+        let status = fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        let peak = line.split_whitespace().next()?.parse::<u64>().ok()? << 10;
+        Some(peak.saturating_sub(self.before?))
+    }
+}
+
 /// Returns the available memory in bytes, if the system reports the value.
 pub(crate) fn available_memory() -> Option<u64> {
     let info = fs::read_to_string("/proc/meminfo").ok()?;
@@ -67,5 +89,7 @@ fn cache(level: u32) -> Option<u64> {
     })
 }
 
+/// Environment variable with the name of an instruction set.
+pub(crate) const ISA_VARIABLE: &str = "DELTIC_ISA";
 const USUAL_L2_BYTES: u64 = 1 << 20;
 const USUAL_LAST_LEVEL_BYTES: u64 = 32 << 20;

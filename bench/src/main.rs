@@ -8,6 +8,7 @@ mod files;
 mod inputs;
 mod machine;
 mod median;
+mod papers;
 mod programs;
 mod progress;
 mod random;
@@ -27,6 +28,7 @@ use clap::Parser;
 use deltic_core::Isa;
 
 use exit::{Exit, complain, words};
+use machine::ISA_VARIABLE;
 use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, storage, sums, tree};
 
 /// Measure the cost of the parts of a sync on this machine and your data
@@ -36,6 +38,7 @@ use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, stora
 enum Program {
     Chunk(Box<chunk::ChunkArgs>),
     Sync(Box<sync::BenchSyncArgs>),
+    Papers(Box<papers::PapersArgs>),
     /// Sync a changed file with each program: time, processor time, memory, bytes each way
     E2e(e2e::E2eOptions),
     /// Sync a large file many times, with a small change before each sync
@@ -97,6 +100,7 @@ fn run(program: Program) -> Result<ExitCode> {
     match program {
         Program::Chunk(args) => return Ok(chunk::run(&args).into()),
         Program::Sync(args) => return Ok(sync::run(&args).into()),
+        Program::Papers(args) => return Ok(papers::run(&args).into()),
         Program::Link(args) => return Ok(sync::link::run(&args).into()),
         Program::E2e(options) => e2e::e2e(&options)?,
         Program::Again(options) => again::again(&options)?,
@@ -127,13 +131,11 @@ fn prefer_isa() -> Result<(), <Isa as std::str::FromStr>::Err> {
     Ok(())
 }
 
-/// Environment variable with the name of an instruction set.
-const ISA_VARIABLE: &str = "DELTIC_ISA";
-
 const EXAMPLES: &str = "\
 EXAMPLES:
   deltic bench chunk                              all chunkers on random bytes
   deltic bench sync                               whole syncs, on files made for it
   deltic bench e2e --sizes 100MB --peers deltic,rsync
                                                   programs, one changed file
+  deltic-bench papers --list                      figures and tables of the papers
   deltic bench sync --help                        every option";

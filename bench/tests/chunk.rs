@@ -140,10 +140,23 @@ fn unreadable_inputs_are_named_and_the_rest_is_measured() {
 }
 
 #[test]
-fn inputs_beyond_the_limit_are_left_out_with_a_message() {
-    let run = bench(&world(), "--limit 100KB --runs 1 --algorithms fixed old new");
+fn chunks_beyond_the_limit_are_counted_from_their_files() {
+    let world = world();
+    world.write("copy", world.read("old"));
+    let words = "--runs 1 --algorithms sieve old copy";
+    let run = bench(&world, &format!("--limit 100KB {words} --csv short.csv"));
     assert_eq!(run.code, Some(0), "{run:#?}");
-    assert!(run.stdout.contains("old, 0.10 MB") && run.stderr.contains("--limit"), "{run:#?}");
+    assert!(
+        run.stdout.contains("old, copy, 0.40 MB") && run.stderr.contains("--limit"),
+        "{run:#?}"
+    );
+    ok(&world, &format!("{words} --csv whole.csv"));
+    for column in ["savings_percent", "chunks", "original_bytes", "new_in_2_bytes"] {
+        let figure = |file| number(csv(&world, file).last().expect("a row"), column);
+        assert_eq!(figure("short.csv"), figure("whole.csv"), "{column}");
+    }
+    let savings = number(csv(&world, "short.csv").last().expect("a row"), "savings_percent");
+    assert!((savings - 50.0).abs() < 1e-9, "{savings}");
 }
 
 #[test]

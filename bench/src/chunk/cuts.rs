@@ -1,12 +1,16 @@
 //! Chunk boundaries and lengths, and the bytes left after deduplication.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 
+use anyhow::{Context, Result, ensure};
 use deltic_core::chunk::{TwoStage, cut_all};
-use deltic_core::{AtEnd, Chunker, ChunkerSpec, Fingerprint, Isa};
+use deltic_core::{AtEnd, Chunker, ChunkerSpec, Isa};
 
+use super::unique::UniqueChunks;
 use crate::exit::shown;
 use crate::inputs::{InputFile, Inputs};
 
@@ -22,41 +26,40 @@ pub(crate) enum OtherForm {
 /// The chunks that a chunker finds in all inputs. Each file is cut separately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CutStats {
-    /// Lengths of all chunks in bytes, sorted.
-    lens: Vec<u32>,
+    /// Number of chunks by length in bytes.
+    lens: BTreeMap<u32, u64>,
     /// Bytes of chunks that no earlier input has, for each input.
     pub(crate) new_in: Vec<u64>,
 }
 
 impl CutStats {
-    /// Cuts `inputs` with the plain form of `spec`, and checks that each of `others` finds the same chunks.
-    pub(crate) fn of(
-        spec: &ChunkerSpec,
-        inputs: &Inputs,
-        others: &[OtherForm],
-    ) -> Result<Self, FormMismatch> {
-        let (mut cuts, mut known) = (Self::default(), HashSet::new());
-        for input in &inputs.list {
-            let mut new = 0;
+    /// Cuts `inputs` with the plain form of `spec`, and checks that each of `others` finds the same chunks in the part
+    /// that is in memory. A file that is not in memory is read from its path, and cut with the best form.
+    pub(crate) fn of(spec: &ChunkerSpec, inputs: &Inputs, others: &[OtherForm]) -> Result<Self> {
+        let (mut cuts, mut unique) = (Self::default(), UniqueChunks::new(inputs.list.len()));
+        for (no, input) in inputs.list.iter().enumerate() {
             for file in &input.files {
                 let bounds = bounds(&spec.build_for(Isa::SCALAR), &file.bytes);
                 others.iter().try_for_each(|other| check(spec, other, file, &bounds))?;
-                for chunk in pieces(&file.bytes, &bounds) {
-                    cuts.lens.push(chunk.len() as u32);
-                    if known.insert(Fingerprint::of(chunk)) {
-                        new += chunk.len() as u64;
-                    }
+                let mut put = |chunk: &[u8]| {
+                    *cuts.lens.entry(chunk.len() as u32).or_default() += 1;
+                    unique.put(no, chunk)
+                };
+                if file.bytes.len() as u64 == file.len {
+                    pieces(&file.bytes, &bounds).try_for_each(&mut put)?;
+                } else {
+                    stream(spec, file, put)
+                        .with_context(|| format!("read {}", shown(&file.path)))?;
                 }
             }
-            cuts.new_in.push(new);
         }
-        cuts.lens.sort_unstable();
+        cuts.new_in = unique.new_in()?;
         Ok(cuts)
     }
 
     /// Returns the total length of all chunks in bytes.
     pub(crate) fn original(&self) -> u64 {
-        self.lens.iter().map(|len| u64::from(*len)).sum()
+        self.lens.iter().map(|(len, count)| u64::from(*len) * count).sum()
     }
 
     /// Returns the total length of the distinct chunks in bytes.
@@ -71,8 +74,8 @@ impl CutStats {
     }
 
     /// Returns the number of chunks.
-    pub(crate) fn count(&self) -> usize {
-        self.lens.len()
+    pub(crate) fn count(&self) -> u64 {
+        self.lens.values().sum()
     }
 
     /// Returns the mean chunk length in bytes.
@@ -83,18 +86,25 @@ impl CutStats {
     /// Returns the standard deviation of the chunk lengths in bytes.
     pub(crate) fn deviation(&self) -> f64 {
         let mean = self.mean();
-        let squares = self.lens.iter().map(|len| (f64::from(*len) - mean).powi(2));
+        let square = |len: u32| (f64::from(len) - mean).powi(2);
+        let squares = self.lens.iter().map(|(len, count)| square(*len) * *count as f64);
         (squares.sum::<f64>() / self.count().max(1) as f64).sqrt()
     }
 
     /// Returns the chunk length in bytes that `percent` percent of the chunks do not exceed. 0 returns the shortest.
     pub(crate) fn percentile(&self, percent: usize) -> u32 {
-        percentile(&self.lens, percent)
+        let rank = (self.count() * percent as u64).div_ceil(100).max(1);
+        let mut below = 0;
+        let found = self.lens.iter().find(|(_, count)| {
+            below += *count;
+            below >= rank
+        });
+        found.map_or(0, |(len, _)| *len)
     }
 
     /// Returns the number of chunks up to `len` bytes long.
-    pub(crate) fn up_to(&self, len: u32) -> usize {
-        self.lens.partition_point(|other| *other <= len)
+    pub(crate) fn up_to(&self, len: u32) -> u64 {
+        self.lens.range(..=len).map(|(_, count)| count).sum()
     }
 }
 
@@ -102,6 +112,36 @@ impl CutStats {
 pub(crate) fn percentile<T: Copy + Default>(sorted: &[T], percent: usize) -> T {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+}
+
+/// Cuts a file that is not in memory.
+fn stream(
+    spec: &ChunkerSpec,
+    file: &InputFile,
+    mut put: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let chunker = spec.build_for(Isa::best());
+    let mut read = File::open(&file.path)?.take(file.len);
+    let (mut buffer, mut kept, mut whole) = (Vec::new(), 0, 0);
+    loop {
+        buffer.truncate(kept);
+        let got = read.by_ref().take(SEGMENT_BYTES as u64).read_to_end(&mut buffer)?;
+        whole += got as u64;
+        let at_end = if got < SEGMENT_BYTES { AtEnd::Yes } else { AtEnd::No };
+        let mut result = Ok(());
+        let done = cut_all(&chunker, &buffer, at_end, |chunk| {
+            if result.is_ok() {
+                result = put(chunk);
+            }
+        });
+        result?;
+        if at_end == AtEnd::Yes {
+            ensure!(whole == file.len, "the file became shorter");
+            return Ok(());
+        }
+        buffer.copy_within(done.., 0);
+        kept = buffer.len() - done;
+    }
 }
 
 /// Returns all boundaries of `bytes`: 0 and the end of each chunk.
@@ -180,6 +220,9 @@ impl fmt::Display for FormMismatch {
     }
 }
 
+/// Bytes that are read at a time.
+const SEGMENT_BYTES: usize = 4 << 20;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,7 +233,8 @@ mod tests {
 
     fn inputs(list: &[&[u8]]) -> Inputs {
         let input = |bytes: &&[u8]| {
-            let file = InputFile { path: "x".into(), bytes: bytes.to_vec() };
+            let len = bytes.len() as u64;
+            let file = InputFile { path: "x".into(), bytes: bytes.to_vec(), len };
             Input { name: "x".into(), files: vec![file] }
         };
         Inputs { list: list.iter().map(input).collect(), ..Inputs::default() }
@@ -209,6 +253,26 @@ mod tests {
             let others = Isa::available().into_iter().map(OtherForm::Form).collect::<Vec<_>>();
             let cuts = CutStats::of(&spec, &inputs(&[&data, &data]), &others).unwrap();
             assert_eq!((cuts.savings(), &cuts.new_in[..]), (50.0, &[100_000, 0][..]), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_in_memory_has_the_same_chunks() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = Random::new(1).bytes(2 * SEGMENT_BYTES + 1000);
+        let paths = ["a", "b"].map(|name| dir.path().join(name));
+        paths.iter().for_each(|path| std::fs::write(path, &data).unwrap());
+        let of = |limit| {
+            let inputs = Inputs::read(&paths, None, limit);
+            let sizes = Sizes::new(2048, 8192, 32_768).unwrap();
+            let spec = ChunkerSpec::ByContent(Algorithm::Sieve, sizes);
+            let cuts = CutStats::of(&spec, &inputs, &[]).unwrap();
+            (cuts.savings(), cuts.count(), cuts.new_in)
+        };
+        let whole = of(1 << 30);
+        assert_eq!(whole.0, 50.0);
+        for limit in [0, 100_000, data.len() as u64, data.len() as u64 + 1] {
+            assert_eq!(of(limit), whole, "{limit}");
         }
     }
 

@@ -4,25 +4,27 @@
 mod cuts;
 mod edits;
 mod plots;
-mod report;
+pub(crate) mod report;
 mod speed;
+mod unique;
 
 use std::env;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::Parser;
 use deltic_core::chunk::{
     BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, TwoStage, UnknownAlgorithm,
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words};
+use crate::files;
 use crate::inputs::Inputs;
-use crate::machine::{MachineInfo, available_memory};
+use crate::machine::{ISA_VARIABLE, MachineInfo, available_memory};
 use crate::progress::StepProgress;
 use crate::size::ByteSize;
-use crate::{ISA_VARIABLE, files};
 use cuts::{CutStats, FormMismatch, OtherForm};
 use edits::EditTrial;
 use report::{ChunkReport, ChunkerRow, CsvFiles, SizeResults, TimedRow};
@@ -85,7 +87,8 @@ pub(crate) struct ChunkArgs {
     /// Runs of each row; the median is shown
     #[arg(long, value_name = "N", default_value = "5")]
     runs: std::num::NonZeroUsize,
-    /// Memory limit for inputs; further input is left out [default: half of the available memory]
+    /// Memory limit for inputs. Speeds are measured on that much; chunks are counted in all inputs, those beyond the
+    /// limit from their files [default: half of the available memory]
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
     /// Write all figures to FILE; lengths and edits go to files beside it, named FILE-lengths and FILE-edits. Without
@@ -254,7 +257,7 @@ impl<'a> ChunkPlan<'a> {
         sizes: Sizes,
         inputs: &Inputs,
         trials: &[EditTrial<'_>],
-    ) -> Result<ChunkerRow, FormMismatch> {
+    ) -> Result<ChunkerRow> {
         let spec = family.spec(sizes);
         let stages = self.two_stages(family, sizes);
         let stages = stages.map(|(stages, isa)| OtherForm::Stages(stages, isa));
@@ -343,6 +346,23 @@ fn compare(plan: &ChunkPlan<'_>) -> Result<Exit> {
     csv.map_or(Ok(()), |csv| csv.write(&report))?;
     plots.map_or(Ok(()), |dir| plots::draw(&report, dir))?;
     Ok(if inputs.failed { Exit::Partial } else { Exit::Success })
+}
+
+/// Measures what the command line `deltic-bench chunk WORDS` would measure, and prints no tables.
+pub(crate) fn measured_by(words: &[String]) -> Result<ChunkReport> {
+    let args = ChunkWords::try_parse_from(words).map_err(|refusal| anyhow!(refusal.to_string()))?;
+    let plan = ChunkPlan::new(&args.args)?;
+    let inputs = plan.inputs();
+    ensure!(!inputs.failed && inputs.len() > 0, "an input cannot be read or is empty");
+    plan.report(&inputs)
+}
+
+/// Parser of the words behind `deltic-bench chunk`.
+#[derive(Debug, clap::Parser)]
+#[command(no_binary_name = true)]
+struct ChunkWords {
+    #[command(flatten)]
+    args: ChunkArgs,
 }
 
 /// Prints notes on figures that need an explanation.

@@ -93,10 +93,14 @@ impl ChunkReport {
         let (l2, last) = (ByteSize::from(machine.l2), ByteSize::from(machine.last_level));
         let (name, isas) = (&machine.name, isas.join(" "));
         Self {
-            data: format!("{}, {} MB", inputs.title(), megabytes(inputs.len())),
+            data: format!("{}, {} MB", inputs.title(), megabytes(inputs.full_len())),
             default: default_for(inputs.files().map(<[u8]>::len).max().unwrap_or(0) as u64),
             machine: format!("{name} ({isas}), L2 {l2}, last level {last}, median of {runs}"),
-            inputs: inputs.list.iter().map(|input| (input.name.clone(), input.len())).collect(),
+            inputs: inputs
+                .list
+                .iter()
+                .map(|input| (input.name.clone(), input.full_len()))
+                .collect(),
             blocks,
         }
     }

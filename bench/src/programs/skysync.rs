@@ -10,8 +10,9 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
-use clap::Args;
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::{Args, Parser};
+use deltic_core::StrongKind;
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
 use super::disk::LoopDisk;
@@ -36,6 +37,12 @@ pub(crate) struct SkysyncOptions {
     /// Number of measured rounds; the median is shown
     #[arg(long, default_value_t = 3)]
     runs: u32,
+    /// Strong sum of every strategy that confirms matches [default: its own]
+    #[arg(long, value_name = "NAME")]
+    strong: Option<StrongKind>,
+    /// Only syncs without a link
+    #[arg(long)]
+    no_links: bool,
     /// Draw the figures into DIR, each as SVG and PNG
     #[arg(long, value_name = "DIR")]
     plot: Option<std::path::PathBuf>,
@@ -43,6 +50,22 @@ pub(crate) struct SkysyncOptions {
     at: BenchDirs,
     #[command(flatten)]
     programs: ProgramPaths,
+}
+
+/// Parser of the words behind `deltic-bench skysync`.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct SkysyncWords {
+    #[command(flatten)]
+    options: SkysyncOptions,
+}
+
+impl SkysyncOptions {
+    /// Parses the words behind `deltic-bench skysync`.
+    pub(crate) fn by_words(words: &[&str]) -> Result<Self> {
+        let parsed = SkysyncWords::try_parse_from(words);
+        Ok(parsed.map_err(|refusal| anyhow!(refusal.to_string()))?.options)
+    }
 }
 
 /// A file length of the paper, with its amounts of change.
@@ -63,15 +86,15 @@ enum IsaChoice {
 
 /// Cost of a sync, with the parameters of the sync.
 #[derive(Clone, Debug, PartialEq)]
-struct SkysyncRow {
+pub(crate) struct SkysyncRow {
     isa: &'static str,
-    size: &'static str,
+    pub(crate) size: &'static str,
     change: String,
-    changed: u64,
+    pub(crate) changed: u64,
     link: String,
-    way: String,
+    pub(crate) way: String,
     /// Sender's processor time, receiver's processor time, and wall time, in seconds.
-    cost: [f64; 3],
+    pub(crate) cost: [f64; 3],
 }
 
 impl FileLength {
@@ -94,25 +117,7 @@ impl IsaChoice {
 }
 
 pub(crate) fn skysync(options: &SkysyncOptions) -> Result<()> {
-    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
-    let Some(disk) = LoopDisk::btrfs(&rig, 2 << 30) else { return Ok(()) };
-    let [kept, computed] = ["kept", "computed"].map(|name| disk.mount.join(name));
-    [&kept, &computed].into_iter().try_for_each(fs::create_dir)?;
-    let dir = File::open(&computed)?;
-    ioctl_setflags(&dir, ioctl_getflags(&dir)? | IFlags::NOCOW)?;
-    let mut rows = Vec::new();
-    for isa in &options.isa {
-        for length in &options.size {
-            for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
-                let of = RunSet { isa: *isa, length: *length, dir, ways, runs: options.runs };
-                // All kinds of change without a link, and inserts over the links of figure 12.
-                for more in [&["--kind", "insert,cut,inverse"][..], &LINKS] {
-                    rows.extend(of.rows(&rig.path("rows.csv"), more)?);
-                }
-            }
-        }
-    }
-    progress("");
+    let Some(rows) = measured(options)? else { return Ok(()) };
     let header =
         ["instructions", "size", "change", "B changed", "link", "by", "S ms", "R ms", "wall ms"];
     let mut table = TextTable::new(6, header);
@@ -121,13 +126,38 @@ pub(crate) fn skysync(options: &SkysyncOptions) -> Result<()> {
     options.plot.as_deref().map_or(Ok(()), |dir| draw(&rows, dir))
 }
 
+/// Measures all rows. Returns `None` if no btrfs can be made.
+pub(crate) fn measured(options: &SkysyncOptions) -> Result<Option<Vec<SkysyncRow>>> {
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
+    let Some(disk) = LoopDisk::btrfs(&rig, 2 << 30) else { return Ok(None) };
+    let [kept, computed] = ["kept", "computed"].map(|name| disk.mount.join(name));
+    [&kept, &computed].into_iter().try_for_each(fs::create_dir)?;
+    let dir = File::open(&computed)?;
+    ioctl_setflags(&dir, ioctl_getflags(&dir)? | IFlags::NOCOW)?;
+    let mut rows = Vec::new();
+    for isa in &options.isa {
+        for length in &options.size {
+            for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
+                let of = RunSet { isa: *isa, length: *length, dir, ways, options };
+                // All kinds of change without a link, and inserts over the links of figure 12.
+                let links = (!options.no_links).then_some(&LINKS[..]);
+                for more in [&["--kind", "insert,cut,inverse"][..]].into_iter().chain(links) {
+                    rows.extend(of.rows(&rig.path("rows.csv"), more)?);
+                }
+            }
+        }
+    }
+    progress("");
+    Ok(Some(rows))
+}
+
 /// Runs with an instruction set in a directory.
 struct RunSet<'a> {
     isa: IsaChoice,
     length: FileLength,
     dir: &'a Path,
     ways: &'static [(&'static str, &'static str)],
-    runs: u32,
+    options: &'a SkysyncOptions,
 }
 
 impl RunSet<'_> {
@@ -138,7 +168,9 @@ impl RunSet<'_> {
         let strategies: Vec<_> = self.ways.iter().map(|(strategy, _)| *strategy).collect();
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["sync", "--quiet", "--threads", "1", "--strategy", &strategies.join(",")]);
-        command.args(["--size", size, "--change", changes, "--runs", &self.runs.to_string()]);
+        let runs = self.options.runs.to_string();
+        command.args(["--size", size, "--change", changes, "--runs", &runs]);
+        command.args(self.options.strong.iter().flat_map(|kind| ["--strong", kind.name()]));
         command.args(more).arg("--dir").arg(self.dir).arg("--csv").arg(csv);
         if self.isa == IsaChoice::Scalar {
             command.env("DELTIC_ISA", isa);

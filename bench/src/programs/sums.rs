@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use clap::Args;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::{Args, Parser};
 use deltic_core::stored::BlockSum;
 use deltic_core::{Crc32c, StoredSums};
 use deltic_store::{Snapshot, Tree};
@@ -38,11 +38,32 @@ pub(crate) struct SumsOptions {
     programs: ProgramPaths,
 }
 
+/// Parser of the words behind `deltic-bench sums`.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct SumsWords {
+    #[command(flatten)]
+    options: SumsOptions,
+}
+
+impl SumsOptions {
+    /// Parses the words behind `deltic-bench sums`.
+    pub(crate) fn by_words(words: &[&str]) -> Result<Self> {
+        let parsed = SumsWords::try_parse_from(words);
+        Ok(parsed.map_err(|refusal| anyhow!(refusal.to_string()))?.options)
+    }
+}
+
 pub(crate) fn sums(options: &SumsOptions) -> Result<()> {
+    measured(options)?.map_or(Ok(()), |table| publish(&table, &options.at.out, "sums"))
+}
+
+/// Measures both ways. Returns `None` if no btrfs can be made.
+pub(crate) fn measured(options: &SumsOptions) -> Result<Option<TextTable>> {
     let rig = BenchRig::new(&options.programs, &options.at.dir)?;
     let small = u64::from(options.files) * SMALL_BYTES * 2;
     let len = options.size.bytes() + small + (2 << 30);
-    let Some(disk) = LoopDisk::btrfs(&rig, len) else { return Ok(()) };
+    let Some(disk) = LoopDisk::btrfs(&rig, len) else { return Ok(None) };
     let mut table = TextTable::new(2, ["files", "cache", "sums kept", "read and CRC-32C", "ratio"]);
     let large = (format!("one of {}", options.size), 1, options.size.bytes());
     let small = (format!("{} of 16 KiB", options.files), options.files, SMALL_BYTES);
@@ -71,7 +92,7 @@ pub(crate) fn sums(options: &SumsOptions) -> Result<()> {
         }
     }
     progress("");
-    publish(&table, &options.at.out, "sums")
+    Ok(Some(table))
 }
 
 const SMALL_BYTES: u64 = 16 << 10;

@@ -5,14 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::SyncPlan;
-use super::made::{write_new, write_old};
+use super::made::{FileChange, write_new, write_old};
 use super::peers::PeerLink;
 use super::report::{SyncCase, SyncRow};
+use super::settings::LiteralCodec;
+use super::tree::len_of;
 use super::trial::{SyncFiles, SyncResult, SyncWay};
-use super::words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
+use super::words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, LinkSpec, OtherProgram};
 use crate::exit::shown;
 use crate::exit::{complain, words};
 use crate::progress::StepProgress;
@@ -23,7 +25,7 @@ use crate::size::ByteSize;
 pub(crate) enum VersionPair {
     /// Generated versions. Without a change, the new version is equal with another modification time.
     Made { data: DataKind, size: ByteSize, change: Option<(ChangeKind, ChangeAmount)> },
-    /// Files of the user.
+    /// Files or directories of the user.
     Pair { old: PathBuf, new: PathBuf },
 }
 
@@ -63,14 +65,6 @@ impl VersionPair {
     }
 }
 
-fn len_of(path: &Path) -> Result<u64> {
-    let meta = path.metadata().with_context(|| format!("cannot read {}", shown(path)))?;
-    if !meta.is_file() {
-        bail!("{} is not a regular file", shown(path));
-    }
-    Ok(meta.len())
-}
-
 /// A way to sync, used for all cases.
 enum SyncSubject {
     Way(SyncWay),
@@ -81,8 +75,10 @@ enum SyncSubject {
 pub(crate) struct Comparison {
     dir: WorkDir,
     peers: Vec<OtherProgram>,
-    /// True if literals are compressed.
-    compress: bool,
+    /// Compressor of literals.
+    codec: LiteralCodec,
+    /// Places of changes.
+    places: EditPlaces,
     /// Kind and length of the generated old version on disk.
     made: Option<(DataKind, u64)>,
     /// Ways that a session refused. An error was printed for each.
@@ -108,8 +104,9 @@ impl Comparison {
                 false
             }
         });
-        let compress = plan.args.compress;
-        Ok(Self { dir, peers, compress, made: None, refused: HashSet::new() })
+        let codec = plan.args.codec();
+        let places = plan.args.places;
+        Ok(Self { dir, peers, codec, places, made: None, refused: HashSet::new() })
     }
 
     /// True if every requested way of Deltic was measured.
@@ -156,7 +153,8 @@ impl Comparison {
         }
         let (change, bytes) =
             change.map_or((ChangeKind::Insert, 0), |(change, amount)| (change, amount.of(what.1)));
-        write_new(&made_old, &made_new, change, bytes).with_context(|| failed(&made_new))?;
+        let edit = FileChange { kind: change, bytes, places: self.places };
+        write_new(&made_old, &made_new, edit).with_context(|| failed(&made_new))?;
         Ok(SyncFiles { old: made_old, new: made_new, dest })
     }
 
@@ -196,8 +194,9 @@ impl Comparison {
         files.restore()?;
         let sample = match subject {
             SyncSubject::Peer(peer, link) => {
-                let Self { compress, dir: WorkDir(dir), .. } = self;
-                peer.run(files, &PeerLink { link: *link, compress: *compress, dir })?
+                let Self { codec, dir: WorkDir(dir), .. } = self;
+                let compress = codec.is_zstd();
+                peer.run(files, &PeerLink { link: *link, compress, dir })?
             }
             SyncSubject::Way(way) => match way.run(files)? {
                 SyncResult::Well(sample) => *sample,
@@ -219,7 +218,8 @@ impl Comparison {
             strategy,
             threads,
             link: turns.link.link(),
-            compress: args.compress,
+            codec: self.codec,
+            block_bytes: args.block_size.map(|size| size.bytes() as u32),
             durable: args.durable,
         };
         let ways = strategies.iter().flat_map(|strategy| {
@@ -241,9 +241,7 @@ struct CaseTurns<'a> {
 impl SyncSubject {
     fn row(&self, case: &SyncCase) -> SyncRow {
         match self {
-            Self::Way(way) => {
-                SyncRow::new(case.clone(), way.strategy.name, Some(way.threads.get()))
-            }
+            Self::Way(way) => SyncRow::new(case.clone(), way.strategy.name, Some(way.settings())),
             Self::Peer(peer, _) => SyncRow::new(case.clone(), peer.name(), None),
         }
     }

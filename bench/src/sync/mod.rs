@@ -6,15 +6,19 @@ pub(crate) mod link;
 mod made;
 mod peers;
 mod plots;
-mod report;
+pub(crate) mod report;
+pub(crate) mod settings;
+mod tree;
 mod trial;
 mod words;
 
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
-use deltic_core::Strategy;
+use anyhow::{Result, anyhow, bail, ensure};
+use clap::Parser;
+use deltic_core::strategy::Conversation;
+use deltic_core::{Strategy, StrongKind};
 use deltic_net::max_threads;
 
 use crate::exit::{Exit, complain, give_up, print, refuse_input, words as causes};
@@ -24,7 +28,8 @@ use crate::machine::{MachineInfo, processors};
 use crate::size::ByteSize;
 use compare::{Comparison, VersionPair};
 use report::{SyncCase, SyncReport};
-use words::{ChangeAmount, ChangeKind, DataKind, LinkSpec, OtherProgram};
+use settings::LiteralCodec;
+use words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, LinkSpec, OtherProgram};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
@@ -78,7 +83,7 @@ pub(crate) struct BenchSyncArgs {
         default_value = "0,256B,4KiB,64KiB,1MiB"
     )]
     change: Vec<ChangeAmount>,
-    /// Two versions of a file, such as releases; may be repeated
+    /// Two versions of a file or of a directory, such as releases; may be repeated
     #[arg(long, value_names = ["OLD", "NEW"], num_args = 2)]
     pair: Vec<PathBuf>,
     /// Threads of each end that compute [default: as many as there are processors]
@@ -93,6 +98,19 @@ pub(crate) struct BenchSyncArgs {
     /// Compress literals (zstd)
     #[arg(short = 'z', long)]
     compress: bool,
+    /// Compressor of every strategy: own (each as it chooses), none, or zstd:LEVEL
+    #[arg(long, value_name = "NAME", default_value = "own", conflicts_with = "compress")]
+    zc: LiteralCodec,
+    /// Strong sum of every strategy that confirms matches: blake3, md5, sha1, sha256, siphash-2-4 [default: its own]
+    #[arg(long, value_name = "NAME")]
+    strong: Option<StrongKind>,
+    /// Mean length of chunks, or length of blocks, of every strategy [default: its own]
+    #[arg(long, value_name = "SIZE")]
+    block_size: Option<ByteSize>,
+    /// Where pieces change: even (random places of the whole file), or netsync (70 % of the bytes in the first
+    /// third of the file, 10 % in the middle, 20 % in the last third)
+    #[arg(long, value_name = "NAME", value_enum, default_value = "even")]
+    places: EditPlaces,
     /// Flush files to the disk, as `deltic sync` does; without this option files are not flushed, as with rsync
     #[arg(long)]
     durable: bool,
@@ -140,6 +158,7 @@ impl<'a> SyncPlan<'a> {
         if let Some(many) = threads.iter().find(|threads| threads.get() > most) {
             bail!("--threads {many}: at most {most} on this machine");
         }
+        let strategies = strategies.into_iter().map(|strategy| args.altered(strategy)).collect();
         Ok(Self { args, strategies, threads, scenes: args.scenes()?, links: args.link.clone() })
     }
 
@@ -158,6 +177,19 @@ impl<'a> SyncPlan<'a> {
 }
 
 impl BenchSyncArgs {
+    /// Returns `strategy` with the hash that this comparison gives to every strategy. Deltic's own recipes have no
+    /// confirming hash.
+    fn altered(&self, strategy: Strategy) -> Strategy {
+        let confirms = strategy.conversation != Conversation::Recipe;
+        let strong = self.strong.filter(|_| confirms).unwrap_or(strategy.strong);
+        Strategy { strong, ..strategy }
+    }
+
+    /// Returns the compressor of all strategies.
+    fn codec(&self) -> LiteralCodec {
+        if self.compress { LiteralCodec::Usual } else { self.zc }
+    }
+
     /// Returns the pairs of versions to compare.
     fn scenes(&self) -> Result<Vec<VersionPair>> {
         let sizes = match &self.size[..] {
@@ -209,17 +241,38 @@ fn compare(plan: &SyncPlan<'_>) -> Result<Exit> {
     }
     plan.args.plot.as_deref().map_or(Ok(()), files::make_dir)?;
     files.iter().try_for_each(|file| files::try_out(file))?;
+    let (report, is_whole) = measure(plan)?;
+    print(&report.lines())?;
+    let csv = plan.args.csv.as_deref();
+    csv.map_or(Ok(()), |path| files::write(path, report.csv().as_bytes()))?;
+    plan.args.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&report, dir))?;
+    Ok(if is_whole { Exit::Success } else { Exit::Partial })
+}
+
+/// Measures all rows. Returns the report, and true if no way was refused.
+fn measure(plan: &SyncPlan<'_>) -> Result<(SyncReport, bool)> {
     let mut comparison = Comparison::new(plan)?;
     let rows = comparison.rows(plan)?;
     let (machine, runs) = (MachineInfo::here().name, plan.args.runs);
     let processors = processors();
     let machine = format!("{machine}, {processors} processors, median of {runs}");
-    let report = SyncReport { machine, rows };
-    print(&report.lines())?;
-    let csv = plan.args.csv.as_deref();
-    csv.map_or(Ok(()), |path| files::write(path, report.csv().as_bytes()))?;
-    plan.args.plot.as_deref().map_or(Ok(()), |dir| plots::draw(&report, dir))?;
-    Ok(if comparison.is_whole() { Exit::Success } else { Exit::Partial })
+    Ok((SyncReport { machine, rows }, comparison.is_whole()))
+}
+
+/// Measures what the command line `deltic-bench sync WORDS` would measure, and prints no tables.
+pub(crate) fn measured_by(words: &[String]) -> Result<SyncReport> {
+    let args = SyncWords::try_parse_from(words).map_err(|refusal| anyhow!(refusal.to_string()))?;
+    let (report, is_whole) = measure(&SyncPlan::new(&args.args)?)?;
+    ensure!(is_whole, "a strategy was refused");
+    Ok(report)
+}
+
+/// Parser of the words behind `deltic-bench sync`.
+#[derive(Debug, clap::Parser)]
+#[command(no_binary_name = true)]
+struct SyncWords {
+    #[command(flatten)]
+    args: BenchSyncArgs,
 }
 
 /// True if `path` is one of `inputs`, even under another name.

@@ -66,7 +66,7 @@ impl OtherProgram {
         let literal = Some(count(&said, "Literal data")?);
         let cpu = cpu.saturating_sub(own);
         let split = Some([cpu.saturating_sub(far), far]);
-        Ok(SyncSample { wall, cpu, ends: None, split, up, down, literal })
+        Ok(SyncSample { wall, cpu, ends: None, split, up, down, literal, peak: None })
     }
 
     fn rdiff(&self, files: &SyncFiles, way: &PeerLink<'_>) -> Result<SyncSample> {
@@ -93,6 +93,7 @@ impl OtherProgram {
             up: len(&delta)?,
             down: len(&signature)?,
             literal: None,
+            peak: None,
         })
     }
 

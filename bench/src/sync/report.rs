@@ -3,6 +3,7 @@
 use deltic_net::monitor::Stage;
 use deltic_protocol::Purpose;
 
+use super::settings::SyncSettings;
 use super::trial::SyncSample;
 use crate::median::median;
 use crate::table::TextTable;
@@ -35,15 +36,20 @@ pub(crate) struct SyncRow {
     pub(crate) case: SyncCase,
     /// Name of the strategy or program.
     pub(crate) name: String,
-    /// Threads of each end. `None` if the program decides.
-    pub(crate) threads: Option<u32>,
+    /// Settings of both ends. `None` if a program decides.
+    pub(crate) settings: Option<SyncSettings>,
     samples: Vec<Vec<Option<f64>>>,
 }
 
 impl SyncRow {
     /// Makes a row without results.
-    pub(crate) fn new(case: SyncCase, name: &str, threads: Option<u32>) -> Self {
-        Self { case, name: name.into(), threads, samples: Vec::new() }
+    pub(crate) fn new(case: SyncCase, name: &str, settings: Option<SyncSettings>) -> Self {
+        Self { case, name: name.into(), settings, samples: Vec::new() }
+    }
+
+    /// Returns the threads of each end. `None` if the program decides.
+    pub(crate) fn threads(&self) -> Option<u32> {
+        self.settings.as_ref().map(SyncSettings::threads)
     }
 
     /// Adds the results of a run.
@@ -70,12 +76,12 @@ impl SyncRow {
     /// Returns the name in the legend of a figure.
     pub(crate) fn label(&self) -> String {
         let threads = |threads| format!("{} ({threads})", self.name);
-        self.threads.map_or_else(|| self.name.clone(), threads)
+        self.threads().map_or_else(|| self.name.clone(), threads)
     }
 
     fn names(&self) -> [String; 6] {
         let SyncCase { data, change, amount, link, .. } = &self.case;
-        let threads = self.threads.map_or_else(|| "-".into(), |threads| threads.to_string());
+        let threads = self.threads().map_or_else(|| "-".into(), |threads| threads.to_string());
         [data.clone(), change.clone(), amount.clone(), link.clone(), self.name.clone(), threads]
     }
 }
@@ -130,7 +136,7 @@ impl SyncReport {
                 new_len.to_string(),
                 link.clone(),
                 row.name.clone(),
-                row.threads.map_or_else(String::new, |threads| threads.to_string()),
+                row.threads().map_or_else(String::new, |threads| threads.to_string()),
                 row.samples.len().to_string(),
             ];
             let figures = columns.iter().enumerate().map(|(at, name)| {

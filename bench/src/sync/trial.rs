@@ -19,7 +19,10 @@ use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Trouble};
 use rustix::time::{ClockId, clock_gettime};
 
+use super::settings::{LiteralCodec, SyncSettings};
+use super::tree;
 use crate::exit::shown;
+use crate::machine::PeakMemory;
 
 /// Two versions of a file, and the destination that holds the old version.
 pub(crate) struct SyncFiles {
@@ -33,9 +36,15 @@ impl SyncFiles {
     /// Copies the old version to the destination and flushes it, so that the next run does not pay for this write. The
     /// modification time is a day ago, so that the quick check sees every change.
     pub(crate) fn restore(&self) -> Result<()> {
+        let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+        if self.old.is_dir() {
+            return tree::copy(&self.old, &self.dest, yesterday);
+        }
+        if self.dest.is_dir() {
+            tree::remove(&self.dest)?;
+        }
         let failed = || format!("write {}", shown(&self.dest));
         fs::copy(&self.old, &self.dest).with_context(failed)?;
-        let yesterday = SystemTime::now() - Duration::from_secs(86_400);
         let file = File::options().write(true).open(&self.dest).with_context(failed)?;
         file.set_times(FileTimes::new().set_modified(yesterday)).with_context(failed)?;
         file.sync_all().with_context(failed)
@@ -43,8 +52,16 @@ impl SyncFiles {
 
     /// Fails unless the destination equals the new version byte by byte.
     pub(crate) fn check(&self) -> Result<()> {
+        if self.new.is_dir() {
+            let pairs = tree::pairs(&self.new, &self.dest)?;
+            return pairs.iter().try_for_each(|[new, dest]| Self::check_file(new, dest));
+        }
+        Self::check_file(&self.new, &self.dest)
+    }
+
+    fn check_file(new: &Path, dest: &Path) -> Result<()> {
         let open = |path: &Path| File::open(path).with_context(|| format!("open {}", shown(path)));
-        let (mut new, mut dest) = (open(&self.new)?, open(&self.dest)?);
+        let (mut new, mut dest) = (open(new)?, open(dest)?);
         let (mut one, mut other) = (vec![0; SEGMENT_BYTES], vec![0; SEGMENT_BYTES]);
         loop {
             let (got, there) = (fill(&mut new, &mut one)?, fill(&mut dest, &mut other)?);
@@ -70,6 +87,8 @@ pub(crate) struct SyncSample {
     pub(crate) down: u64,
     /// Literal bytes before compression.
     pub(crate) literal: Option<u64>,
+    /// Most memory that both ends had in addition to the memory before the sync, in bytes.
+    pub(crate) peak: Option<u64>,
 }
 
 /// Figures that only Deltic's ends report.
@@ -119,6 +138,7 @@ impl SyncSample {
             Some(self.up as f64),
             Some(self.down as f64),
             self.literal.map(|bytes| bytes as f64),
+            self.peak.map(|bytes| bytes as f64),
         ];
         let spent = |end: usize| self.ends.as_ref().map(|ends| ends.spent[end]);
         let stages = [0, 1].into_iter().flat_map(|end| {
@@ -141,7 +161,8 @@ pub(crate) struct SyncWay {
     pub(crate) strategy: Strategy,
     pub(crate) threads: NonZeroU32,
     pub(crate) link: Option<LinkModel>,
-    pub(crate) compress: bool,
+    pub(crate) codec: LiteralCodec,
+    pub(crate) block_bytes: Option<u32>,
     pub(crate) durable: bool,
 }
 
@@ -162,7 +183,7 @@ impl SyncWay {
                 troubles.push(message);
             }
         };
-        let before = process_cpu();
+        let (before, memory) = (process_cpu(), PeakMemory::watch());
         let rehearsal = Rehearsal { link: self.link };
         let ended = match rehearse(&plan, rehearsal, &mut note) {
             Ok(ended) => ended,
@@ -172,7 +193,7 @@ impl SyncWay {
             }
             Err(error) => return Err(error).context(self.strategy.name),
         };
-        let cpu = process_cpu() - before;
+        let (cpu, peak) = (process_cpu() - before, memory.rise());
         if let Some(trouble) = troubles.first() {
             bail!("{}: {trouble}", self.strategy.name);
         }
@@ -186,29 +207,52 @@ impl SyncWay {
             up: ended.outcome.traffic.sent,
             down: ended.outcome.traffic.received,
             literal: Some(ended.outcome.totals.literal),
+            peak,
         })))
     }
 
     fn plan(&self, files: &SyncFiles) -> Plan {
-        let Self { strategy, threads, compress, durable, .. } = *self;
+        let Self { strategy, threads, durable, block_bytes, .. } = *self;
+        let (compress, compress_level) = self.codec.options();
+        let is_tree = files.new.is_dir();
         let options = Options {
             times: true,
+            recursive: is_tree,
             compress,
+            compress_level,
             durable,
             threads: threads.get(),
             strategy,
+            block_bytes,
             ..Options::default()
         };
         let destination = Destination::Local(files.dest.clone());
-        Plan::new(Sources::Local(vec![files.new.clone()]), destination, options)
+        // A name that ends with a slash stands for the content of the directory.
+        let new = if is_tree { files.new.join("") } else { files.new.clone() };
+        Plan::new(Sources::Local(vec![new]), destination, options)
+    }
+
+    /// Returns the settings of this way that a fair table holds equal.
+    pub(crate) fn settings(&self) -> SyncSettings {
+        let Self { strategy, threads, codec, .. } = *self;
+        SyncSettings::new(strategy, threads, codec, self.block_bytes)
+    }
+
+    fn chunker(&self, new_len: u64) -> ChunkerSpec {
+        let bandwidth = self.link.map(|link| link.bits_per_second);
+        let strategy = self.strategy;
+        let asked = self.block_bytes.map_or(strategy, |bytes| strategy.with_chunk_len(bytes));
+        asked.chunker(new_len, bandwidth)
     }
 
     /// Measures the processor time of cutting both versions with this strategy's chunker and without sums. A session
-    /// cuts and sums together, so the share of cutting is only known from this measurement.
+    /// cuts and sums together, so the share of cutting is only known from this measurement. Trees are not measured.
     fn cut(&self, files: &SyncFiles) -> Result<[Duration; 2]> {
+        if files.new.is_dir() {
+            return Ok([Duration::ZERO; 2]);
+        }
         let new_len = files.new.metadata()?.len();
-        let bandwidth = self.link.map(|link| link.bits_per_second);
-        let spec = self.strategy.chunker(new_len, bandwidth);
+        let spec = self.chunker(new_len);
         Ok([cut_alone(&files.new, spec)?, cut_alone(&files.old, spec)?])
     }
 }
@@ -257,7 +301,7 @@ fn clock(id: ClockId) -> Duration {
 }
 
 /// First names of [`SyncSample::columns`].
-const FIXED: [&str; 12] = [
+const FIXED: [&str; 13] = [
     "wall_s",
     "cpu_s",
     "sender_cpu_s",
@@ -270,6 +314,7 @@ const FIXED: [&str; 12] = [
     "up_bytes",
     "down_bytes",
     "literal_bytes",
+    "peak_bytes",
 ];
 /// Bytes that are compared or cut at a time.
 const SEGMENT_BYTES: usize = 1 << 20;

@@ -54,6 +54,8 @@ impl fmt::Display for ChangeAmount {
 pub(crate) enum DataKind {
     /// Random bytes.
     Random,
+    /// Words of a natural distribution, which compress as text does.
+    Text,
     /// Zeros.
     Zeros,
     /// Random bytes of this length, repeated.
@@ -71,6 +73,7 @@ impl DataKind {
         let length_of = size.to_string();
         match self {
             Self::Random => length_of,
+            Self::Text => format!("{length_of} of text"),
             Self::Zeros => format!("{length_of} of zeros"),
             Self::Repeated(bytes) => {
                 format!("{length_of} of equal {}", ByteSize::from(u64::from(bytes)))
@@ -88,6 +91,7 @@ impl FromStr for DataKind {
             || word.parse::<ByteSize>().ok().and_then(|size| u32::try_from(size.bytes()).ok());
         match word {
             "random" => Ok(Self::Random),
+            "text" => Ok(Self::Text),
             "zeros" => Ok(Self::Zeros),
             "forged" => Ok(Self::Forged),
             _ => match bytes() {
@@ -107,6 +111,8 @@ pub(crate) enum ChangeKind {
     Cut,
     /// All bits are inverted.
     Inverse,
+    /// Bytes move to another place of the file.
+    Move,
 }
 
 impl ChangeKind {
@@ -116,8 +122,18 @@ impl ChangeKind {
             Self::Insert => "insert",
             Self::Cut => "cut",
             Self::Inverse => "inverse",
+            Self::Move => "move",
         }
     }
+}
+
+/// Places of the pieces of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum EditPlaces {
+    /// Random places of the whole file.
+    Even,
+    /// 70 % of the bytes in the first third of the file, 10 % in the middle, 20 % in the last third (NetSync §5.1).
+    Netsync,
 }
 
 /// The link between the two ends.
@@ -226,6 +242,7 @@ pub(crate) enum BadWord {
     Percent,
     Link,
     Peer,
+    Codec,
 }
 
 impl std::error::Error for BadWord {}
@@ -235,13 +252,14 @@ impl fmt::Display for BadWord {
         match self {
             Self::Size(bad) => bad.fmt(f),
             Self::Data => f.write_str(
-                "not a kind of data; use random, zeros, forged, or the length of a repeated part (up to 16MiB)",
+                "not a kind of data; use random, text, zeros, forged, or the length of a repeated part (up to 16MiB)",
             ),
             Self::Percent => f.write_str("not a share; write 0 % to 100 %, such as 0.1%"),
             Self::Link => f.write_str(
                 "not a link; write `none`, or bits a second (1kbit to 100Gbit) and a round trip (up to 10s), \
                  such as 500Mbit,50ms",
             ),
+            Self::Codec => f.write_str("not a compressor; there are own, none, and zstd:1 to zstd:19"),
             Self::Peer => f.write_str("not a program to compare with; there are rsync and rdiff, and NAME=PATH"),
         }
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use deltic_core::Strategy;
 use deltic_core::strategy::LinkModel as Figures;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_store::FactStore;
@@ -64,6 +65,8 @@ pub(crate) struct SessionConfig {
     pub(crate) bwlimit: Option<RateTable>,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
+    /// Strategy that replaces the requested strategy of the same name, in a rehearsal. `None` takes the request.
+    pub(crate) strategy: Option<Strategy>,
     /// True if the other end is in this process, behind a byte stream.
     pub(crate) is_near: bool,
     /// Counts the literals of this end by their compression.

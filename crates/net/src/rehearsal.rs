@@ -42,7 +42,8 @@ pub struct Rehearsed {
 /// Longest time that the serving end may take after the connecting end has finished.
 const LAST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs a sync between local directories, and reports events to `watch`.
+/// Runs a sync between local directories, and reports events to `watch`. Both ends follow the strategy of `plan`, also
+/// where its choices differ from those of the preset of its name. So a benchmark can compare presets with one hash.
 ///
 /// # Errors
 /// [`SyncError`], as [`run`](crate::run); `Usage` if a side is remote.
@@ -64,7 +65,9 @@ pub fn rehearse(
         ..SessionConfig::default()
     };
     let ours = config();
-    let theirs = SessionConfig { under_way: ours.under_way.clone(), ..config() };
+    // A request names a strategy only. The other end needs the choices that this plan changes.
+    let strategy = Some(plan.options.strategy);
+    let theirs = SessionConfig { under_way: ours.under_way.clone(), strategy, ..config() };
     let with = Embedding::default();
     let outcome = block_on(WORK_TIMEOUT, async {
         let _hearing = cancel_on_signals(&with);

@@ -141,13 +141,15 @@ impl Session {
     pub(super) async fn answer_request(&mut self, watch: Watch<'_>) -> Result<(), SyncError> {
         let is_far = matches!(self.config.further, Further::Answer { .. });
         // Opening sources may take long. An other end in this process gets the hello before.
-        let (theirs, request) = match is_far {
+        let (theirs, mut request) = match is_far {
             true => self.greet_and_receive().await?,
             false => {
                 self.send_frames(self.ours.encode()).await;
                 self.receive_request().await?
             }
         };
+        let (Request::Send { options, .. } | Request::Receive { options, .. }) = &mut request;
+        options.strategy = self.config.strategy.unwrap_or(options.strategy);
         let role = match &request {
             Request::Receive { .. } => Role::Receives,
             Request::Send { .. } => Role::Sends,

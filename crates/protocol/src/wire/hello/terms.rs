@@ -136,8 +136,8 @@ impl Terms {
         if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !delete_share {
             return Err(PeerError::NothingInCommon("support for --max-delete in percent"));
         }
-        let place = Strategy::ALL.iter().position(|known| known == strategy);
-        let admitted = *strategy == Strategy::DELTIC
+        let place = Strategy::ALL.iter().position(|known| known.name == strategy.name);
+        let admitted = strategy.name == Strategy::DELTIC.name
             || place.is_some_and(|place| strategies >> place & 1 == 1);
         if admitted { Ok(()) } else { Err(PeerError::NothingInCommon("strategy of this name")) }
     }

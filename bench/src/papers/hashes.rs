@@ -1,0 +1,245 @@
+//! Weak and strong sums alone: speed (NetSync table 2, WebR2sync+ table 2), uniformity (NetSync figure 11), and chunks
+//! that share a weak sum (ParaSync figure 10).
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use deltic_core::chunk::cut_all;
+use deltic_core::{
+    Algorithm, AtEnd, ChunkerSpec, Crc32c, Fingerprint, Sizes, StrongKind, WeakKind,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::bench::PaperBench;
+use super::claims::{self, Claim};
+use super::outcome::{Drawn, Outcome};
+use super::runs::RunMode;
+use super::series::SeriesTable;
+use crate::machine::MachineInfo;
+use crate::median::median;
+use crate::random::Random;
+use crate::table::TextTable;
+
+/// NetSync, table 2: speed of weak sums by chunk length.
+pub(crate) fn weak_speeds(bench: &mut PaperBench) -> Result<Outcome> {
+    let mut figures = SeriesTable::new(" MB/s");
+    let data = Random::new(1).bytes(HOT_BYTES);
+    for len in [512, 2048, 8192, 32_768] {
+        for kind in WeakKind::ALL {
+            let time = seconds(bench, || {
+                for chunk in data.chunks(len) {
+                    black_box(kind.of(black_box(chunk)));
+                }
+            });
+            figures.put(&format!("{len} B"), kind.name(), data.len() as f64 / time / 1e6);
+        }
+    }
+    let claims = [
+        Claim::value("LastFP", "471 to 664 MB/s, with chunking", "lastfp"),
+        Claim::value("Adler-32", "301 to 314 MB/s, with chunking", "adler-rsync"),
+        Claim::value("FastFP+16", "253 to 313 MB/s, with chunking", "fastfp-16"),
+        Claim::value("FastFP", "334 to 368 MB/s, with chunking", "fastfp"),
+    ];
+    Ok(drawn(["MB a second of a weak sum alone, from the cache", "chunk"], &figures, &claims))
+}
+
+/// WebR2sync+, table 2: speed of strong sums, and collisions.
+pub(crate) fn strong_speeds(bench: &mut PaperBench) -> Result<Outcome> {
+    let mut figures = SeriesTable::new(" MB/s");
+    let data = Random::new(1).bytes(HOT_BYTES);
+    for kind in StrongKind::ALL {
+        let time = seconds(bench, || {
+            for chunk in data.chunks(8192) {
+                black_box(kind.sum_of(None, black_box(chunk)));
+            }
+        });
+        figures.put("8 KiB", kind.name(), data.len() as f64 / time / 1e6);
+    }
+    let claims = [Claim::times("SipHash to MD5", "4.9×", "md5", "siphash-2-4")];
+    let what = "MB a second of a strong sum, from the cache (Spooky, FNV, Murmur3 and CityHash are no sums of Deltic)";
+    Ok(drawn([what, "block"], &figures, &claims))
+}
+
+/// NetSync, figure 11: chi-square of 1,024 bins of weak sums of different chunks.
+pub(crate) fn uniformity(bench: &mut PaperBench) -> Result<Outcome> {
+    let len = match bench.mode() {
+        RunMode::Smoke => 4 << 20,
+        RunMode::Quick => 64 << 20,
+        RunMode::Full => 512 << 20,
+    };
+    let data = Random::new(1).bytes(len);
+    let mut figures = SeriesTable::new("");
+    let mut table = TextTable::new(
+        1,
+        ["mean chunk", "chunks"].into_iter().chain(WeakKind::ALL.map(WeakKind::name)),
+    );
+    for avg in [1024, 2048, 8192] {
+        let mut seen = HashSet::new();
+        let mut distinct = chunks(&data, Algorithm::FastCdcNc, avg);
+        distinct.retain(|chunk| seen.insert(Fingerprint::of(chunk)));
+        let judged = WeakKind::ALL.map(|kind| {
+            let sums: Vec<u32> = distinct.iter().map(|chunk| kind.of(chunk)).collect();
+            let statistic = chi_square(&sums);
+            figures.put(&format!("{avg} B"), kind.name(), statistic);
+            verdict(statistic).to_owned()
+        });
+        table.row([format!("{avg} B"), distinct.len().to_string()].into_iter().chain(judged));
+    }
+    let mut claims = TextTable::new(2, ["number", "paper", "here"]);
+    claims.row([
+        "LastFP; FastFP+16; Adler-32 and FastFP",
+        "rejected; accepted at 1 %; at 10 %",
+        "the table above",
+    ]);
+    let what = "highest level at which a uniform distribution is accepted, random bytes, chunks of FastCDC";
+    let axis = "chi-square of 1,024 bins, logarithmic: 1,023 expected";
+    Ok(Outcome::Drawn(Box::new(Drawn {
+        caption: format!("{what}. Equal for all: the chunks."),
+        tables: vec![(String::new(), table)],
+        claims: Some(claims),
+        plot: figures.figure([what.into(), axis.into(), MachineInfo::here().name], axis.into()),
+    })))
+}
+
+/// ParaSync, figure 10: share of chunks by the number of chunks with the same CRC-32C.
+pub(crate) fn shared_weak_sums(bench: &mut PaperBench) -> Result<Outcome> {
+    let Some(set) =
+        bench.settings.data.as_ref().map(|data| data.join("typescript")).filter(|set| set.exists())
+    else {
+        let why = "set missing: typescript (tools/fetch-versions.sh DIR, then --data DIR)";
+        return Ok(Outcome::Void(why.into()));
+    };
+    let mut counts: HashMap<u32, u64> = HashMap::new();
+    for file in files(&set)? {
+        for chunk in chunks(&fs::read(file)?, Algorithm::Crc, 8192) {
+            *counts.entry(Crc32c::of(chunk).get()).or_default() += 1;
+        }
+    }
+    let all: u64 = counts.values().sum();
+    let share = |least: u64, most: u64| {
+        let chunks: u64 = counts.values().filter(|count| (least..most).contains(*count)).sum();
+        chunks as f64 / all.max(1) as f64 * 100.0
+    };
+    let mut figures = SeriesTable::new(" %");
+    for (name, least, most) in [
+        ("1", 1, 2),
+        ("2 to 9", 2, 10),
+        ("10 to 99", 10, 100),
+        ("100 to 999", 100, 1000),
+        ("1000 and more", 1000, u64::MAX),
+    ] {
+        figures.put(name, "typescript", share(least, most));
+    }
+    let under_ten = share(1, 10);
+    let mut drawn = figures_of(
+        "chunks in % by the number of chunks with one CRC-32C, 4/8/12 KiB",
+        "chunks with one sum",
+        &figures,
+    );
+    let mut claims = TextTable::new(2, ["number", "paper", "here"]);
+    claims.row(["fewer than 10 chunks share a sum", "80 to 90 %", &format!("{under_ten:.1} %")]);
+    claims.row(["over 100", "3 to 5 %", &format!("{:.1} %", share(101, u64::MAX))]);
+    claims.row(["over 1,000", "0.1 to 0.5 %", &format!("{:.1} %", share(1001, u64::MAX))]);
+    drawn.claims = Some(claims);
+    Ok(Outcome::Drawn(Box::new(drawn)))
+}
+
+/// Returns the files of a directory, sorted by name.
+fn files(dir: &Path) -> Result<Vec<std::path::PathBuf>> {
+    let entries = fs::read_dir(dir)?.map(|entry| Ok(entry?.path()));
+    let mut files = entries.collect::<Result<Vec<_>>>()?;
+    files.sort();
+    Ok(files)
+}
+
+fn drawn(names: [&str; 2], figures: &SeriesTable, claims: &[Claim]) -> Outcome {
+    let [what, corner] = names;
+    let mut drawn = figures_of(what, corner, figures);
+    drawn.claims = claims::table(claims, figures);
+    Outcome::Drawn(Box::new(drawn))
+}
+
+fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {
+    let machine = MachineInfo::here().name;
+    Drawn {
+        caption: format!("{what}. Equal for all: the bytes, one thread."),
+        tables: vec![(String::new(), figures.table(corner))],
+        claims: None,
+        plot: figures.figure([what.into(), String::new(), machine], format!("{what}, logarithmic")),
+    }
+}
+
+fn chunks(data: &[u8], algorithm: Algorithm, avg: u32) -> Vec<&[u8]> {
+    let sizes = match algorithm {
+        Algorithm::Crc => Sizes::new(avg / 2, avg, avg / 2 * 3),
+        _ => Sizes::new((avg / 4).max(512), avg, avg * 4),
+    };
+    let chunker = ChunkerSpec::ByContent(algorithm, sizes.expect("sizes rise")).build();
+    let (mut rest, mut chunks) = (data, Vec::new());
+    cut_all(&chunker, data, AtEnd::Yes, |chunk| {
+        let (chunk, after) = rest.split_at(chunk.len());
+        chunks.push(chunk);
+        rest = after;
+    });
+    chunks
+}
+
+/// Returns the processor time of `run` in seconds, the median of several rounds.
+fn seconds(bench: &PaperBench, run: impl Fn()) -> f64 {
+    let rounds = if bench.mode() == RunMode::Smoke { 3 } else { 31 };
+    let clock = || {
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let round = |_| {
+        let start = clock();
+        run();
+        (clock() - start).max(Duration::from_nanos(1)).as_secs_f64()
+    };
+    median((0..rounds).map(round))
+}
+
+fn chi_square(sums: &[u32]) -> f64 {
+    let mut bins = vec![0u32; BINS];
+    for sum in sums {
+        bins[(sum >> (WeakKind::BITS - BINS.ilog2())) as usize] += 1;
+    }
+    let mean = sums.len() as f64 / BINS as f64;
+    bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
+}
+
+/// Returns the strictest level that accepts a uniform distribution.
+fn verdict(statistic: f64) -> &'static str {
+    let levels =
+        [("10 %", 1.281_552), ("5 %", 1.644_854), ("2.5 %", 1.959_964), ("1 %", 2.326_348)];
+    let accepts = |(_, quantile): &&(&str, f64)| statistic < critical(*quantile);
+    levels.iter().find(accepts).map_or("rejected", |(name, _)| name)
+}
+
+/// The Wilson-Hilferty approximation of the critical value, from a quantile of the normal distribution.
+fn critical(quantile: f64) -> f64 {
+    let freedom = (BINS - 1) as f64;
+    let part = 2.0 / (9.0 * freedom);
+    freedom * (1.0 - part + quantile * part.sqrt()).powi(3)
+}
+
+/// Larger than the first-level cache, smaller than the second.
+const HOT_BYTES: usize = 256 << 10;
+const BINS: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_bins_are_uniform_and_one_bin_is_not() {
+        let even: Vec<u32> = (0..4096u32).map(|n| n << 20).collect();
+        assert_eq!((chi_square(&even), verdict(chi_square(&even))), (0.0, "10 %"));
+        assert_eq!(verdict(chi_square(&[7; 4096])), "rejected");
+        assert!((critical(2.326_348) - 1131.2).abs() < 1.0, "{}", critical(2.326_348));
+    }
+}
