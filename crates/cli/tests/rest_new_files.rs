@@ -59,6 +59,53 @@ fn each_file_of_a_request_is_created_or_refused_by_itself() {
 }
 
 #[test]
+fn a_file_replaces_only_the_version_that_its_line_names() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    let paths: Vec<_> = (0..20).map(|nth| format!("{nth}")).collect();
+    let old: Vec<(&str, &[u8])> = paths.iter().map(|path| (&**path, &b"old"[..])).collect();
+    let answer = ask_as(&server, server.token(), (FILES, ""), &body(&old));
+    let told: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    let tag = |nth: usize| told["files"][nth]["etag"].as_str().expect("each file has a tag");
+    // Another client has replaced this file.
+    world.write("photos/7", "theirs");
+    let line = |path: &str, tag: &str| {
+        let line = serde_json::json!({ "path": path, "bytes": 3, "replaces": tag });
+        format!("{line}\nnew")
+    };
+    let mut lines: Vec<_> =
+        paths.iter().enumerate().map(|(nth, path)| line(path, tag(nth))).collect();
+    lines.extend([line("missing", tag(0)), line("0", "\n"), line("../0", tag(0))]);
+    let new = [lines.concat().into_bytes(), body(&[("beside", b"x")])].concat();
+    let answer = ask_as(&server, server.token(), (FILES, ""), &new);
+    let mut expected = [200; 20];
+    expected[7] = 412;
+    assert_eq!(statuses(&answer), [&expected[..], &[412, 400, 400, 201]].concat());
+    let told: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
+    for (nth, path) in paths.iter().enumerate() {
+        let content = world.read(format!("photos/{path}"));
+        assert_eq!(content, if nth == 7 { &b"theirs"[..] } else { b"new" }, "{path}");
+    }
+    // The answer has the tag of the new version, and the old version stays.
+    let file = "/v1/volumes/photos/files/0";
+    let now = told["files"][0]["etag"].as_str().expect("each file has a tag");
+    let same = ask_as(
+        &server,
+        server.token(),
+        (&format!("HEAD {file}"), &format!("If-None-Match: {now}\r\n")),
+        b"",
+    );
+    assert_eq!(same.status, 304);
+    let versions = ask_as(&server, server.token(), (&format!("GET {file}?as=versions"), ""), b"");
+    let versions: Value = serde_json::from_slice(&versions.body).expect("the answer is JSON");
+    assert_eq!(versions["versions"].as_array().map(Vec::len), Some(1));
+    // A token for a part cannot replace a file beside.
+    let part = server.add_token("--volume photos --path part part").trim().to_owned();
+    let foreign = line("1", told["files"][1]["etag"].as_str().expect("each file has a tag"));
+    assert_eq!(statuses(&ask_as(&server, &part, (FILES, ""), foreign.as_bytes())), [404]);
+}
+
+#[test]
 fn a_request_that_is_cut_creates_nothing() {
     let world = World::new();
     world.write("photos/a", "a");

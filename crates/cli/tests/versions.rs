@@ -342,6 +342,79 @@ fn versions_of_a_directory_are_listed_by_pages_and_by_rights() {
 }
 
 #[test]
+fn a_directory_is_listed_as_of_a_moment() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    let list = |words: &str| -> Value {
+        let answer = ask(&server, &format!("GET /v1/volumes/photos/tree{words}"), "", b"");
+        assert_eq!(answer.status, 200, "{words} {answer:?}");
+        serde_json::from_slice(&answer.body).unwrap()
+    };
+    let told = |listed: &Value| -> Vec<(String, String, u64)> {
+        let text = |entry: &Value, field: &str| entry[field].as_str().unwrap().to_owned();
+        let entries = listed["entries"].as_array().unwrap().iter();
+        let one = |entry: &Value| {
+            (text(entry, "name"), text(entry, "now"), entry["bytes"].as_u64().unwrap_or_default())
+        };
+        entries.map(one).collect()
+    };
+    let now = || {
+        // Moments are whole seconds.
+        thread::sleep(Duration::from_millis(1_100));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        thread::sleep(Duration::from_millis(1_100));
+        now
+    };
+    for name in ["same", "other", "gone", "dir/inner", "away/deep/file"] {
+        put(&server, &files(name), b"first");
+    }
+    let then = now();
+    put(&server, &files("other"), b"the second");
+    put(&server, &files("young"), b"x");
+    put(&server, &files("dir/young"), b"x");
+    for name in ["gone", "away/deep/file"] {
+        ask(&server, &format!("DELETE {}", files(name)), "If-Match: *\r\n", b"");
+    }
+    std::fs::remove_dir_all(world.path("photos/away")).unwrap();
+    let listed = list(&format!("?at={then}"));
+    let entry = |name: &str, now: &str, bytes| (name.to_owned(), now.to_owned(), bytes);
+    let root = [
+        entry("away", "gone", 0),
+        entry("dir", "same", 0),
+        entry("gone", "gone", 5),
+        entry("other", "other", 5),
+        entry("same", "same", 5),
+    ];
+    assert_eq!(told(&listed), root);
+    assert_eq!((&listed["younger"], &listed["next"]), (&1.into(), &Value::Null));
+    assert_eq!(told(&list(&format!("/away/deep?at={then}"))), [entry("file", "gone", 5)]);
+    assert_eq!(told(&list(&format!("/dir?at={then}"))), [entry("inner", "same", 5)]);
+    // Old versions are named, and present files have tags for a restore.
+    let [gone, other] = [&listed["entries"][2], &listed["entries"][3]];
+    assert!(gone["etag"].is_null() && other["etag"].is_string(), "{listed}");
+    let version = other["version"].as_str().unwrap();
+    let old = ask(&server, &format!("GET {}?version={version}", files("other")), "", b"");
+    assert_eq!(old.body, b"first");
+    // By pages.
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    for _ in 0..20 {
+        let page = list(&format!("?at={then}&limit=1&after={after}"));
+        seen.extend(told(&page));
+        let Some(next) = page["next"].as_str() else { break };
+        after = next.to_owned();
+    }
+    assert_eq!(seen, root);
+    // Now, and before everything.
+    let names = |at: u64| told(&list(&format!("?at={at}"))).into_iter().map(|told| told.0);
+    assert_eq!(names(now()).collect::<Vec<_>>(), ["dir", "other", "same", "young"]);
+    assert_eq!(names(9).count(), 0);
+    for (words, status) in [("/none?at=9", 404), ("?at=x", 400), ("/.deltic-versions?at=9", 400)] {
+        let answer = ask(&server, &format!("GET /v1/volumes/photos/tree{words}"), "", b"");
+        assert_eq!(answer.status, status, "{words}");
+    }
+}
+
+#[test]
 fn no_more_versions_are_kept_than_was_said() {
     let world = World::new();
     let server = Server::start(&world, "--versions 2");

@@ -127,14 +127,90 @@ impl OldVersions {
 
     /// Returns the regular file at `path`, if any.
     fn present_file(&self, path: &RelPath) -> Option<PresentFile> {
+        let (kind, created) = self.present_entry(path)?;
+        (kind == FileType::RegularFile).then_some(PresentFile { created })
+    }
+
+    /// Returns the kind of the entry at `path`, and the time of its creation since 1970, if the file system records it.
+    fn present_entry(&self, path: &RelPath) -> Option<(FileType, Option<Duration>)> {
         let (above, name) = self.path_in_volume(path).ok()?.split_last()?;
         let dir = self.volume.open_dir(&above, Use::Pass).ok()?;
         let asked = StatxFlags::TYPE | StatxFlags::BTIME;
         let stat = fs::statx(&dir, name.as_bytes(), AtFlags::SYMLINK_NOFOLLOW, asked).ok()?;
-        let is_file = FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile;
-        is_file.then(|| PresentFile { created: created(stat) })
+        Some((FileType::from_raw_mode(stat.stx_mode.into()), created(stat)))
     }
 }
+
+/// The entry that a path had at a moment.
+#[derive(Debug)]
+pub enum PastEntry {
+    /// No entry.
+    Nothing,
+    /// A directory, perhaps an empty one.
+    Dir,
+    /// A file, which an old version has.
+    Old(OldVersion),
+    /// The entry that is there now.
+    Present,
+}
+
+impl OldVersions {
+    /// Returns the names that `dir` has now, and the names of deleted entries below which there are old versions, in
+    /// the order of their printed forms.
+    ///
+    /// # Errors
+    /// The versions, or the volume, cannot be read.
+    pub fn all_names(&self, dir: &RelPath) -> Result<Vec<Name>, StoreError> {
+        Ok(self.names_below(dir, true)?.0)
+    }
+
+    /// Returns the entry that `path` had at `moment`, in seconds since 1970. An entry is known to be younger only by
+    /// the creation time in the file system. A directory that is gone counts as long as a file in it has a version from
+    /// then.
+    ///
+    /// # Errors
+    /// The versions cannot be read.
+    pub fn entry_at(&self, path: &RelPath, moment: u64) -> Result<PastEntry, StoreError> {
+        let is_younger =
+            |created: Option<Duration>| created.is_some_and(|created| created.as_secs() > moment);
+        let is_later = |old: &OldVersion| old.id.replaced_at().as_secs() >= moment;
+        let later = self.list(path)?.into_iter().filter(is_later);
+        if let Some(old) = later.min_by_key(|old| old.id) {
+            let is_from_then = !is_younger(old.created());
+            return Ok(if is_from_then { PastEntry::Old(old) } else { PastEntry::Nothing });
+        }
+        let present = self.present_entry(path).filter(|(_, created)| !is_younger(*created));
+        let is_dir = |kind: FileType| kind == FileType::Directory;
+        Ok(match present {
+            Some((kind, _)) if is_dir(kind) => PastEntry::Dir,
+            Some(_) => PastEntry::Present,
+            None if self.had_files(path, moment)? => PastEntry::Dir,
+            None => PastEntry::Nothing,
+        })
+    }
+
+    /// True if a file below `dir` has an old version from `moment`.
+    fn had_files(&self, dir: &RelPath, moment: u64) -> Result<bool, StoreError> {
+        let mut left = vec![dir.clone()];
+        // A directory with more deleted entries is listed without a proof.
+        for _ in 0..MAX_LOOKS {
+            let Some(path) = left.pop() else { return Ok(false) };
+            let (names, has_versions) = self.names_below(&path, false)?;
+            let is_from_then = |old: &OldVersion| {
+                let created = old.created().map_or(0, |created| created.as_secs());
+                old.id.replaced_at().as_secs() >= moment && created <= moment
+            };
+            if has_versions && path != *dir && self.list(&path)?.iter().any(is_from_then) {
+                return Ok(true);
+            }
+            left.extend(names.iter().flat_map(|name| path.join(name)));
+        }
+        Ok(!left.is_empty())
+    }
+}
+
+/// Most paths that are looked at to tell whether a directory existed.
+const MAX_LOOKS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

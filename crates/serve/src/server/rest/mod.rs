@@ -7,6 +7,7 @@ mod delta;
 mod events;
 mod files;
 mod incoming;
+mod moment;
 mod moved;
 mod new_files;
 mod pieces;

@@ -1,10 +1,13 @@
-//! Creates many small files by one request. The answer has a status for each file.
+//! Creates and replaces many small files by one request. The answer has a status for each file.
 //!
 //! The body has the files one after another: a line of JSON, `{"path": "a/b", "bytes": 4}`, then the content of the
-//! file, which has this many bytes. A file replaces nothing. The files are flushed together.
+//! file, which has this many bytes. Such a file replaces nothing; new files are flushed together. A line with
+//! `"replaces": TAG` is a new version in place of the version with this entity tag, as by `PUT` with `If-Match`.
 
 use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use axum::Json;
 use axum::body::Body;
@@ -19,7 +22,7 @@ use serde_json::{Value, json};
 
 use super::conditions::{tag, tag_of_new};
 use super::incoming::collect;
-use super::replacement::NewAttributes;
+use super::replacement::{NewAttributes, ReplaceTarget};
 use super::request::{Above, Address, no_store, on_disk, path};
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
@@ -29,10 +32,12 @@ use crate::server::volume::{Right, Volume};
 const MAX_BODY: u64 = 8 << 20;
 /// Most files in a body.
 const MAX_FILES: usize = 1_000;
+/// Most threads that replace the files of a body: a commit mostly waits for the disk.
+const MAX_THREADS: usize = 8;
 /// Longest line before a file, in bytes: a path has at most 4,096 bytes, each of which JSON may write as six.
 const MAX_LINE: usize = 32 << 10;
 
-/// Creates the files of the body.
+/// Creates and replaces the files of the body.
 pub(super) async fn create(
     State(server): State<Arc<Server>>,
     known: Known,
@@ -48,7 +53,7 @@ pub(super) async fn create(
     let results = on_disk(&server, move || {
         // The token may have been revoked while the body arrived.
         let known = client.server.known_begun(client.known.token)?;
-        Client { known, ..client }.create_all(&files, &body)
+        Client { known, ..client }.put_all(&files, &body)
     })
     .await?;
     let shown: Vec<_> = results.into_iter().map(status).collect();
@@ -61,6 +66,8 @@ struct SentFile {
     path: String,
     /// The place of the content in the body.
     content: Range<usize>,
+    /// Entity tag of the version that the file replaces; `None` for a new file.
+    replaces: Option<String>,
 }
 
 /// The line before a file.
@@ -68,6 +75,7 @@ struct SentFile {
 struct Line {
     path: String,
     bytes: usize,
+    replaces: Option<String>,
 }
 
 /// Finds the files in a body.
@@ -83,12 +91,12 @@ fn parse(body: &[u8]) -> Result<Vec<SentFile>, Problem> {
         }
         let end = body[at..].iter().take(MAX_LINE).position(|byte| *byte == b'\n');
         let end = at + end.ok_or_else(|| bad("no line with a path and a number of bytes"))?;
-        let Line { path, bytes } = serde_json::from_slice(&body[at..end])
+        let Line { path, bytes, replaces } = serde_json::from_slice(&body[at..end])
             .map_err(|error| bad(&format!("its line has no path or number of bytes: {error}")))?;
         let start = end + 1;
         let end = start.checked_add(bytes).filter(|end| *end <= body.len());
         at = end.ok_or_else(|| bad("the content ends early"))?;
-        files.push(SentFile { path, content: start..at });
+        files.push(SentFile { path, content: start..at, replaces });
     }
     Ok(files)
 }
@@ -96,7 +104,7 @@ fn parse(body: &[u8]) -> Result<Vec<SentFile>, Problem> {
 /// A file of the body that is in place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CreatedFile {
-    /// False if a file with the same content is there, and stays.
+    /// False if the file has replaced a version, or if a file with the same content is there, and stays.
     is_new: bool,
     /// Entity tag of the file.
     tag: String,
@@ -129,10 +137,56 @@ impl Client {
         self.server.volume_for(Right::Write, &self.known, &self.volume, &part)
     }
 
-    /// Creates files. Returns the results in order. Blocks on the disk.
-    fn create_all(
+    /// Creates and replaces files. Returns the results in order. Blocks on the disk.
+    fn put_all(
         &self,
         files: &[SentFile],
+        body: &[u8],
+    ) -> Result<Vec<Result<CreatedFile, Problem>>, Problem> {
+        let (new, others): (Vec<_>, Vec<_>) =
+            files.iter().partition(|file| file.replaces.is_none());
+        let mut created = self.create_all(&new, body)?.into_iter();
+        let mut replaced = self.replace_all(&others, body).into_iter();
+        let result = |file: &SentFile| {
+            let next = if file.replaces.is_none() { created.next() } else { replaced.next() };
+            next.expect("each file has a result")
+        };
+        Ok(files.iter().map(result).collect())
+    }
+
+    /// Replaces files, several at a time.
+    fn replace_all(&self, files: &[&SentFile], body: &[u8]) -> Vec<Result<CreatedFile, Problem>> {
+        let each = files.len().div_ceil(MAX_THREADS).max(1);
+        let replace =
+            |some: &[&SentFile]| some.iter().map(|file| self.replace(file, body)).collect();
+        thread::scope(|scope| {
+            let begin = |some| scope.spawn(move || -> Vec<_> { replace(some) });
+            let threads: Vec<_> = files.chunks(each).map(begin).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(results) => results,
+                Err(panic) => resume_unwind(panic),
+            };
+            threads.into_iter().flat_map(join).collect()
+        })
+    }
+
+    /// Replaces the version that the file's line names.
+    fn replace(&self, file: &SentFile, body: &[u8]) -> Result<CreatedFile, Problem> {
+        let content = &body[file.content.clone()];
+        let tag = file.replaces.as_deref().unwrap_or_default();
+        let path = path(&file.path)?;
+        let target = ReplaceTarget::if_match(&self.server, &self.known, &self.volume, path, tag)?;
+        target.check_len(content.len() as u64)?;
+        let replacement = target.begin(content.len() as u64)?;
+        replacement.add(0, content)?;
+        let committed = replacement.commit(NewAttributes::usual(content.len() as u64))?;
+        Ok(CreatedFile { is_new: false, tag: committed.tag()? })
+    }
+
+    /// Creates files. Returns the results in order.
+    fn create_all(
+        &self,
+        files: &[&SentFile],
         body: &[u8],
     ) -> Result<Vec<Result<CreatedFile, Problem>>, Problem> {
         let store = self.volume()?.store()?;
@@ -143,7 +197,7 @@ impl Client {
             let content = &body[file.content.clone()];
             Ok((path, content, NewAttributes::usual(content.len() as u64)))
         };
-        let prepared: Vec<Result<_, Problem>> = files.iter().map(&mut prepare).collect();
+        let prepared: Vec<Result<_, Problem>> = files.iter().map(|file| prepare(file)).collect();
         let whole = prepared.iter().flatten().map(|(path, bytes, attributes)| Whole {
             path,
             bytes,

@@ -68,6 +68,20 @@ impl ReplaceTarget {
         Ok(Self { headers: at.headers.clone(), ..target })
     }
 
+    /// Checks the rights of a client to replace the version with the entity tag `tag`.
+    pub(super) fn if_match(
+        server: &Arc<Server>,
+        known: &Known,
+        volume: &str,
+        file: RelPath,
+        tag: &str,
+    ) -> Result<Self, Problem> {
+        let why = |_| Problem::new(StatusCode::BAD_REQUEST, "replaces: not an entity tag");
+        let condition = tag.parse().map_err(why)?;
+        let headers = HeaderMap::from_iter([(header::IF_MATCH, condition)]);
+        Ok(Self { headers, ..Self::new(server, known, volume, file, false)? })
+    }
+
     /// Refuses a new version that is longer than an upload may be.
     pub(crate) fn check_len(&self, len: u64) -> Result<(), Problem> {
         let most = self.server.upload_bytes;
@@ -253,11 +267,15 @@ pub(crate) struct CommittedFile {
 impl CommittedFile {
     /// Returns the answer to the request, with the entity tag of the new version.
     pub(super) fn answer(&self) -> Result<Response, Problem> {
-        let Self { target, store, version, .. } = self;
-        let tag = tag_of_new(&target.server, store, &target.file, version.as_ref())?;
         let status = if self.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT };
-        let response = Response::builder().status(status).header(header::ETAG, tag);
+        let response = Response::builder().status(status).header(header::ETAG, self.tag()?);
         Ok(no_store(response.body(Body::empty()).expect("headers are plain text")))
+    }
+
+    /// Returns the entity tag of the new version.
+    pub(super) fn tag(&self) -> Result<String, StoreError> {
+        let Self { target, store, version, .. } = self;
+        tag_of_new(&target.server, store, &target.file, version.as_ref())
     }
 }
 

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use super::changes::{Names, shown as change_shown};
 use super::conditions::{names_tag, tag_of, tag_of_file};
+use super::moment::{MomentPage, list_at};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
 use super::search::{Search, find_below};
 use super::versions;
@@ -40,6 +41,8 @@ pub(crate) struct Page {
     all: Option<bool>,
     /// With `as=search`: the part of a name.
     name: Option<String>,
+    /// A moment in seconds since 1970, to list the directory as it was then.
+    at: Option<u64>,
 }
 
 impl Page {
@@ -77,7 +80,13 @@ pub(super) async fn list(
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
     let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
     match page.form.as_deref() {
-        None => {}
+        None => {
+            if let Some(at) = page.at {
+                let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
+                let page = MomentPage { at, after: page.after.unwrap_or_default(), limit };
+                return list_at(&server, volume, dir, page).await;
+            }
+        }
         Some("versions") => {
             let names = Names::of(&known);
             return versions::list_below(&server, volume, dir, page.of_versions(), names).await;
@@ -147,16 +156,10 @@ fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, St
 /// Returns an entry as listings show it.
 pub(super) fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
     let meta = &entry.meta;
-    let kind = match &meta.kind {
-        Kind::File => "file",
-        Kind::Dir => "dir",
-        Kind::Symlink(_) => "symlink",
-        Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
-    };
     let name = printable(entry.name.as_bytes());
     let mut told = json!({
         "name": name,
-        "type": kind,
+        "type": kind_shown(&meta.kind),
         "bytes": meta.len,
         "modified": meta.modified.secs,
     });
@@ -168,6 +171,16 @@ pub(super) fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -
         told["exact"] = false.into();
     }
     told
+}
+
+/// Returns the word for a kind of entries in listings.
+pub(super) const fn kind_shown(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Dir => "dir",
+        Kind::Symlink(_) => "symlink",
+        Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
+    }
 }
 
 /// Creates a directory and its missing parents.

@@ -101,7 +101,8 @@ fn shown(version: &OldVersion, names: Names) -> Value {
     })
 }
 
-fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
+/// Returns the versions of a volume, or the answer for a volume that keeps none.
+pub(super) fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
     let why = || Problem::new(StatusCode::NOT_FOUND, "this volume keeps no versions");
     volume.versions()?.ok_or_else(why)
 }

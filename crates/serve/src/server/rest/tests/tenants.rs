@@ -99,7 +99,7 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
             pair("/v1/volumes/photos/tree/".into(), "/v1/volumes/none/tree/".into()),
         ],
         ("/v1/volumes/{volume}/tree/{path}", "get") => {
-            let forms = ["", "?changes=true", "?as=search&name=f", "?as=versions"];
+            let forms = ["", "?changes=true", "?as=search&name=f", "?as=versions", "?at=9"];
             forms.iter().flat_map(|form| at("tree", form)).collect()
         }
         ("/v1/volumes/{volume}/tree/{path}", "post") => at("tree", ""),
