@@ -7,7 +7,7 @@
 import { computed, signal } from "@preact/signals";
 import { root } from "./root";
 
-export type Screen = "files" | "transfers" | "synced" | "settings" | "shared" | "server" | "deleted" | "lab" | FileScreen;
+export type Screen = "files" | "transfers" | "synced" | "settings" | "shared" | "server" | "deleted" | "past" | "lab" | FileScreen;
 /** A screen for a single file of the folder. */
 export type FileScreen = "versions" | "preview";
 
@@ -19,6 +19,8 @@ export interface Route {
   screen: Screen;
   /** The file of a `FileScreen`. */
   name?: string;
+  /** The moment of the screen `past`, in seconds since 1970. */
+  moment?: number;
 }
 
 const SCREENS = ["transfers", "synced", "settings", "shared", "server", "deleted", "lab"] as const;
@@ -35,9 +37,9 @@ function read(): Route {
   const [volume, ...path] = names;
   const [screen = "", name] = location.hash.slice(1).split("/");
   if (name && isOneOf(FILE_SCREENS, screen) && volume !== undefined) return { volume, path, screen, name: decode(name) };
+  if (screen === "past" && volume !== undefined) return { volume, path, screen, ...(/^\d{1,11}$/.test(name ?? "") ? { moment: Number(name) } : {}) };
   return { volume, path, screen: isOneOf(SCREENS, screen) ? screen : "files" };
 }
-
 
 /** The address of a folder. */
 export function folderAddress(volume: string | undefined, path: readonly string[]): string {
@@ -50,6 +52,10 @@ export function screenAddress(screen: Screen, name?: string): string {
   const file = name === undefined ? "" : `/${encodeURIComponent(name)}`;
   return location.pathname + (screen === "files" ? "" : `#${screen}${file}`);
 }
+
+/** The address of a folder as of a moment, in seconds since 1970. */
+export const pastAddress = (volume: string, path: readonly string[], moment?: number): string =>
+  `${folderAddress(volume, path)}#past${moment === undefined ? "" : `/${moment}`}`;
 
 export function go(address: string): void {
   if (address !== location.pathname + location.hash) history.pushState(null, "", address);

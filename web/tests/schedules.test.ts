@@ -1,7 +1,7 @@
 /**
  * Random schedules of edits at both ends of a synced folder, of killed tabs and of a killed server, against a model. The
  * follower, the store and the plans are those of the page; both ends are in memory, and time is told by the test. So
- * there are more schedules than in a browser (`live.test.ts`). LIVE_SCHEDULES sets their number, LIVE_SEED the first.
+ * there are more schedules than in a browser (`live.test.ts`). MODEL_SCHEDULES sets their number, MODEL_SEED the first.
  */
 import { createHash } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
@@ -238,8 +238,8 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
   });
 
   test("of random schedules none loses or invents a content, and all end equal", async () => {
-    const first = Number(process.env["LIVE_SEED"] ?? 1);
-    const schedules = Number(process.env["LIVE_SCHEDULES"] ?? 1000);
+    const first = Number(process.env["MODEL_SEED"] ?? 1);
+    const schedules = Number(process.env["MODEL_SCHEDULES"] ?? 1000);
     let kills = 0;
     for (let seed = first; seed < first + schedules; seed++) {
       const world = new World(seed, Follower);

@@ -82,6 +82,9 @@ describe.skipIf(why).each(["light", "dark"] as const)("in %s", (colorScheme) => 
     await page.goto(`${s.origin.url}files/#versions/a.txt`);
     await page.getByRole("group", { name: "Now" }).waitFor();
     await look("versions");
+    await page.goto(`${s.origin.url}files/#past/${Math.floor(Date.now() / 1000)}`);
+    await page.getByRole("group", { name: "a.txt" }).waitFor();
+    await look("as of a moment");
     await page.goto(`${s.origin.url}files/plans/`);
     await page.getByRole("button", { name: "Share" }).click();
     await look("share");

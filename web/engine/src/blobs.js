@@ -5,6 +5,8 @@ import { TransferError } from "./engine.js";
 const AHEAD_BYTES = 4 << 20;
 const FIRST_BYTES = 1 << 20;
 const PART_BYTES = 512 << 10;
+// Of a file up to this length all blocks are kept: a pull reads the file twice, once to find and once to copy.
+const KEPT_BYTES = 24 << 20;
 
 /** A transfer that failed because a file of the user changed, or cannot be read. */
 export class UnreadableFile extends TransferError {
@@ -26,7 +28,7 @@ export class BlobFiles {
     return { file: this.#last, len: file.size, modified_ms: file.lastModified };
   }
 
-  /** Opens a sync access handle that a new version is written to. */
+  /** Opens a sync access handle, or a `MemoryFile`, that a new version is written to. */
   stage(access) {
     this.#staged.set(++this.#last, access);
     return this.#last;
@@ -56,6 +58,58 @@ export class BlobFiles {
   }
 }
 
+/** A file in memory with the calls of a sync access handle: a short new version needs no file of the origin's storage. */
+export class MemoryFile {
+  #bytes;
+  #len = 0;
+  #most;
+
+  /** A file for about `len` bytes, and for at most `most` bytes. */
+  constructor(len, most) {
+    this.#bytes = new Uint8Array(Math.min(len, most));
+    this.#most = most;
+  }
+
+  read(into, { at }) {
+    const some = this.#bytes.subarray(Math.min(at, this.#len), Math.min(at + into.length, this.#len));
+    into.set(some);
+    return some.length;
+  }
+
+  /** Returns the number of written bytes, which is 0 if the file would be too long. */
+  write(bytes, { at }) {
+    const end = at + bytes.length;
+    if (end > this.#most) return 0;
+    this.#hold(end);
+    this.#bytes.set(bytes, at);
+    this.#len = Math.max(this.#len, end);
+    return bytes.length;
+  }
+
+  /** A new version that ends in zeros ends behind the last write. */
+  truncate(len) {
+    this.#hold(len);
+    this.#bytes.fill(0, len);
+    this.#len = len;
+  }
+
+  #hold(len) {
+    if (len <= this.#bytes.length) return;
+    const longer = new Uint8Array(Math.max(len, Math.min(2 * this.#bytes.length, this.#most)));
+    longer.set(this.#bytes);
+    this.#bytes = longer;
+  }
+
+  flush() {}
+
+  close() {}
+
+  /** The content. */
+  get blob() {
+    return new Blob([this.#bytes.subarray(0, this.#len)]);
+  }
+}
+
 /** Reads all of a blob, into the memory of an earlier block if there is one: the browser collects memory late. */
 async function filled(blob, spare) {
   let reader;
@@ -81,7 +135,10 @@ class Reading {
   #isPermitted = false;
   #file;
   #permit;
-  /** Blocks of the file that a scan has reached: the last one, and the one before, for reads that follow the scan. */
+  /**
+   * Blocks of the file that a scan has reached: the last one, and the one before, for reads that follow the scan. Of a
+   * short file all blocks.
+   */
   #blocks = [];
   /** Offset at which the scan goes on. */
   #end = 0;
@@ -125,8 +182,9 @@ class Reading {
     // A block that has not arrived is read in parts meanwhile, so that the engine does not wait for the whole block.
     const bytes = next?.bytes?.subarray(from - next.from) ?? this.#slice(from, next ? Math.min(PART_BYTES, next.end - from) : FIRST_BYTES);
     const [last, old] = this.#blocks;
-    this.#blocks = [{ from, bytes }, ...(last ? [last] : [])];
-    if (old?.bytes.buffer.byteLength === AHEAD_BYTES) this.#spare = old.bytes.buffer;
+    const isKept = this.#file.size <= KEPT_BYTES;
+    this.#blocks = [{ from, bytes }, ...(isKept ? this.#blocks : last ? [last] : [])];
+    if (!isKept && old?.bytes.buffer.byteLength === AHEAD_BYTES) this.#spare = old.bytes.buffer;
     this.#end = from + bytes.length;
     if (!next || this.#end >= next.end) this.#next = this.#begin(this.#end);
   }
@@ -155,8 +213,12 @@ class Reading {
  * Pulls a file into the file `staged` of the origin's own storage: `{ volume, path, staged: handle, old: File | null }`.
  * If the result has `put`, the staged file is the new version.
  */
-export async function pullStaged(connection, files, { staged, old, ...place }, options) {
-  const access = await staged.createSyncAccessHandle();
+export async function pullStaged(connection, files, { staged, ...request }, options) {
+  return pullInto(connection, files, { access: await staged.createSyncAccessHandle(), ...request }, options);
+}
+
+/** Does the same into an open sync access handle, or into a `MemoryFile`, and closes it. */
+export async function pullInto(connection, files, { access, old, ...place }, options) {
   const number = files.stage(access);
   const opened = old ? files.open(old) : null;
   try {

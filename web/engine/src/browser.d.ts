@@ -66,3 +66,24 @@ export function pullStaged(
   request: Place & { staged: FileSystemFileHandle; old: File | null },
   options?: Options,
 ): Promise<Result>;
+
+/** A file in memory for a short new version. */
+export class MemoryFile implements StagedFile {
+  /** A file for about `len` bytes, and for at most `most` bytes. */
+  constructor(len: number, most: number);
+  read(into: Uint8Array, options: { at: number }): number;
+  write(bytes: Uint8Array, options: { at: number }): number;
+  truncate(len: number): void;
+  flush(): void;
+  close(): void;
+  /** The content. */
+  readonly blob: Blob;
+}
+
+/** Pulls a file into `access`, as `pullStaged` does, and closes `access`. */
+export function pullInto(
+  connection: Connection,
+  files: BlobFiles,
+  request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null },
+  options?: Options,
+): Promise<Result>;

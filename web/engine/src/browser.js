@@ -1,9 +1,9 @@
 // Delta sync for a Web Worker of a page. Reads of files block, so pages cannot use this module outside workers.
-import { BlobFiles, pullStaged, UnreadableFile } from "./blobs.js";
+import { BlobFiles, MemoryFile, pullInto, pullStaged, UnreadableFile } from "./blobs.js";
 import { Client } from "./client.js";
 
 export { Connection, Engine, TransferError } from "./engine.js";
-export { BlobFiles, pullStaged, UnreadableFile };
+export { BlobFiles, MemoryFile, pullInto, pullStaged, UnreadableFile };
 
 /** Returns a client for the server at `url`. Nothing is sent before the first transfer. */
 export function open({ url, token, modules = shipped }) {

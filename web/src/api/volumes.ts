@@ -230,6 +230,40 @@ export async function* deletedFiles(at: Place, stop: AbortSignal): AsyncGenerato
   }
 }
 
+/** An entry that a folder had at a moment. */
+export interface PastEntry {
+  name: string;
+  type: Entry["type"];
+  bytes?: number;
+  /** Seconds since 1970. */
+  modified?: number;
+  /** The old version with the content of then; absent if the present file has it. */
+  version?: string;
+  /** Whether the same is there now, another version, or nothing. */
+  now: "same" | "other" | "gone";
+  /** The entity tag of the present file. */
+  etag?: string;
+}
+
+/** Entries that a folder had at a moment, and the number of entries that came later. */
+export interface PastPage {
+  entries: PastEntry[];
+  younger: number;
+}
+
+/** Lists a folder page by page, as the folder was at `moment`, in seconds since 1970. */
+export async function* listPast(at: Place, moment: number, stop: AbortSignal): AsyncGenerator<PastPage> {
+  let after = "";
+  for (;;) {
+    const answer = await call(`${address("tree", at)}?at=${moment}&limit=${PAGE}&after=${encodeURIComponent(after)}`, { signal: stop });
+    type Told = Omit<PastPage, "entries"> & { entries: (PastEntry & { exact?: boolean })[]; next: string | null };
+    const { entries, younger, next } = (await answer.json()) as Told;
+    yield { entries: entries.map(({ exact = true, ...entry }) => (exact ? entry : { ...entry, name: entry.name + NO_TEXT })), younger };
+    if (next === null || next === after) return;
+    after = next;
+  }
+}
+
 /** Restores an old version. The restored version replaces the version `tag`; without `tag`, no file may exist. */
 export async function restore(at: Place, version: string, tag?: string): Promise<void> {
   const query = `?as=restore&version=${encodeURIComponent(version)}`;

@@ -91,10 +91,16 @@ function FolderBar(): JSX.Element {
       {found && rows.value.length > 0 && <span class="soft mid found">{words.found(rows.value.length, found)}</span>}
       <span class="push" />
       {may?.versions && may.read && (
-        <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} title={words.deletedFiles} onClick={follow}>
-          <Icon is="clock" />
-          <span>{words.deletedFiles}</span>
-        </a>
+        <>
+          <a class="btn" href={screenAddress("past")} aria-label={words.asOf} title={words.asOf} onClick={follow}>
+            <Icon is="clock" />
+            <span>{words.asOf}</span>
+          </a>
+          <a class="btn" href={screenAddress("deleted")} aria-label={words.deletedFiles} title={words.deletedFiles} onClick={follow}>
+            <Icon is="bin" />
+            <span>{words.deletedFiles}</span>
+          </a>
+        </>
       )}
       {rights.value?.share && (
         <button class="btn" aria-label={words.share} onClick={() => share()}>

@@ -186,7 +186,7 @@ export class Remote {
   async #pull(path: string, of: FileState, local: Local, was: FileState): Promise<Moved & { there: FileState }> {
     const from = this.at(path);
     const old = (await local.expect(path, was))!;
-    const staged = `live-${crypto.randomUUID()}`;
+    const staged = of.bytes <= MEMORY_BYTES ? of.bytes : `live-${crypto.randomUUID()}`;
     const storage = await navigator.storage.getDirectory();
     try {
       const end = await transfer({ is: "download", file: old, staged, ...way(from) }, () => undefined, this.stop);
@@ -199,10 +199,10 @@ export class Remote {
         await isThat();
         return { state: was, bytes: end.received, there: of };
       }
-      const made = await (await storage.getFileHandle(staged)).getFile();
+      const made = end.content ?? (await (await storage.getFileHandle(String(staged))).getFile());
       return { state: await local.write(path, made, was, isThat()), bytes: end.received, there: of };
     } finally {
-      await storage.removeEntry(staged).catch(() => undefined);
+      if (typeof staged === "string") await storage.removeEntry(staged).catch(() => undefined);
     }
   }
 
@@ -249,6 +249,8 @@ function refusal(end: { is: string; why?: string; secs?: number } | undefined): 
 /** Most entries of a synced folder. */
 const MOST_ENTRIES = 1_000_000;
 const QUICK_BYTES = 1 << 20;
+/** Longest new version that is put together in memory. */
+const MEMORY_BYTES = 24 << 20;
 /** Most entries that are looked at one by one. */
 const FEW = 8;
 const AT_ONCE = 4;

@@ -4,6 +4,7 @@ import { useEffect } from "preact/hooks";
 import { Files } from "../files/Files";
 import { FileDialogs } from "../files/Dialogs";
 import { Deleted } from "../files/Deleted";
+import { Past } from "../files/Past";
 import { Preview } from "../files/Preview";
 import { Versions } from "../files/Versions";
 import { Synced } from "../live/Synced";
@@ -73,6 +74,8 @@ function Body(): JSX.Element {
   switch (screen) {
     case "deleted":
       return volume ? <Deleted key={[volume, ...path].join("/")} /> : <Volumes />;
+    case "past":
+      return volume ? <Past key={[volume, ...path].join("/")} /> : <Volumes />;
     case "transfers":
       return <Transfers />;
     case "synced":
@@ -109,6 +112,7 @@ function title(): string {
   const { screen, volume, path, name } = route.value;
   if (name !== undefined) return t().page(name);
   if (screen === "transfers" || screen === "synced" || screen === "settings" || screen === "shared" || screen === "server" || screen === "lab") return t().page(t()[screen]);
+  if (screen === "past") return t().page(t().past(path.at(-1) ?? volume ?? ""));
   if (screen === "deleted") return t().page(t().deletedFiles);
   return t().page(path.at(-1) ?? volume ?? t().volumes);
 }

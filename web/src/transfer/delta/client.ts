@@ -8,8 +8,11 @@ import script from "./worker?worker&url";
 
 interface Running {
   on: (report: Report) => void;
-  end: (end: Result | Failure) => void;
+  end: (end: Ended | Failure) => void;
 }
+
+/** The result of a transfer, with the content of a new version that came into memory. */
+type Ended = Result & { content?: Blob };
 
 const running = new Map<number, Running>();
 let ids = 0;
@@ -23,7 +26,7 @@ export function transfer(
   request: Omit<Upload, "id" | "module"> | Omit<Download, "id" | "module">,
   on: (report: Report) => void,
   stop: AbortSignal,
-): Promise<Result | Failure | undefined> {
+): Promise<Ended | Failure | undefined> {
   if (stop.aborted) return Promise.reject(stop.reason);
   const module = modules[request.is];
   const to = module === undefined ? undefined : start();
@@ -36,7 +39,7 @@ export function transfer(
       reject(stop.reason);
     };
     stop.addEventListener("abort", abort, { once: true });
-    const end = (end: Result | Failure) => {
+    const end = (end: Ended | Failure) => {
       stop.removeEventListener("abort", abort);
       running.delete(id);
       resolve(end);
@@ -97,7 +100,7 @@ function hear(message: FromWorker): void {
   }
   const transfer = running.get(message.id);
   if (message.is === "progress") transfer?.on(message);
-  else if (message.is === "done") transfer?.end(message.result);
+  else if (message.is === "done") transfer?.end(message.content ? { ...message.result, content: message.content } : message.result);
   else if (message.is === "failed") {
     transfer?.end(message.failure);
     // An engine with an internal failure is not used again.

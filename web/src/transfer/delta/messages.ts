@@ -26,8 +26,11 @@ export interface Upload extends Request {
 
 export interface Download extends Request {
   is: "download";
-  /** Name in the origin's storage of the file that gets the new version. */
-  staged: string;
+  /**
+   * Name in the origin's storage of the file that gets the new version; or the length of the new version, as far as the
+   * page knows it, if the new version is short and comes with the answer.
+   */
+  staged: string | number;
 }
 
 /** A request for the plan of a synced folder (`live/plan.ts`). */
@@ -70,6 +73,6 @@ export type Failure =
 
 export type FromWorker =
   | ({ is: "progress"; id: number } & Report)
-  | { is: "done"; id: number; result: Result }
+  | { is: "done"; id: number; result: Result; content?: Blob }
   | { is: "planned"; id: number; plan: unknown }
   | { is: "failed"; id: number; failure: Failure };

@@ -2,13 +2,15 @@
  * Runs the delta engine in a Web Worker: the module, the WebSocket and the reads of files. The page's own thread does
  * no computation.
  */
-import { BlobFiles, Engine, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
+import { BlobFiles, Engine, MemoryFile, pullInto, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
 import type { Download, Failure, FromWorker, Planning, ToWorker, Upload } from "./messages";
 
 type Request = Upload | Download;
 
 /** Time between two reports of a transfer. */
 const REPORT_MS = 50;
+/** Longest new version in memory. A version that has grown since the page saw it may be longer. */
+const MEMORY_BYTES = 48 << 20;
 /** Time after the last transfer in which the connection stays open. */
 const IDLE_MS = 10_000;
 /** Time between two clock checks, and the time between two checks after which the device must have slept. */
@@ -49,8 +51,8 @@ async function run(request: Request): Promise<void> {
   clearTimeout(idle);
   const options = { onprogress: reports(id), signal: stop.signal };
   try {
-    const result = request.is === "upload" ? await upload(request, options) : await download(request, options);
-    tell({ is: "done", id, result });
+    if (request.is === "upload") tell({ is: "done", id, result: await upload(request, options) });
+    else tell({ is: "done", id, ...(await download(request, options)) });
   } catch (error) {
     tell({ is: "failed", id, failure: error instanceof Refused ? error.failure : reason(error) });
   } finally {
@@ -89,12 +91,17 @@ async function upload(request: Upload, options: Options): Promise<Result> {
   }
 }
 
-async function download(request: Download, options: Options): Promise<Result> {
+async function download(request: Download, options: Options): Promise<{ result: Result; content?: Blob }> {
   const { file: old, volume, path } = request;
+  if (typeof request.staged === "number") {
+    const access = new MemoryFile(request.staged, MEMORY_BYTES);
+    const result = await pullInto(await connect(request), files, { volume, path, access, old }, options);
+    return result.put ? { result, content: access.blob } : { result };
+  }
   const root = await navigator.storage.getDirectory();
   const staged = await root.getFileHandle(request.staged, { create: true });
   const connection = await connect(request);
-  return pullStaged(connection, files, { volume, path, staged, old }, options);
+  return { result: await pullStaged(connection, files, { volume, path, staged, old }, options) };
 }
 
 /** A failure that the engine does not know. */
