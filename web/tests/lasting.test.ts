@@ -93,6 +93,10 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     console.log(`${what}: ${(s.origin.wire.up / LENGTH).toFixed(3)} of the file's bytes were sent in all`);
     expect(s.origin.wire.up).toBeLessThan(MOST);
     expect(s.origin.seen.filter((seen) => seen.startsWith("PUT"))).toEqual([]);
+    // Bytes that were sent before the interruption are no saving.
+    await s.page.getByRole("link", { name: /^Transfers/ }).click();
+    await s.page.locator(".tr").waitFor();
+    expect(await s.page.locator(".tr .nums").allTextContents()).toEqual([expect.stringMatching(/sent$/)]);
   }
 
   test("a reload goes on by itself, where the file can be read again", async () => {

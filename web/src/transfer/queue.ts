@@ -61,6 +61,11 @@ export interface Item {
   /** Bytes that the server had already. */
   kept: number;
   sent: number;
+  /**
+   * Bytes that earlier attempts have sent; undefined before the first attempt. The server has these bytes because of
+   * the page, so they are no saving.
+   */
+  earlier?: number | undefined;
   state: State;
   /** True if the file is sent by a request of its own, since a bundle with the file was refused. */
   isAlone?: boolean;
@@ -197,7 +202,9 @@ export async function takeUp({ batch: of, items }: Kept, find: (record: ItemReco
     const { source, why = failed?.kind === "ended" ? undefined : failed } = found[i]!;
     const state: State = why ? { is: "failed", why } : { is: "waiting" };
     brokeOff(to);
-    batch.items.push({ no, source, to, base, bytes, modified, kept: 0, sent: 0, state });
+    // The server may have bytes of a new file only because the earlier page has sent them.
+    const earlier = base === "nothing" ? bytes : undefined;
+    batch.items.push({ no, source, to, base, bytes, modified, kept: 0, sent: 0, earlier, state });
   }
   batch.listed = true;
   if (!batch.items.length) dropBatch(batch.key);
@@ -322,6 +329,9 @@ function nextOf(batch: Batch): Item | undefined {
   return undefined;
 }
 
+/** Returns the bytes that this attempt and earlier attempts have sent. All that the server has of a new file was sent. */
+const sentSoFar = ({ base, bytes, earlier = 0, sent }: Item): number => (base === "nothing" ? bytes : Math.max(earlier, sent));
+
 /** Puts an item back into the queue. */
 function wait(item: Item, batch: Batch): void {
   item.state = { is: "waiting" };
@@ -342,6 +352,7 @@ async function run(item: Item, batch: Batch, slot: Slot): Promise<void> {
 }
 
 function failed(item: Item, batch: Batch, stop: AbortSignal, error: unknown): void {
+  if (item.earlier !== undefined) item.earlier = sentSoFar(item);
   if (stop.reason === PAUSED) wait(item, batch);
   else if (stop.reason === ENDED) item.state = { is: "failed", why: { kind: "ended" } };
   else if (stop.aborted) item.state = { is: "cancelled" };
@@ -404,6 +415,7 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
   stop.throwIfAborted();
   item.kept = 0;
   item.sent = 0;
+  item.earlier = undefined;
   if (!there) {
     // The version to replace is gone: upload a new file. Without a base, the token may not see the version there.
     if (item.base === "nothing") throw new Problem(409, "the path exists");
@@ -454,14 +466,18 @@ class NotPermitted extends Error {}
 
 async function send(item: Item, file: File, stop: AbortSignal): Promise<undefined> {
   item.state = { is: "moving", stage: "sending" };
+  const earlier = item.earlier === undefined ? 0 : sentSoFar(item);
+  item.earlier = earlier;
   let before = 0;
   await engine.upload(
     file,
     item.to,
     item.base,
     (progress) => {
-      item.kept = progress.kept + progress.moved;
-      item.sent = progress.sent;
+      // Bytes that an earlier attempt has sent are at the server already.
+      const resumed = Math.min(earlier, progress.kept);
+      item.kept = progress.kept + progress.moved - resumed;
+      item.sent = progress.sent + resumed;
       if (item.state.is === "moving") item.state.stage = progress.stage;
       count(progress.sent - before);
       before = progress.sent;

@@ -32,14 +32,20 @@ export const delta: Engine = {
     const there = { address: new URL(address("files", to), root()).href, tag: isNew ? undefined : base.tag };
     await settled(to, stop);
     let furthest = 0;
+    // Bytes that earlier connections have sent.
+    let earlier = 0;
     for (let tries = 0; tries < TRIES; tries++) {
-      const heard = (report: Report) => {
-        if (report.settled > furthest) [furthest, tries] = [report.settled, 0];
-        on(underWay(file, report));
+      let progress = underWay(file, { settled: 0, sent: 0 });
+      const heard = ({ settled, sent }: Report) => {
+        if (settled > furthest) [furthest, tries] = [settled, 0];
+        progress = underWay(file, { settled, sent: earlier + sent });
+        on(progress);
       };
       const begun = transfer({ is: "upload", file, ...there, ...way(to) }, heard, stop);
       const end = await begun.catch((error: unknown) => (brokeOff(to), Promise.reject(error)));
-      if (end && !("is" in end)) return on(arrived(file, end));
+      if (end && !("is" in end)) return on(arrived(file, end, earlier));
+      // All that the server has of a new file was sent.
+      earlier = isNew ? file.size : Math.max(earlier, progress.sent);
       brokeOff(to);
       if (end) await refuse(end, to);
       // While the server is away, do not fall back to plain HTTP: the server keeps the bytes that arrived.
@@ -106,6 +112,8 @@ function underWay({ size }: File, { settled, sent }: Report): Progress {
 }
 
 /** Returns the final progress. The server does not report the source of matched bytes, so moved bytes count as kept. */
-function arrived({ size }: File, { matched, literal }: Result): Progress {
-  return { stage: "writing", bytes: size, kept: matched, moved: 0, fresh: literal, sent: literal };
+function arrived({ size }: File, { matched, literal }: Result, earlier: number): Progress {
+  const resumed = Math.min(earlier, matched);
+  const fresh = literal + resumed;
+  return { stage: "writing", bytes: size, kept: matched - resumed, moved: 0, fresh, sent: fresh };
 }
