@@ -23,6 +23,7 @@ const { endSession, ended, signIn, token, tokenIn } = await import("../src/sessi
 const { call, sendBody } = await import("../src/api/http");
 const { list, look, remove } = await import("../src/api/volumes");
 const { previewOf } = await import("../src/files/kinds");
+const { NameOrder, sortedBy } = await import("../src/files/sorting");
 const { StagMeter } = await import("../src/stagnation");
 const { GentleRate } = await import("../src/transfer/gentle");
 const { english } = await import("../src/text/en");
@@ -218,6 +219,10 @@ describe("numbers", () => {
     expect(en.when(now.getTime())).toMatch(/^Today \d\d:\d\d$/);
     expect(en.when(new Date(now.getFullYear(), now.getMonth(), now.getDate() - 1, 12).getTime())).toBe("Yesterday 12:00");
     expect(en.when(new Date(2001, 2, 4).getTime())).toBe("4 Mar 2001");
+    // Times of one day, long ago, would look equal.
+    const [one, other, third] = [4, 4, 5].map((day, i) => new Date(2001, 2, day, 12, 0, i).getTime());
+    expect(en.whens([one!, other!, third!])).toEqual(["4 Mar 2001, 12:00:00", "4 Mar 2001, 12:00:01", "5 Mar 2001"]);
+    expect(de.whens([third!])).toEqual(["5. März 2001"]);
   });
 
   test("names compare as people count", () => {
@@ -302,4 +307,39 @@ test("bars of a change are wide enough to be seen, meet their neighbours and sta
   expect([bar!.x, bar!.width]).toEqual([part / 2, part * 2]);
   // Parts of an empty file have no bytes.
   expect(barsOf({ ...map(), buckets: Array.from({ length: 32 }, () => [0, 0, 0] as const) }, 2, 1)).toEqual([]);
+});
+
+describe("the order of rows", () => {
+  const entry = (no: number, type: Entry["type"] = no % 7 ? "file" : "dir"): Entry => ({ name: `${type}-${no % 311}-${no}`, type, bytes: no % 13, modified: no % 17 });
+  const { compare } = numbers("en", { today: "Today", yesterday: "Yesterday" });
+  /** The same order, sorted anew. */
+  const slowly = (entries: readonly Entry[], by: "name" | "bytes" | "modified", down: boolean) =>
+    [...entries].sort((a, b) => {
+      const folders = Number(b.type === "dir") - Number(a.type === "dir");
+      const difference = by === "name" ? 0 : a[by] - b[by];
+      return folders || (down ? -1 : 1) * (difference || compare(a.name, b.name));
+    });
+  const shuffled = (count: number) => Array.from({ length: count }, (_, i) => entry((i * 7919) % count));
+
+  test("lists that grow, shrink and change are sorted as if anew", () => {
+    const all = shuffled(1009);
+    const names = new NameOrder(compare);
+    const lists = [[], all.slice(0, 100), all.slice(0, 600), all, all.slice(300, 900), all.map((old) => (old.bytes ? old : { ...old, type: "file" as const })), all];
+    for (const list of lists) {
+      const sorted = names.sort(list);
+      for (const by of ["name", "bytes", "modified"] as const)
+        for (const down of [false, true]) expect(sortedBy({ by, down }, sorted)).toEqual(slowly(list, by, down));
+    }
+  });
+
+  test("the pages of a long list cost about as many comparisons as one sort", () => {
+    let count = 0;
+    const names = new NameOrder((a, b) => (count++, compare(a, b)));
+    const all = shuffled(20_011);
+    for (let end = 1000; end < all.length + 1000; end += 1000) names.sort(all.slice(0, end));
+    expect(count).toBeLessThan(all.length * 25);
+    count = 0;
+    names.sort(all);
+    expect(count).toBe(0);
+  });
 });

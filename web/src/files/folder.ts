@@ -7,9 +7,10 @@ import { token } from "../session";
 import { format } from "../text";
 import { onArrival } from "../transfer/queue";
 import { follow } from "./events";
+import { NameOrder, sortedBy, type Order } from "./sorting";
 
 export type Status = "loading" | "listing" | "ready" | "missing" | { refused: string };
-export type Column = "name" | "bytes" | "modified";
+export type { Column } from "./sorting";
 
 export const volumeList = signal<readonly Volume[] | undefined>(undefined);
 /** Rights of the token beyond files; undefined until the server has answered. */
@@ -17,7 +18,7 @@ export const rights = signal<{ share: boolean; admin: boolean } | undefined>(und
 export const entries = signal<readonly Entry[]>([]);
 export const status = signal<Status>("loading");
 export const query = signal("");
-export const order = signal<{ by: Column; down: boolean }>({ by: "name", down: false });
+export const order = signal<Order>({ by: "name", down: false });
 /** Names of selected entries. */
 export const selection = signal<ReadonlySet<string>>(new Set());
 /** The name of the row that the keyboard is on. */
@@ -36,17 +37,9 @@ export const rows = computed<readonly Entry[]>(() => {
   return found;
 });
 
-const sorted = computed<readonly Entry[]>(() => {
-  const { by, down } = order.value;
-  const { compare } = format();
-  const way = down ? -1 : 1;
-  return [...entries.value].sort((a, b) => {
-    const folders = Number(b.type === "dir") - Number(a.type === "dir");
-    if (folders) return folders;
-    const difference = by === "name" ? 0 : a[by] - b[by];
-    return way * (difference || compare(a.name, b.name));
-  });
-});
+const nameOrder = computed(() => new NameOrder(format().compare));
+const byName = computed(() => nameOrder.value.sort(entries.value));
+const sorted = computed(() => sortedBy(order.value, byName.value));
 
 export const selected = computed(() => rows.value.filter(({ name }) => selection.value.has(name)));
 /** Entries for an action: the selection, or else the active row. */
