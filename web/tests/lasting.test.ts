@@ -142,6 +142,14 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     await arrives(content, "change of the network");
   });
 
+  test("an upload shows its progress from the start", async () => {
+    const content = await fill(8);
+    await middle();
+    await s.page.getByRole("link", { name: /^Transfers/ }).click();
+    await s.page.locator(".tr .nums", { hasText: /^[1-9]\d(\.\d)?\sMB of 67\.1\sMB sent$/ }).waitFor({ timeout: 10_000 });
+    await arrives(content, "an upload without an interruption");
+  });
+
   test("what was paused stays paused after a reload", async () => {
     const content = await fill(5);
     await middle();

@@ -91,18 +91,26 @@ pub struct InlineSession<M: Machine, W> {
     worker: Arc<W>,
     /// Bytes from the other end that the session has not processed yet.
     heard: Vec<u8>,
+    /// Bytes that the caller took for the other end.
+    sent: u64,
+    /// Bytes from the other end.
+    received: u64,
 }
 
 impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     /// Starts a session whose greeting has ended, so `machine` knows the terms.
     pub fn new(machine: M, worker: W) -> Self {
-        Self { session: Session::new(machine, None), worker: Arc::new(worker), heard: Vec::new() }
+        Self::of(Session::new(machine, None), Arc::new(worker))
     }
 
     /// Starts a session during the greeting, while `machine` works already. `greeting` takes the frames of the
     /// greeting.
     pub fn greeting(machine: M, worker: Arc<W>, greeting: Greeting<InlineError>) -> Self {
-        Self { session: Session::new(machine, Some(greeting)), worker, heard: Vec::new() }
+        Self::of(Session::new(machine, Some(greeting)), worker)
+    }
+
+    const fn of(session: Session<M, InlineError>, worker: Arc<W>) -> Self {
+        Self { session, worker, heard: Vec::new(), sent: 0, received: 0 }
     }
 
     /// Returns the limits of the frames that the other end may send now.
@@ -127,6 +135,8 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
     /// Takes bytes from the other end: frames, in pieces of any length.
     pub fn receive(&mut self, bytes: &[u8]) {
         self.heard.extend_from_slice(bytes);
+        self.received += bytes.len() as u64;
+        self.session.set_wire_bytes(self.sent, self.received);
     }
 
     /// Takes all steps that are possible now: processes frames, performs work, appends frames for the other end to
@@ -161,7 +171,12 @@ impl<M: Machine, W: Worker<M>> InlineSession<M, W> {
             let has_room = unsent.len() < MAX_UNSENT_BYTES;
             let around = DriverState { worker: &*self.worker, has_room, can_work };
             match self.session.poll(&around) {
-                Some(SessionStep::Send(_, batch)) => unsent.extend(batch),
+                Some(SessionStep::Send(_, batch)) => {
+                    // Progress is reported once its bytes were sent.
+                    self.sent += batch.len() as u64;
+                    self.session.set_wire_bytes(self.sent, self.received);
+                    unsent.extend(batch);
+                }
                 Some(SessionStep::Work(id, work)) => {
                     self.session.answered(id, self.worker.perform(work));
                     self.feed_session()?;
