@@ -136,7 +136,7 @@ describe.skipIf(why)("at 360 px", () => {
     await browser?.close();
   });
 
-  /** Returns faults: a page wider than the screen, and controls lower than 40 px or narrower than 32 px. */
+  /** Returns faults: controls beyond the edge of the screen, and controls lower than 40 px or narrower than 32 px. */
   async function fits(page: Page): Promise<string[]> {
     return page.evaluate(() => {
       const found: string[] = [];
@@ -145,7 +145,9 @@ describe.skipIf(why)("at 360 px", () => {
         found.push(`the page is ${document.documentElement.scrollWidth} px wide: ${wide.map((one) => one.outerHTML.slice(0, 90)).join(" ")}`);
       }
       for (const element of document.querySelectorAll<HTMLElement>("a, button, label:has(input), input.in")) {
-        const { width, height } = element.getBoundingClientRect();
+        const { width, height, right } = element.getBoundingClientRect();
+        // A phone makes the window as wide as the page.
+        if (right > screen.width) found.push(`${element.outerHTML.slice(0, 90)}: ends at ${right}`);
         if (!width || element.closest(".skip, .lhead, .lrow .nm, .seg, .brand") || element.matches(".sr, .search, .pick")) continue;
         if (height < 40 || width < 32) found.push(`${element.outerHTML.slice(0, 90)}: ${width} × ${height}`);
       }

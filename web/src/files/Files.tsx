@@ -63,7 +63,8 @@ function FolderBar(): JSX.Element {
   const words = t();
   const { volume: name, path } = route.value;
   const found = query.value.trim();
-  const may = volume.value;
+  const isThere = status.value !== "missing";
+  const may = isThere ? volume.value : undefined;
   return (
     <div class="bar">
       <nav aria-label={words.folder}>
@@ -102,7 +103,7 @@ function FolderBar(): JSX.Element {
           </a>
         </>
       )}
-      {rights.value?.share && (
+      {isThere && rights.value?.share && (
         <button class="btn" aria-label={words.share} onClick={() => share()}>
           <Icon is="link" />
           <span>{words.share}</span>
