@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use deltic_core::Strategy;
 
-use super::bench::{PaperBench, RunFailure};
+use super::bench::{Measured, PaperBench, RunFailure};
 use super::outcome::{Drawn, Outcome};
-use super::runs::BEYOND;
+use super::runs::{BEYOND, KEPT};
 use super::series::SeriesTable;
+use super::stored::sync_with_kept_sums;
 use super::view::group;
-use crate::sync::report::SyncRow;
+use crate::exit::words;
+use crate::sync::report::{SyncReport, SyncRow};
 use crate::table::TextTable;
 
 /// A measure of all systems, with the goal for the default.
@@ -33,7 +35,13 @@ pub(crate) fn all_systems(bench: &mut PaperBench) -> Result<Outcome> {
     let plot = work.figures(&MEASURES[0]);
     let title = ["Time of a sync".into(), work.settings(), work.machine.clone()];
     let plot = if work.is_loaded { None } else { plot.figure(title, "ms, logarithmic".into()) };
-    Ok(Outcome::Drawn(Box::new(Drawn { caption: work.settings(), tables, claims: None, plot })))
+    Ok(Outcome::Drawn(Box::new(Drawn {
+        caption: work.settings(),
+        commands: work.commands,
+        tables,
+        claims: None,
+        plot,
+    })))
 }
 
 /// Table 2: work where the default misses its goals.
@@ -51,7 +59,13 @@ pub(crate) fn misses(bench: &mut PaperBench) -> Result<Outcome> {
                  the first system, or more than 64 MiB.";
     let tables = vec![(String::new(), table)];
     let caption = format!("{goals} {}", work.settings());
-    Ok(Outcome::Drawn(Box::new(Drawn { caption, tables, claims: None, plot: None })))
+    Ok(Outcome::Drawn(Box::new(Drawn {
+        caption,
+        commands: Vec::new(),
+        tables,
+        claims: None,
+        plot: None,
+    })))
 }
 
 /// The rows of all runs.
@@ -72,13 +86,13 @@ struct OwnedRow {
 }
 
 impl OwnedRow {
-    fn new(row: &SyncRow) -> Self {
+    fn new(row: &SyncRow, sums: &str) -> Self {
         let value = |measure: &Measure| {
             let sum = measure.columns.iter().map(|column| row.figure(column)).sum::<Option<f64>>();
             sum.map(|sum| (measure.title, sum * measure.scale))
         };
         let values = MEASURES.iter().filter_map(value).collect();
-        Self { group: group(row), system: row.name.clone(), values }
+        Self { group: group(row), system: format!("{}{sums}", row.name), values }
     }
 }
 
@@ -98,21 +112,28 @@ impl AllWork {
                 Err(RunFailure::Missing(_)) => continue,
                 Err(failure) => return Err(failure.why()),
             };
-            work.rows.extend(run.report.rows.iter().map(OwnedRow::new));
-            work.machine.clone_from(&run.report.machine);
-            work.commands.push(format!("`{}`", run.command));
-            work.load = work.load.max(run.load);
+            work.add(&run, "");
+        }
+        match sync_with_kept_sums(bench, KEPT) {
+            Ok(Some(run)) => work.add(&run, ", sums kept"),
+            Ok(None) => {}
+            Err(error) => return Err(words(&error)),
         }
         work.is_loaded = work.load > bench.settings.most_load;
         Ok(work)
     }
 
+    fn add(&mut self, run: &Measured<SyncReport>, sums: &str) {
+        self.rows.extend(run.report.rows.iter().map(|row| OwnedRow::new(row, sums)));
+        self.machine.clone_from(&run.report.machine);
+        self.commands.push(run.command.clone());
+        self.load = self.load.max(run.load);
+    }
+
     fn settings(&self) -> String {
-        let commands = self.commands.join(", ");
-        format!(
-            "Equal for all: compressor none, threads 1. Hash and proof are those of each system: this table compares \
-             systems, not hashes. {commands}"
-        )
+        "Equal for all: compressor none, threads 1. Hash and proof are those of each system: this table compares \
+         systems, not hashes."
+            .into()
     }
 
     fn figures(&self, measure: &Measure) -> SeriesTable {

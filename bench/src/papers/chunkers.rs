@@ -49,7 +49,8 @@ impl ChunkView {
         let what = self.quantity.name();
         let equal = "Equal for all: mean chunk 8 KiB (2 to 32 KiB), one thread, no hash of chunks.";
         Drawn {
-            caption: format!("{what}. {equal} `{}`", run.command),
+            caption: format!("{what}. {equal}"),
+            commands: vec![run.command.clone()],
             tables: vec![(String::new(), figures.table("chunker"))],
             claims: claims::table(&self.quantity.claims(), figures),
             plot: figures.figure(run.report.title(what.into()), format!("{what}, logarithmic")),

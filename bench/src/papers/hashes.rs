@@ -99,6 +99,7 @@ pub(crate) fn uniformity(bench: &mut PaperBench) -> Result<Outcome> {
     let axis = "chi-square of 1,024 bins, logarithmic: 1,023 expected";
     Ok(Outcome::Drawn(Box::new(Drawn {
         caption: format!("{what}. Equal for all: the chunks."),
+        commands: Vec::new(),
         tables: vec![(String::new(), table)],
         claims: Some(claims),
         plot: figures.figure([what.into(), axis.into(), MachineInfo::here().name], axis.into()),
@@ -167,6 +168,7 @@ fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {
     let machine = MachineInfo::here().name;
     Drawn {
         caption: format!("{what}. Equal for all: the bytes, one thread."),
+        commands: Vec::new(),
         tables: vec![(String::new(), figures.table(corner))],
         claims: None,
         plot: figures.figure([what.into(), String::new(), machine], format!("{what}, logarithmic")),

@@ -113,6 +113,7 @@ mod tests {
             }
         }
         used.extend(runs::BEYOND);
+        used.push(runs::KEPT);
         for name in &used {
             assert!(runs::words(name).is_some(), "{name}");
         }

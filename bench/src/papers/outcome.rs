@@ -23,6 +23,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Drawn {
     /// What was measured, with which equal settings.
     pub(crate) caption: String,
+    /// Command lines that repeat the measurement.
+    pub(crate) commands: Vec<String>,
     /// The figures, each table with a line above it, which may be empty. The first table is written as CSV.
     pub(crate) tables: Vec<(String, TextTable)>,
     /// Numbers that the paper prints, and the same numbers here.

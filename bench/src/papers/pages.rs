@@ -16,6 +16,7 @@ use super::manifest::item::{Label, PaperItem, Redraw};
 use super::manifest::{self, Paper};
 use super::outcome::{Drawn, Outcome};
 use crate::files::{make_dir, write};
+use crate::machine::{MachineInfo, processors};
 use crate::table::TextTable;
 
 /// A row of the manifest with its outcome.
@@ -73,7 +74,9 @@ impl PaperPages {
         let mut text = format!("### {}: {}\n\n", item.label.title(), item.shows);
         match outcome {
             Outcome::Drawn(drawn) => {
-                text.push_str(&wrapped(&drawn.caption));
+                let machine = MachineInfo::here().name;
+                let made = format!("Made by `{}`, {} processors of {machine}.", self.command, processors());
+                text.push_str(&wrapped(&format!("{}. {made}", drawn.caption.trim_end_matches('.'))));
                 text.push('\n');
                 text.push_str(&self.tables(paper, item.label, drawn)?);
             }
@@ -102,6 +105,9 @@ impl PaperPages {
         if let Some((_, table)) = drawn.tables.first() {
             write(&dir.join(format!("{word}.csv")), table.csv().as_bytes())?;
             text.push_str(&format!("[CSV]({}/{word}.csv)\n\n", paper.name()));
+        }
+        if !drawn.commands.is_empty() {
+            text.push_str(&format!("```\n{}\n```\n\n", drawn.commands.join("\n")));
         }
         if let Some(plot) = &drawn.plot {
             plot.save_svg(&dir.join(format!("{word}.svg")))?;

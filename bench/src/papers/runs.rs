@@ -63,7 +63,7 @@ pub(crate) const SYNC: &[(&str, &str)] = &[
          --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
     ),
     (
-        "netsync-4k",
+        "netsync-8k-links",
         "--strategy netsync --strong sha1 --zc none --block-size 8KiB --size 300kB|10MB|10MB --data text \
          --places netsync --kind inverse --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 \
          --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
@@ -141,11 +141,20 @@ pub(crate) const SYNC: &[(&str, &str)] = &[
          --link 100Mbit,20ms --link 10Mbit,30ms --runs 1|1|3",
     ),
     (
+        "beyond-kept",
+        "--strategy skysync-f,skysync-c,deltic --zc none --size 300kB|10MB|10MB --kind inverse,insert,move \
+         --change 4KiB|64KiB|4KiB,64KiB,1MiB --threads 1 --link 1Gbit,0.4ms --link 100Mbit,20ms --link 10Mbit,30ms \
+         --runs 1|1|3",
+    ),
+    (
         "beyond-tree",
         "--strategy all --zc none --pair {made/old} {made/new} --threads 1 --link 10Gbit,1ms|1Gbit,0.4ms|1Gbit,0.4ms \
          --link 1Gbit,1ms|100Mbit,20ms|100Mbit,20ms --link 1Gbit,2ms|10Mbit,30ms|10Mbit,30ms --runs 1|1|3",
     ),
 ];
+
+/// The run of all systems in which the files are on a btrfs that keeps sums.
+pub(crate) const KEPT: &str = "beyond-kept";
 
 /// Runs of chunkers.
 pub(crate) const CHUNK: &[(&str, &str)] = &[

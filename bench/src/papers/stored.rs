@@ -1,10 +1,11 @@
 //! SkySync with sums that storage keeps: figures 9 and 18, as root on a btrfs of its own.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use anyhow::Result;
 
-use super::bench::PaperBench;
+use super::bench::{Measured, PaperBench};
 use super::claims::{self, Claim};
 use super::outcome::{Drawn, Outcome};
 use super::runs::RunMode;
@@ -12,6 +13,7 @@ use super::series::SeriesTable;
 use crate::machine::MachineInfo;
 use crate::programs::skysync::{self, SkysyncOptions, SkysyncRow};
 use crate::programs::sums::{self, SumsOptions};
+use crate::sync::report::SyncReport;
 use crate::table::TextTable;
 
 /// Figure 9: the sender's time for unmodified files, with kept and with computed sums.
@@ -40,8 +42,9 @@ pub(crate) fn kept_sums(bench: &mut PaperBench) -> Result<Outcome> {
     Ok(Outcome::Drawn(Box::new(Drawn {
         caption: format!(
             "{what}. Equal for all: strong hash sha256, proof BLAKE3 of the file, compressor none, threads 1 (deltic: \
-             hash and proof of its own). `deltic-bench skysync --strong sha256`"
+             hash and proof of its own)."
         ),
+        commands: vec!["deltic-bench skysync --isa best --strong sha256 --no-links".into()],
         tables: vec![(String::new(), figures.table("file"))],
         claims: claims::table(&claims, &figures),
         plot: figures
@@ -67,12 +70,30 @@ pub(crate) fn extraction(bench: &mut PaperBench) -> Result<Outcome> {
     claims.row(["read sums; compute them", "1.8 to 119.2 s; 26 to 246 s", "the table above"]);
     Ok(Outcome::Drawn(Box::new(Drawn {
         caption: "time to read the CRC-32C that btrfs keeps, and to read the file and compute them. Equal for both: \
-                  one thread, CRC-32C. `deltic-bench sums`"
+                  one thread, CRC-32C."
             .into(),
+        commands: vec!["deltic-bench sums".into()],
         tables: vec![(String::new(), table)],
         claims: Some(claims),
         plot: None,
     })))
+}
+
+/// Returns the results of a run whose files are on a btrfs that keeps sums. `None` if there is none.
+pub(crate) fn sync_with_kept_sums(
+    bench: &mut PaperBench,
+    run: &'static str,
+) -> Result<Option<Rc<Measured<SyncReport>>>> {
+    if cannot_mount(bench).is_some() {
+        return Ok(None);
+    }
+    let before = bench.settings.dir.clone();
+    let result = skysync::on_btrfs(&before, |mount| {
+        bench.settings.dir = mount.into();
+        bench.sync(run)
+    });
+    bench.settings.dir = before;
+    Ok(result?.and_then(Result::ok))
 }
 
 /// Returns why a btrfs cannot be mounted for this run.

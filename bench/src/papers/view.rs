@@ -141,10 +141,10 @@ impl SyncView {
         if figures.is_empty() {
             return Err("no system was measured".into());
         }
-        let commands: Vec<_> = runs.iter().map(|run| format!("`{}`", run.command)).collect();
+        let commands = runs.iter().map(|run| run.command.clone()).collect();
         let Quantity { name, unit, .. } = self.quantity;
         let named = format!("{name}{}", in_unit(unit.0));
-        let caption = format!("{named}. {equal} {}", commands.join(", "));
+        let caption = format!("{named}. {equal}");
         let beside = self.series(&self.rows(runs, self.beside));
         let machine = runs[0].report.machine.clone();
         let axis = format!("{named}, logarithmic");
@@ -154,6 +154,7 @@ impl SyncView {
         }
         Ok(Drawn {
             caption,
+            commands,
             tables,
             claims: claims::table(&self.claims, &figures),
             plot: figures.figure([name.into(), equal, machine], axis),

@@ -151,6 +151,14 @@ pub(crate) fn measured(options: &SkysyncOptions) -> Result<Option<Vec<SkysyncRow
     Ok(Some(rows))
 }
 
+/// Calls `run` with a directory of a new btrfs, which keeps sums. Returns `None` if no btrfs can be made in `dir`.
+pub(crate) fn on_btrfs<T>(dir: &Path, run: impl FnOnce(&Path) -> T) -> Result<Option<T>> {
+    let options = SkysyncOptions::by_words(&["--dir", &dir.display().to_string()])?;
+    let rig = BenchRig::new(&options.programs, &options.at.dir)?;
+    let disk = LoopDisk::btrfs(&rig, 2 << 30);
+    Ok(disk.map(|disk| run(&disk.mount)))
+}
+
 /// Runs with an instruction set in a directory.
 struct RunSet<'a> {
     isa: IsaChoice,

@@ -94,7 +94,7 @@ fn compressors() -> Redraw {
 }
 
 fn chunk_lengths() -> Redraw {
-    let runs = ["netsync-512", "netsync-1k", "netsync-2k", "netsync-4k"];
+    let runs = ["netsync-512", "netsync-1k", "netsync-2k", "netsync-8k-links"];
     sync(SyncView::new(&runs, time(), &["netsync"]).studies(&[Factor::Chunks]))
 }
 
