@@ -500,18 +500,16 @@ pub fn last_fp(chunk: &[u8]) -> u32 {
     (gear_hash(chunk) >> 32) as u32
 }
 
-/// Finds blocks of `old` in `new` by comparing bytes. With `neighbours`, the block expected after the last
-/// match precedes the first equal block. Returns pairs of block number and offset.
+/// Finds blocks of `old` in `new` by comparing bytes. With `neighbours`, the block after the last match precedes the
+/// first equal block right behind this match. Returns pairs of block number and offset.
 #[must_use]
 pub fn search(old: &[u8], new: &[u8], block_len: usize, neighbours: bool) -> Vec<(usize, usize)> {
     let blocks: Vec<&[u8]> = old.chunks(block_len).collect();
     let (mut found, mut at, mut open): (Vec<(usize, usize)>, _, _) = (Vec::new(), 0, 0);
     while at + block_len <= new.len() {
         let equal = |block: &usize| blocks.get(*block) == Some(&&new[at..at + block_len]);
-        let follows = |(block, place): &(usize, usize)| {
-            let whole = (at - place).is_multiple_of(block_len);
-            whole.then(|| block + (at - place) / block_len)
-        };
+        let follows =
+            |(block, place): &(usize, usize)| (at - place == block_len).then_some(block + 1);
         let expected = found.last().filter(|_| neighbours).and_then(follows).filter(equal);
         if let Some(block) = expected.or_else(|| (0..blocks.len()).find(equal)) {
             found.push((block, at));

@@ -915,6 +915,32 @@ fn only_what_strong_sums_leave_unproven_is_hashed_again() {
     }
 }
 
+/// WebR2sync+ §5.1, §5.2: all systems find the same blocks, at the receiver if the direction is reversed. Locality saves
+/// look-ups by the weak sum, for one strong sum in vain behind each edit.
+#[test]
+fn the_family_of_webrsync_finds_the_same_with_less_work() {
+    let counts = |name: &str| {
+        let strategy = Strategy::by_name(name).unwrap();
+        let case = edited_in_many_places(strategy);
+        let mut session = Session::new(&case, &mut Dice::new(24));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        assert_eq!(totals.literal, 10 * 8192, "{name}: each edit costs its block");
+        let ends = [session.sender.counts(), session.receiver.counts()];
+        let is_reversed = name.starts_with("webr2sync");
+        assert_eq!(ends[usize::from(!is_reversed)].weak, 0, "{name}: one end searches");
+        ends[usize::from(is_reversed)]
+    };
+    // The full blocks that are unchanged, and the short one at the end.
+    let matched = 3_000_000 / 8192 - 10 + 1;
+    for (plain, local) in [("webrsync", "webrsync+"), ("webr2sync-siphash", "webr2sync+")] {
+        let (plain, local) = (counts(plain), counts(local));
+        assert_eq!((plain.strong, local.strong), (matched, matched + 10));
+        assert!(local.weak < plain.weak / 10, "{local:?}, {plain:?}");
+    }
+    assert_eq!(counts("webr2sync").strong, matched);
+}
+
 /// A file with ten edits of a byte each.
 fn edited_in_many_places(strategy: Strategy) -> Case {
     let bytes = Dice::new(21).bytes(3_000_000);

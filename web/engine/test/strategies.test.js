@@ -39,7 +39,8 @@ async function names() {
   return list.split(", ");
 }
 
-const FAMILY = ["deltic", "rsync", "webr2sync", "webr2sync+"];
+/** The strategies that the page compares. */
+const FAMILY = ["deltic", "rsync", "webrsync", "webrsync+", "webr2sync", "webr2sync-siphash", "webr2sync+"];
 
 test("every strategy pushes an edited file as a delta", options, async () => {
   const all = await names();

@@ -13,9 +13,9 @@
 //!
 //! 1. *Streaming.* The new version arrives in pieces. A window that reaches beyond a piece waits for the next
 //!    piece. The weak sum of this window is kept, so short pieces cost no more than long ones.
-//! 2. *Locality* (WebR2sync+ §5.2). After a match the next old block is expected. At a distance of n blocks
-//!    from the last match, the block n blocks later is expected: an overwrite shifts nothing. The paper
-//!    computes the strong sum there at once; here the much cheaper weak sum is compared first.
+//! 2. *Locality* (WebR2sync+ §5.2), if the strategy asks for it. The strong sum of the window right behind a match is
+//!    compared with the strong sum of the next old block, without a weak sum and without the table. If they differ,
+//!    the search goes on at this window as above, and does not compute the strong sum again.
 //! 3. *Budget.* An author of both versions can make every window match a block's weak sum and no strong sum,
 //!    which would cost a strong sum for each byte. At most one strong sum is computed for each window, and at
 //!    most [`STRONG_PER_BYTE`] bytes for each byte of the new version, plus [`SLACK_BYTES`]. Windows past the
@@ -48,10 +48,10 @@ pub const STRONG_PER_BYTE: u64 = 2;
 /// Number of bytes that strong sums may hash in addition to [`STRONG_PER_BYTE`].
 pub const SLACK_BYTES: u64 = 64 << 10;
 
-/// Order of look-ups: the block after the last match first, or no preference.
+/// The first look-up right behind a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
-    /// Tries the block after the last match first (WebR2sync+ §5.2).
+    /// Compares the strong sums of the window and of the next block (WebR2sync+ §5.2).
     Neighbour,
     /// Looks up every window in the same way, as the papers describe rsync.
     Ignored,
@@ -60,6 +60,8 @@ pub enum Locality {
 /// Work of a search so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SearchCounts {
+    /// Number of windows that equalled the block after the last match by their strong sums, and were not looked up.
+    pub neighbours: u64,
     /// Number of windows with a tag in the table.
     pub tag_hits: u64,
     /// Number of weak sums of blocks that were compared with a window.
@@ -76,6 +78,7 @@ pub struct SearchCounts {
 
 impl AddAssign for SearchCounts {
     fn add_assign(&mut self, more: Self) {
+        self.neighbours += more.neighbours;
         self.tag_hits += more.tag_hits;
         self.weak += more.weak;
         self.strong += more.strong;
@@ -290,8 +293,8 @@ struct NewPiece<'d> {
 struct BlockLookup {
     blocks: SharedBlocks,
     locality: Locality,
-    /// Offset in the new version and number of the block that is expected next.
-    expected: Option<(u64, u32)>,
+    /// Offset in the new version and number of the block of the last match.
+    last: Option<(u64, u32)>,
     /// Number of bytes hashed by strong sums.
     spent: u64,
     counts: SearchCounts,
@@ -299,7 +302,7 @@ struct BlockLookup {
 
 impl BlockLookup {
     fn new(blocks: SharedBlocks, locality: Locality) -> Self {
-        Self { blocks, locality, expected: None, spent: 0, counts: SearchCounts::default() }
+        Self { blocks, locality, last: None, spent: 0, counts: SearchCounts::default() }
     }
 
     fn block_len(&self) -> usize {
@@ -314,27 +317,50 @@ impl BlockLookup {
         mut at: usize,
         from: Option<u32>,
     ) -> Result<(usize, u32), u32> {
-        let NewPiece { before, new, .. } = piece;
+        let new = piece.new;
         let last = new.len() - self.block_len();
         if self.blocks.table.is_empty() {
             // The table is empty, so the caller never uses this sum.
             return Err(0);
         }
-        let first = || self.blocks.old.spec().weak.weak().of(&new[at..at + self.block_len()]);
-        let mut sum = from.unwrap_or_else(first);
-        if from.is_none()
-            && let Some(block) = self.look_up(piece, at, sum)
-        {
-            return Ok((at, block));
-        }
+        let mut sum = match from {
+            Some(sum) => sum,
+            None => match self.look_up_first(piece, at) {
+                Ok(block) => return Ok((at, block)),
+                Err(sum) => sum,
+            },
+        };
         while at < last {
-            let stop = self.expected.map_or(last, |(place, _)| last.min((place - before) as usize));
-            (at, sum) = self.roll_while_unmatched(roll, new, at..stop, sum);
-            if let Some(block) = self.look_up(piece, at, sum) {
+            (at, sum) = self.roll_while_unmatched(roll, new, at..last, sum);
+            if let Some(block) = self.look_up(piece, at, sum, None) {
                 return Ok((at, block));
             }
         }
         Err(sum)
+    }
+
+    /// Looks up the window at `at`, at the start of a search or right behind a match. Returns the block, or the weak sum
+    /// of the window.
+    fn look_up_first(&mut self, piece: NewPiece<'_>, at: usize) -> Result<u32, u32> {
+        let range = at..at + self.block_len();
+        let mut strong = None;
+        if let Some(block) = self.neighbour(piece.before + at as u64) {
+            strong = self.strong_sum(piece, range.clone());
+            if strong.is_some_and(|strong| strong.as_bytes() == self.blocks.old.strong(block)) {
+                self.counts.neighbours += 1;
+                self.last = Some((piece.before + at as u64, block));
+                return Ok(block);
+            }
+        }
+        let sum = self.blocks.old.spec().weak.weak().of(&piece.new[range]);
+        self.look_up(piece, at, sum, strong).ok_or(sum)
+    }
+
+    /// Returns the block after the last match, if the match ended at offset `place` and the block has the full length.
+    fn neighbour(&self, place: u64) -> Option<u32> {
+        let (start, block) = self.last.filter(|_| self.locality == Locality::Neighbour)?;
+        let follows = start + self.block_len() as u64 == place;
+        (follows && block + 1 < self.blocks.old.full_count()).then_some(block + 1)
     }
 
     /// Rolls through `range` to the first window with a tag in the table, or to the last window. `sum` is the
@@ -359,44 +385,15 @@ impl BlockLookup {
         (range.end, roll.sum(state))
     }
 
-    /// The old block whose weak and strong sums equal those of the window at `at`, given the window's weak sum.
-    fn look_up(&mut self, piece: NewPiece<'_>, at: usize, sum: u32) -> Option<u32> {
-        let place = piece.before + at as u64;
-        let expected = self.expected.filter(|(expected, _)| *expected == place);
-        let neighbour = expected.map(|(_, block)| block);
-        let found = self.find_block(piece, at, sum, neighbour);
-        if let Some(block) = found.or(neighbour) {
-            self.expect_successor(place, block);
-        }
-        found
-    }
-
-    /// Expects the successor of `block` one block length after `place`.
-    fn expect_successor(&mut self, place: u64, block: u32) {
-        let next = block + 1;
-        let is_block = self.locality == Locality::Neighbour && next < self.blocks.old.full_count();
-        self.expected = is_block.then(|| (place + self.block_len() as u64, next));
-    }
-
-    fn find_block(
+    /// The old block whose weak and strong sums equal those of the window at `at`, given the window's weak sum `sum`,
+    /// and the strong sum if it is known.
+    fn look_up(
         &mut self,
         piece: NewPiece<'_>,
         at: usize,
         sum: u32,
-        neighbour: Option<u32>,
+        strong: Option<StrongSum>,
     ) -> Option<u32> {
-        let range = at..at + self.block_len();
-        let mut strong = None;
-        if let Some(block) = neighbour {
-            self.counts.weak += 1;
-            if self.blocks.old.weak(block) == sum {
-                let taken = self.strong_sum(piece, range.clone())?;
-                if taken.as_bytes() == self.blocks.old.strong(block) {
-                    return Some(block);
-                }
-                strong = Some(taken);
-            }
-        }
         if !self.blocks.table.has_tag(sum) {
             return None;
         }
@@ -404,10 +401,11 @@ impl BlockLookup {
         let first = self.blocks.table.find_weak(sum, &mut self.counts.weak)?;
         let strong = match strong {
             Some(taken) => taken,
-            None => self.strong_sum(piece, range)?,
+            None => self.strong_sum(piece, at..at + self.block_len())?,
         };
         let found = self.blocks.table.find_strong(first, strong.as_bytes(), &self.blocks.old);
         self.counts.false_alarms += u64::from(found.is_none());
+        self.last = found.map(|block| (piece.before + at as u64, block)).or(self.last);
         found
     }
 

@@ -61,10 +61,10 @@ pub enum WeakFilter {
     Nothing,
 }
 
-/// Order of look-ups: first the chunk that follows the last match, or no preference (WebR2sync §5.2).
+/// Order of look-ups: first the chunk that follows the last match, or no preference (WebR2sync+ §5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LookupOrder {
-    /// Tries the block after the last match first.
+    /// Right behind a match, tries the next chunk first.
     First,
     /// Looks up every chunk in the same way, wherever the last match was.
     Ignored,
@@ -169,7 +169,7 @@ pub struct Strategy {
 
 impl Strategy {
     /// All strategies: Deltic's own, and one preset for each published system (docs/papers.md).
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::DELTIC,
         RSYNC,
         DSYNC,
@@ -178,7 +178,10 @@ impl Strategy {
         PARASYNC,
         SKYSYNC_F,
         SKYSYNC_C,
+        WEBRSYNC,
+        WEBRSYNC_PLUS,
         WEBR2SYNC,
+        WEBR2SYNC_SIPHASH,
         WEBR2SYNC_PLUS,
     ];
 
@@ -359,22 +362,37 @@ const SKYSYNC_C: Strategy = Strategy {
     ..DSYNC
 };
 
+/// WebRsync (Xiao et al. 2018, §3.1): rsync, with its sender in a browser.
+const WEBRSYNC: Strategy = Strategy { name: "webrsync", ..RSYNC };
+
+/// WebRsync+ (Xiao et al. 2018, §4): both optimisations of WebR2sync+, at the sender.
+const WEBRSYNC_PLUS: Strategy = Strategy {
+    name: "webrsync+",
+    strong: StrongKind::SipHash,
+    locality: LookupOrder::First,
+    stronger: Some(StrongKind::Md5),
+    ..WEBRSYNC
+};
+
 /// WebR2sync (Xiao et al. 2018, §5.1).
 const WEBR2SYNC: Strategy = Strategy {
     name: "webr2sync",
     conversation: Conversation::RecipeRolled,
     delivery: Delivery::Phased,
-    ..RSYNC
+    ..WEBRSYNC
 };
 
-/// WebR2sync+ (Xiao et al. 2018, §5.2 and §5.3).
-const WEBR2SYNC_PLUS: Strategy = Strategy {
-    name: "webr2sync+",
+/// WebR2sync with SipHash (Xiao et al. 2018, §6.3): the first of the two optimisations of WebR2sync+.
+const WEBR2SYNC_SIPHASH: Strategy = Strategy {
+    name: "webr2sync-siphash",
     strong: StrongKind::SipHash,
-    locality: LookupOrder::First,
     stronger: Some(StrongKind::Md5),
     ..WEBR2SYNC
 };
+
+/// WebR2sync+ (Xiao et al. 2018, §5.2 and §5.3).
+const WEBR2SYNC_PLUS: Strategy =
+    Strategy { name: "webr2sync+", locality: LookupOrder::First, ..WEBR2SYNC_SIPHASH };
 
 /// The blocks of rsync, SkySync-F and WebR2sync in the papers.
 const BLOCKS: ChunkerSpec = match FixedLen::new(8 << 10) {
@@ -424,7 +442,7 @@ mod tests {
             error.contains("\"sync\"") && error.contains("deltic, rsync, dsync, pdsync"),
             "{error}"
         );
-        assert!(error.ends_with("webr2sync, webr2sync+"), "{error}");
+        assert!(error.ends_with("webr2sync-siphash, webr2sync+"), "{error}");
     }
 
     #[test]
@@ -505,6 +523,32 @@ mod tests {
             .map(|name| Strategy::by_name(name).unwrap().proof());
         use FileProof::{Recipe, WholeFile};
         assert_eq!(proofs, [Recipe, Recipe, Recipe, WholeFile, WholeFile]);
+    }
+
+    /// The systems of the paper differ only in the fields that the paper names.
+    #[test]
+    fn the_family_of_webrsync_differs_in_the_direction_the_hash_and_the_locality() {
+        use Conversation::{RecipeRolled, Signature};
+        use LookupOrder::{First, Ignored};
+        use StrongKind::{Md5, SipHash};
+        let table = [
+            ("webrsync", Signature, Md5, Ignored, None),
+            ("webrsync+", Signature, SipHash, First, Some(Md5)),
+            ("webr2sync", RecipeRolled, Md5, Ignored, None),
+            ("webr2sync-siphash", RecipeRolled, SipHash, Ignored, Some(Md5)),
+            ("webr2sync+", RecipeRolled, SipHash, First, Some(Md5)),
+        ];
+        for (name, conversation, strong, locality, stronger) in table {
+            let delivery = match conversation {
+                Signature => Delivery::InOrder,
+                _ => Delivery::Phased,
+            };
+            let member = Strategy::by_name(name).unwrap();
+            let differences =
+                Strategy { name, conversation, strong, locality, stronger, delivery, ..RSYNC };
+            assert_eq!(member, differences, "{name}");
+            assert_eq!(member.chunker(1 << 40, Some(1)), BLOCKS, "{name}");
+        }
     }
 
     #[test]

@@ -264,20 +264,54 @@ fn an_unchanged_file_costs_one_strong_sum_for_each_block_and_is_one_run() {
         let (ops, counts) = whole(&sums(spec(LEN, weak), &old), Locality::Neighbour, &old);
         assert_eq!(ops, [DeltaOp::Copy { old: Span::new(0, old.len() as u32), new_start: 0 }]);
         assert_eq!((counts.strong, counts.false_alarms), (101, 0));
-        assert!(counts.tag_hits <= 1, "only the first block needs the table: {counts:?}");
+        assert_eq!((counts.neighbours, counts.tag_hits), (99, 1), "the first block is looked up");
+        // Binary searches among 100 blocks for the first block, and one comparison for the short block at the end.
+        assert!(counts.weak <= 9, "{counts:?}");
     }
 }
 
-/// Blocks after an overwrite are expected if a whole number of blocks lies between.
+/// The mechanism of WebR2sync+ §5.2: the same matches, and only windows behind an edit are looked up in the table.
 #[test]
-fn equal_blocks_after_an_overwrite_keep_their_offsets() {
-    let old = vec![0; 20 * LEN];
+fn locality_bypasses_the_table_except_behind_edits() {
+    let blocks = 200_usize;
+    let old = random(31, blocks * LEN);
     let mut new = old.clone();
-    new[3 * LEN + 5] = 1;
-    let (ops, _) = whole(&sums(spec(LEN, RollingKind::Adler), &old), Locality::Neighbour, &new);
-    // The zeros right after the changed byte match before the expected offset, so one block is left over at the
-    // end.
-    assert_eq!(literal_bytes(&ops), LEN);
+    new.splice(150 * LEN + 7..150 * LEN + 7, *b"insert");
+    new[90 * LEN + 100] ^= 1;
+    new.drain(20 * LEN + 3..20 * LEN + 40);
+    for weak in ROLLING {
+        let sums = sums(spec(LEN, weak), &old);
+        let (with, local) = whole(&sums, Locality::Neighbour, &new);
+        let (without, plain) = whole(&sums, Locality::Ignored, &new);
+        assert_eq!(with, without, "{weak:?}");
+        let matched = blocks as u64 - 3;
+        let looked_up = matched - local.neighbours;
+        // The first block, and one block behind each edit.
+        assert_eq!((looked_up, plain.neighbours), (4, 0), "{weak:?}");
+        assert!(plain.tag_hits >= matched && local.tag_hits < 40, "{local:?}, {plain:?}");
+        assert!(local.weak < plain.weak / 10, "{weak:?}: {local:?}, {plain:?}");
+        // A strong sum for each matched block, and one in vain at each edit.
+        assert_eq!(
+            (plain.strong - plain.false_alarms, local.strong - local.false_alarms),
+            (197, 200)
+        );
+    }
+}
+
+#[test]
+fn a_window_behind_a_match_costs_one_strong_sum_even_if_the_neighbour_differs() {
+    let old = random(33, 64 * LEN);
+    // Each block is followed by another block than in the old version.
+    let new: Vec<u8> = old.chunks(LEN).rev().flatten().copied().collect();
+    let (ops, counts) =
+        whole(&sums(spec(LEN, RollingKind::Adler), &old), Locality::Neighbour, &new);
+    assert_eq!(matches(&ops, LEN).len(), 64);
+    assert_eq!((counts.strong, counts.neighbours), (64, 0));
+}
+
+/// Behind an overwrite the first of equal blocks is found, and then the blocks after it.
+#[test]
+fn equal_blocks_after_an_overwrite_begin_again_at_the_first() {
     let random = random(3, LEN);
     let old: Vec<u8> = (0..20).flat_map(|_| random.clone()).collect();
     let mut new = old.clone();
@@ -286,10 +320,7 @@ fn equal_blocks_after_an_overwrite_keep_their_offsets() {
     let expected = [
         DeltaOp::Copy { old: Span::new(0, 3 * LEN as u32), new_start: 0 },
         DeltaOp::Literal { new: Span::new(3 * LEN as u64, LEN as u32) },
-        DeltaOp::Copy {
-            old: Span::new(4 * LEN as u64, 16 * LEN as u32),
-            new_start: 4 * LEN as u64,
-        },
+        DeltaOp::Copy { old: Span::new(0, 16 * LEN as u32), new_start: 4 * LEN as u64 },
     ];
     assert_eq!(ops, expected);
 }
