@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { Choice } from "../src/lab/experiment";
 import { fromCsv } from "../src/lab/results";
 import { labBench } from "./lab-bench";
-import { launch, setUp, signIn, type Setup } from "./page";
+import { launch, setUp, signIn, startControl, type Setup } from "./page";
 import { engineMissing, missing } from "./server";
 
 const why = missing() ?? engineMissing();
@@ -21,7 +21,8 @@ async function choose(page: Page, choice: Partial<Record<keyof Choice, readonly 
 
 async function openLab(s: Setup): Promise<void> {
   await signIn(s);
-  await s.page.goto(`${s.origin.url}files/#lab`);
+  await s.page.goto(`${s.origin.url}files/#settings`);
+  await s.page.getByRole("link", { name: "Open the lab" }).click();
   await s.page.getByRole("heading", { name: "Lab", exact: true }).waitFor();
 }
 
@@ -44,6 +45,7 @@ describe.skipIf(why)("the lab", () => {
 
   test("syncs edits by each chosen system, proves them, and leaves nothing behind", async () => {
     const { page } = s;
+    const control = await startControl(browser, s);
     await openLab(s);
     await choose(page, { kinds: ["append", "insert"], edits: ["1000"], systems: ["deltic@worker", "webr2sync+@main", "whole@main"] });
     await page.getByLabel("Repeats").selectOption("1");
@@ -64,9 +66,11 @@ describe.skipIf(why)("the lab", () => {
     const bytesOf = (wanted: string) => results.filter(({ system, kind }) => system === wanted && kind === "insert").map(({ up, down }) => up + down)[0]!;
     expect(bytesOf("webr2sync+@main")).toBeGreaterThan(2 * bytesOf("deltic@worker"));
     const ours = results.filter(({ system }) => system === "deltic@worker");
+    const late = await control.late();
+    await control.stop();
     for (const one of ours) {
-      expect(one.stagnation).toBe(0);
-      expect(one.late).toEqual([]);
+      // On a machine that is too busy for timers, a page that does nothing is late too.
+      if (late === 0) expect(one).toMatchObject({ stagnation: 0, late: [] });
       expect(one.up).toBeGreaterThan(1_000);
       expect(one.up).toBeLessThan(20_000);
       expect(one.clientMs).toBeGreaterThan(0);
@@ -115,6 +119,7 @@ describe.skipIf(why)("the lab", () => {
   });
 
   test("the bench writes the table, the figures and a document", async () => {
+    const control = await startControl(browser, s);
     const out = mkdtempSync(join(tmpdir(), "deltic-lab-out-"));
     const context = await browser.newContext({ locale: "en-GB" });
     const page = await context.newPage();
@@ -124,7 +129,7 @@ describe.skipIf(why)("the lab", () => {
       const results = await labBench({ server: s.server, url: s.origin.url, driver, choice, out, browser: "Chromium", tell: () => undefined });
       expect(results).toHaveLength(6);
       for (const one of results) expect(one.isEqual).toBe(true);
-      for (const { stagnation } of results.filter(({ system }) => system === "deltic@worker")) expect(stagnation).toBe(0);
+      if ((await control.late()) === 0) for (const { stagnation } of results.filter(({ system }) => system === "deltic@worker")) expect(stagnation).toBe(0);
       expect(fromCsv(readFileSync(join(out, "lab.csv"), "utf8")).map(({ system, kind }) => `${system} ${kind}`).sort()).toEqual(
         ["deltic@worker", "rsync@native", "webr2sync+@main"].flatMap((system) => [`${system} append`, `${system} insert`]),
       );
@@ -136,6 +141,7 @@ describe.skipIf(why)("the lab", () => {
       expect(readdirSync(s.server.disk("files"))).toEqual([]);
     } finally {
       await context.close();
+      await control.stop();
       rmSync(out, { recursive: true, force: true });
     }
   });

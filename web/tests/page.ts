@@ -1,5 +1,7 @@
 /** Actions of tests in the page: as a user acts, by the elements that the page shows. */
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
+import { expect } from "vitest";
+import { METERS } from "./devtools";
 import { startOrigin, type Origin } from "./origin";
 import { browserPath, startServer, type Server } from "./server";
 
@@ -51,6 +53,42 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
     await server.stop();
   };
   return { server, origin, page, context, wrongs, stop };
+}
+
+/** A page that does nothing. Its StagMeter tells whether the machine itself was too busy for timers. */
+export interface Control {
+  /** Stagnation since the last `reset`, in ms. */
+  late: () => Promise<number>;
+  reset: () => Promise<void>;
+  stop: () => Promise<void>;
+}
+
+export async function startControl(browser: Browser, { origin }: Pick<Setup, "origin">): Promise<Control> {
+  const context = await browser.newContext();
+  await context.addInitScript({ content: METERS });
+  const page = await context.newPage();
+  await page.goto(`${origin.url}mark.svg`);
+  return {
+    late: () => page.evaluate<number>("meters.stagnation"),
+    reset: () => page.evaluate("void (meters.stagnation = 0)"),
+    stop: () => context.close(),
+  };
+}
+
+/** Opens the settings, and returns what StagMeter says there. */
+export async function stagnation({ page }: Setup): Promise<string> {
+  await page.getByRole("link", { name: "Settings" }).first().click();
+  const said = await page.locator(".setr", { hasText: "Stagnation" }).locator(".num").textContent();
+  return said!.replaceAll("\u00a0", " ");
+}
+
+/** Expects that StagMeter of the page has counted nothing, unless the machine was too busy since the start of the control. */
+export async function expectStill(s: Setup, control: Control): Promise<void> {
+  const said = await stagnation(s);
+  const late = await control.late();
+  await control.stop();
+  if (late > 0 && !said.startsWith("0 ms in ")) return console.log(`SKIPPED: ${said}, and a page that does nothing was late by ${late.toFixed(0)} ms`);
+  expect(said).toMatch(/^0 ms in \d+ (s|min)$/);
 }
 
 /** Opens the printed address. */

@@ -5,8 +5,7 @@ import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { noise } from "../src/lab/experiment";
-import { METERS } from "./devtools";
-import { drop, idle, launch, setUp, signIn, type Setup } from "./page";
+import { drop, idle, launch, setUp, signIn, stagnation, startControl, type Setup } from "./page";
 import { engineMissing, missing } from "./server";
 
 const why = missing() ?? engineMissing();
@@ -53,29 +52,24 @@ describe.skipIf(why)("StagMeter", () => {
     await page.getByRole("dialog").getByRole("button", { name: "Keep mine" }).click();
     await expect.poll(() => statSync(s.server.disk("files", name)).size, { timeout: 240_000 }).toBe((MIB << 20) + 1_000);
     await idle(page);
-    await page.goto(`${s.origin.url}files/#settings`);
-    const said = await page.locator(".setr", { hasText: "Stagnation" }).locator(".num").textContent();
+    const said = await stagnation(s);
     for (const path of [s.server.disk("files", name), join(local, name)]) rmSync(path);
-    return said!.replaceAll("\u00a0", " ");
+    return said;
   }
 
   test(`reads 0 while ${MIB} MiB sync`, { timeout: 900_000, retry: 0 }, async () => {
-    // Another page that does nothing tells whether the machine itself stood still.
-    const context = await browser.newContext();
-    await context.addInitScript({ content: METERS });
-    const other = await context.newPage();
-    await other.goto(`${s.origin.url}mark.svg`);
+    const control = await startControl(browser, s);
     let said = "";
     for (let tries = 0; tries < TRIES; tries++) {
-      await other.evaluate("meters.stagnation = 0");
+      await control.reset();
       said = await sync(s.page, `large-${tries}.bin`);
       if (said.startsWith("0 ms in ")) break;
-      const late = await other.evaluate<number>("meters.stagnation");
+      const late = await control.late();
       console.log(`${said}; a page that does nothing stood still for ${late.toFixed(0)} ms`);
       if (late === 0) break;
       if (tries === TRIES - 1) return console.log("SKIPPED: the machine is too busy");
     }
-    await context.close();
+    await control.stop();
     expect(said).toMatch(/^0 ms in \d+ s$/);
     expect(s.wrongs).toEqual([]);
   });
