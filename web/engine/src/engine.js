@@ -55,7 +55,7 @@ export class Engine {
    */
   async connect(url, token, { turnsMs = TURNS_MS } = {}) {
     const socket = (await openSocket(url)) ?? new StreamSocket(url);
-    return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject, turnsMs }));
+    return new Promise((resolve, reject) => new Connection(this.#wasm, socket, token, { resolve, reject, turnsMs: turnsMs > 0 ? turnsMs : TURNS_MS }));
   }
 
   /** Returns the plan for a synced folder. The request is a text of JSON (crates/page/src/reconcile.rs). */

@@ -4,23 +4,22 @@
  */
 import { pause, Problem } from "../api/http";
 import { list, look, makeFolder, remove, type Place } from "../api/volumes";
+import { SCRATCH_FOLDER } from "../live/local";
 import { scoped } from "../root";
 
 /** Makes an empty folder. */
 export async function openScratch(volume: string): Promise<Place> {
-  const folder: Place = { volume, path: [`.lab-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(16).padStart(8, "0")}`] };
-  note([...noted(), folder]);
-  try {
-    await makeFolder(folder);
-  } catch (error) {
-    // The server refused, so there is no folder. Without an answer there may be one.
-    if (error instanceof Problem) forget(folder);
-    throw error;
+  for (;;) {
+    const folder: Place = { volume, path: [`.lab-${crypto.getRandomValues(new Uint32Array(1))[0]!.toString(16).padStart(8, "0")}`] };
+    const before = noted();
+    note([...before, { ...folder, at: Date.now() }]);
+    if (await makeFolder(folder)) return folder;
+    // The folder of another page has this name.
+    note(before);
   }
-  return folder;
 }
 
-/** Removes a folder with its files. Files that a cancelled sync still writes are tried again. */
+/** Removes a folder with the files of trials. Files that a cancelled sync still writes are tried again. */
 export async function removeScratch(folder: Place): Promise<void> {
   for (let tries = 0; ; tries++) {
     try {
@@ -28,17 +27,22 @@ export async function removeScratch(folder: Place): Promise<void> {
       await remove(folder, "*");
       break;
     } catch (error) {
-      if (error instanceof Problem && error.status === 404) break;
-      if (tries >= TRIES) throw error;
+      const status = error instanceof Problem ? error.status : undefined;
+      if (status === 404) break;
+      if (tries >= TRIES || status === 401 || status === 403) throw error;
       await pause(PAUSE_SECS);
     }
   }
-  forget(folder);
+  note(noted().filter((one) => one.volume !== folder.volume || one.path[0] !== folder.path[0]));
 }
 
-/** Removes folders of earlier pages, which were closed during a run. Call this only while no page runs trials. */
+/** Removes folders of earlier pages, which were closed during a run. Call this only within {@link alone}. */
 export async function sweep(): Promise<void> {
-  for (const folder of noted()) await removeScratch(folder).catch(() => undefined);
+  for (const folder of noted()) {
+    // Without locks, another page may use a younger folder.
+    if (!navigator.locks && Date.now() - folder.at < OLD_MS) continue;
+    await removeScratch(folder).catch(() => undefined);
+  }
 }
 
 /** Removes a file, whatever its version. */
@@ -47,10 +51,11 @@ export async function removeFile(at: Place): Promise<void> {
   if (there?.tag !== undefined) await remove(at, there.tag);
 }
 
+/** Removes the files of trials. Other files, which a user put into the folder, stay. */
 async function removeFiles(folder: Place): Promise<void> {
   const names: string[] = [];
   for await (const page of list(folder, new AbortController().signal)) names.push(...page.map(({ name }) => name));
-  for (const name of names) await removeFile({ ...folder, path: [...folder.path, name] });
+  for (const name of names) if (TRIAL_FILE.test(name)) await removeFile({ ...folder, path: [...folder.path, name] });
 }
 
 /** Runs `work` if no other page of this origin runs trials. Returns false otherwise. */
@@ -63,21 +68,35 @@ export async function alone(work: () => Promise<void>): Promise<boolean> {
   });
 }
 
-function noted(): Place[] {
+/** A folder of a page, and the time when the folder was made, in ms since 1970. */
+interface Noted extends Place {
+  at: number;
+}
+
+/** Returns the noted folders. Other programs of this origin can write to the storage, so other entries are left out. */
+function noted(): Noted[] {
   try {
-    return JSON.parse(localStorage.getItem(scoped(KEY)) ?? "[]") as Place[];
+    const all: unknown = JSON.parse(localStorage.getItem(scoped(KEY)) ?? "[]");
+    return Array.isArray(all) ? all.filter(isNoted) : [];
   } catch {
     return [];
   }
 }
 
-const forget = (folder: Place): void => note(noted().filter((one) => one.path[0] !== folder.path[0]));
+function isNoted(one: unknown): one is Noted {
+  const { volume, path, at } = (one ?? {}) as Partial<Noted>;
+  const isScratch = Array.isArray(path) && path.length === 1 && typeof path[0] === "string" && SCRATCH_FOLDER.test(path[0]);
+  return typeof volume === "string" && typeof at === "number" && isScratch;
+}
 
-function note(folders: Place[]): void {
+function note(folders: readonly Noted[]): void {
   if (folders.length === 0) localStorage.removeItem(scoped(KEY));
   else localStorage.setItem(scoped(KEY), JSON.stringify(folders));
 }
 
 const KEY = "deltic.lab";
 const TRIES = 10;
+const TRIAL_FILE = /^\d+\.bin$/;
+/** Age from which a folder is removed where pages cannot lock each other out. */
+const OLD_MS = 2 * 60 * 60 * 1000;
 const PAUSE_SECS = 0.5;

@@ -72,11 +72,11 @@ export class Bench {
       if (watch.wasHidden) throw new Hidden();
       const there = { address: new URL(address("files", at), root()).href, token: token.value ?? "" };
       const isEqual = await this.#call("isEqual", { file: files.edited, there });
-      await removeFile(at);
       const { kind, length, bytes, repeat, system } = trial;
       return { kind, length, bytes, repeat, system, at: startedAt, ms, ...cost, ...stagnation, isEqual };
     } finally {
       watch.stop();
+      if (!stop.aborted) await removeFile(at);
     }
   }
 

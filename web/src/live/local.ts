@@ -26,8 +26,11 @@ export const stateOf = ({ size, lastModified }: File): FileState => ({
   modified: lastModified,
 });
 
-/** True for names that the browser itself uses while it writes a file. Such names are synced from neither end. */
-export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic";
+/** The folder at the server in which the lab of a page tests. */
+export const SCRATCH_FOLDER = /^\.lab-[0-9a-f]{8}$/;
+
+/** True for names that a browser, a server or the lab uses for files of the moment. Such names are synced from neither end. */
+export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic" || SCRATCH_FOLDER.test(name);
 
 /** A folder that is being listed. */
 interface Listed {
