@@ -10,7 +10,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::manifest::item::{Label, PaperItem, Redraw};
 use super::manifest::{self, Paper};
@@ -116,9 +116,14 @@ impl PaperPages {
         Ok(text)
     }
 
-    /// Writes the index of all figures and tables.
+    /// Writes the index of all figures and tables. A `README.md` that is no such index stays.
     pub(crate) fn write_index(&self) -> Result<()> {
-        write(&self.out.join("README.md"), index().as_bytes())
+        let path = self.out.join("README.md");
+        let title = INDEX_HEAD.lines().next().unwrap_or_default();
+        if fs::read_to_string(&path).is_ok_and(|text| !text.starts_with(title)) {
+            bail!("{} is not an index of figures: choose another directory for --out", path.display());
+        }
+        write(&path, index().as_bytes())
     }
 }
 
@@ -146,7 +151,10 @@ impl<'a> PageText<'a> {
             let section = &rest[start..];
             let word = section[5..].split(':').next().unwrap_or_default();
             let end = format!("<!-- /{word} -->\n");
-            let (Some(len), Some(label)) = (section.find(&end), parse_label(word)) else { break };
+            let (Some(len), Some(label)) = (section.find(&end), parse_label(word)) else {
+                rest = &section[5..];
+                continue;
+            };
             let (section, after) = section.split_at(len + end.len());
             sections.insert(order(label), section.into());
             rest = after;
