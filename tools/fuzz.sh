@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}; shift || true
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(control upgrade socket bodies patch update)
+[ ${#targets[@]} -gt 0 ] || targets=(control upgrade socket bodies patch update code)
 out=$(realpath -m "${CARGO_TARGET_DIR:-target}/fuzz")
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
   -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

@@ -3,6 +3,7 @@
 pub mod changes;
 pub mod chunk;
 pub mod chunks;
+pub mod code;
 pub mod codec;
 mod constants;
 pub mod data_map;

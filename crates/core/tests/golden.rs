@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use deltic_core::chunk::FixedLen;
 use deltic_core::format::{delta, matches, recipe};
+use deltic_core::gap::GapDeltaWriter;
 use deltic_core::keyed::{CarrylessEngine, Key, KeyedSum};
 use deltic_core::{
     Algorithm, AtEnd, BlockLen, Chunk, ChunkerSpec, Digest, Fingerprint, GapDelta, GapSums, Sizes,
@@ -187,6 +188,42 @@ fn gap_sums_and_delta() {
         format!("{}\n{}", hex(&sums_bytes), hex(&delta_bytes))
     });
     assert_golden("gap.hex", &lines.join("\n"));
+}
+
+/// Masked sums of old code, and the deltas of two gaps: of new code, with one function more in front, and of code
+/// without old bytes.
+#[test]
+fn gaps_of_code() {
+    const SEED: u64 = 0x6465_6c74_6963;
+    let old = code(0);
+    let new = [&[0x90; 37], &code(37)[..]].concat();
+    let sums = GapSums::sums_of_code(&old, BlockLen::for_gap(old.len() as u64, 20), SEED);
+    let nothing = GapSums::sums_of(&[], BlockLen::for_gap(0, 2), SEED);
+    let (mut sums_bytes, mut deltas) = (Vec::new(), GapDeltaWriter::new(true));
+    sums.encode(&mut sums_bytes);
+    deltas.add(&new, 5000, &sums, SEED);
+    deltas.add(&code(90), 9000, &nothing, SEED);
+    assert_golden("code.hex", &format!("{}\n{}", hex(&sums_bytes), hex(&deltas.finish())));
+}
+
+/// Code with calls of a few functions that lie `shift` bytes further, operands, one far call, and other bytes.
+fn code(shift: u32) -> Vec<u8> {
+    let (mut code, other) = (Vec::new(), input_of(3000));
+    for (no, other) in (0..).zip(other.chunks(15)) {
+        let (head, target): (&[u8], u32) = match no % 4 {
+            0 | 1 => (&[0xe8], 0x4000 + no * no % 5 * 0x130),
+            2 => (&[0x48, 0x8b, 0x05], 0x10_0000 + no % 9 * 8),
+            _ if no == 43 => (&[0xe8], 0x7654_3210),
+            _ => (&[], 0),
+        };
+        code.extend_from_slice(head);
+        if !head.is_empty() {
+            let end = code.len() as u32 + 4;
+            code.extend_from_slice(&(target + shift).wrapping_sub(end).to_le_bytes());
+        }
+        code.extend_from_slice(other);
+    }
+    code
 }
 
 /// Sums under one key: one line for each length of data with period 251.

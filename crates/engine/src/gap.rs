@@ -2,8 +2,11 @@
 
 use std::convert::Infallible;
 
-use deltic_core::gap::{BlockLen, GapDelta, GapSums, apply};
-use deltic_core::{Fingerprinter, Reader, Span};
+use deltic_core::code::{is_code, mask};
+use deltic_core::gap::{
+    BlockLen, GapDelta, GapDeltaReader, GapDeltaWriter, GapSums, ReadDelta, apply,
+};
+use deltic_core::{Fingerprinter, Span};
 use deltic_protocol::receiver::{GapPatch, GapSurvey, Mended, PayloadChunk};
 use deltic_protocol::sender::Gap;
 
@@ -22,14 +25,16 @@ fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
 pub struct GapBlockSums<'a> {
     gaps: &'a [GapSurvey],
     seed: u64,
+    /// True if the address fields of code may count as zeros.
+    may_mask: bool,
     sums: Vec<GapSums>,
 }
 
 impl<'a> GapBlockSums<'a> {
-    /// Creates the task for these gaps.
+    /// Creates the task for these gaps. `may_mask` says whether the address fields of code may count as zeros.
     #[must_use]
-    pub fn new(gaps: &'a [GapSurvey], seed: u64) -> Self {
-        Self { gaps, seed, sums: Vec::with_capacity(gaps.len()) }
+    pub fn new(gaps: &'a [GapSurvey], seed: u64, may_mask: bool) -> Self {
+        Self { gaps, seed, may_mask, sums: Vec::with_capacity(gaps.len()) }
     }
 }
 
@@ -47,7 +52,10 @@ impl Task for GapBlockSums<'_> {
 
     fn take_bytes(&mut self, old: &[u8]) -> Result<(), Infallible> {
         let block = BlockLen::for_gap(old.len() as u64, self.gaps[self.sums.len()].edits);
-        self.sums.push(GapSums::sums_of(old, block, self.seed));
+        self.sums.push(match self.may_mask && is_code(old) {
+            true => GapSums::sums_of_code(old, block, self.seed),
+            false => GapSums::sums_of(old, block, self.seed),
+        });
         Ok(())
     }
 
@@ -62,15 +70,16 @@ pub struct GapDeltas<'a> {
     gaps: &'a [Gap],
     seed: u64,
     done: usize,
-    deltas: Vec<u8>,
+    deltas: GapDeltaWriter,
     compared: u64,
 }
 
 impl<'a> GapDeltas<'a> {
-    /// Creates the task for these gaps.
+    /// Creates the task for these gaps. `may_mask` says whether the address fields of code may be split off where no
+    /// old bytes are known.
     #[must_use]
-    pub const fn new(gaps: &'a [Gap], seed: u64) -> Self {
-        Self { gaps, seed, done: 0, deltas: Vec::new(), compared: 0 }
+    pub fn new(gaps: &'a [Gap], seed: u64, may_mask: bool) -> Self {
+        Self { gaps, seed, done: 0, deltas: GapDeltaWriter::new(may_mask), compared: 0 }
     }
 }
 
@@ -92,15 +101,13 @@ impl Task for GapDeltas<'_> {
         if new.len() < span.len as usize {
             return Err(FileShrank);
         }
-        let (delta, compared) = GapDelta::with_comparison_count(new, sums, self.seed);
-        delta.encode(&mut self.deltas);
-        self.compared += compared;
+        self.compared += self.deltas.add(new, span.start, sums, self.seed);
         self.done += 1;
         Ok(())
     }
 
     fn finish(self) -> Self::Output {
-        (self.deltas, self.compared)
+        (self.deltas.finish(), self.compared)
     }
 }
 
@@ -109,7 +116,7 @@ impl Task for GapDeltas<'_> {
 pub struct GapRebuild<'a> {
     names: &'a Fingerprinter,
     gaps: &'a [GapPatch],
-    deltas: Reader<'a>,
+    deltas: GapDeltaReader<'a>,
     patched: Vec<Mended>,
     new: Vec<u8>,
 }
@@ -120,7 +127,7 @@ impl<'a> GapRebuild<'a> {
     pub fn new(names: &'a Fingerprinter, gaps: &'a [GapPatch], deltas: &'a [u8]) -> Self {
         let lens = gaps.iter().flat_map(|gap| &gap.pieces).map(|piece| piece.span.len as usize);
         let (new, patched) = (Vec::with_capacity(lens.sum()), Vec::with_capacity(gaps.len()));
-        Self { names, gaps, deltas: Reader::new(deltas), patched, new }
+        Self { names, gaps, deltas: GapDeltaReader::new(deltas), patched, new }
     }
 }
 
@@ -140,11 +147,22 @@ impl Task for GapRebuild<'_> {
     fn take_bytes(&mut self, read: &[u8]) -> Result<(), ContentMismatch> {
         let GapPatch { old, pieces } = &self.gaps[self.patched.len()];
         let lens = || pieces.iter().map(|piece| piece.span.len as usize);
-        let delta = GapDelta::decode(&mut self.deltas).map_err(|_| ContentMismatch)?;
+        let delta = self.deltas.next_delta().map_err(|_| ContentMismatch)?;
+        let ReadDelta { delta, is_masked } = delta;
         let start = self.new.len();
+        let mut masked = Vec::new();
+        if is_masked {
+            masked.extend_from_slice(read);
+            mask(&mut masked);
+        }
+        let read = if is_masked { &masked } else { read };
         let applied = apply(read, &delta, lens().sum(), &mut self.new);
         applied.map_err(|_| ContentMismatch)?;
         let packed_copies = packed_copies(&delta, read.len(), &self.new[start..]);
+        if is_masked && let Some(first) = pieces.first() {
+            let joined = self.deltas.join(&mut self.new[start..], first.span.start);
+            joined.map_err(|_| ContentMismatch)?;
+        }
         let fingerprints = proven(self.names, pieces, &self.new[start..]);
         if fingerprints.contains(&None) {
             // Short block sums may collide, so a wrong chunk is expected. Without block sums, a wrong chunk is the

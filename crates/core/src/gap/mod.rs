@@ -78,11 +78,13 @@
 //! not choose this block length for such a gap.
 
 mod delta;
+mod deltas;
 mod search;
 mod sum;
 mod sums;
 
 pub use delta::{BadDelta, GapDelta, apply};
+pub use deltas::{GapDeltaReader, GapDeltaWriter, ReadDelta};
 pub use sums::GapSums;
 
 use crate::codec::CodecError;

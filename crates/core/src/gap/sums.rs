@@ -2,6 +2,7 @@
 
 use super::sum::SumPolynomial;
 use super::{BlockLen, MAX_GAP_BYTES, SUM_BYTES};
+use crate::code::mask;
 use crate::codec::{CodecError, Put, Reader};
 
 /// The sums of all blocks of an old gap.
@@ -9,6 +10,8 @@ use crate::codec::{CodecError, Put, Reader};
 pub struct GapSums {
     pub(super) old_len: usize,
     pub(super) block_len: BlockLen,
+    /// True if the address fields of the old gap count as zeros.
+    pub(super) is_masked: bool,
     /// Sums of the blocks, in order. The last block may be shorter.
     pub(super) sums: Vec<u32>,
 }
@@ -24,7 +27,24 @@ impl GapSums {
         let polynomial = SumPolynomial::new(seed, block_len);
         let blocks = old.chunks(block_len.get() as usize);
         let sums = blocks.map(|block| polynomial.sum(block)).collect();
-        Self { old_len: old.len(), block_len, sums }
+        Self { old_len: old.len(), block_len, is_masked: false, sums }
+    }
+
+    /// The block sums of `old`, with zeros in the address fields of x86-64 code.
+    ///
+    /// # Panics
+    /// If `old` is longer than [`MAX_GAP_BYTES`].
+    #[must_use]
+    pub fn sums_of_code(old: &[u8], block_len: BlockLen, seed: u64) -> Self {
+        let mut masked = old.to_vec();
+        mask(&mut masked);
+        Self { is_masked: true, ..Self::sums_of(&masked, block_len, seed) }
+    }
+
+    /// True if the sums are those of code with zeros in its address fields.
+    #[must_use]
+    pub const fn is_masked(&self) -> bool {
+        self.is_masked
     }
 
     /// Length of the old gap in bytes.
@@ -33,10 +53,11 @@ impl GapSums {
         self.old_len
     }
 
-    /// Appends the lengths, then [`BlockLen::sum_bytes`] bytes for each block.
+    /// Appends the lengths, then [`BlockLen::sum_bytes`] bytes for each block. The block length is odd if the sums are
+    /// masked.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.put_varint(self.old_len as u64);
-        out.put_varint(self.block_len.get().into());
+        out.put_varint(u64::from(self.block_len.get() | u32::from(self.is_masked)));
         let sum_bytes = self.block_len.sum_bytes();
         out.reserve(self.sums.len() * sum_bytes);
         for sum in &self.sums {
@@ -52,11 +73,13 @@ impl GapSums {
     /// - [`CodecError::Truncated`]: sums are missing. No memory is allocated for missing sums.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, CodecError> {
         let old_len = super::checked_len(reader.varint()?)?;
-        let block_len = BlockLen::new(reader.varint_u32()?).ok_or(CodecError::OutOfRange)?;
+        let len = reader.varint_u32()?;
+        let is_masked = len % 2 == 1;
+        let block_len = BlockLen::new(len & !1).ok_or(CodecError::OutOfRange)?;
         let sum_bytes = block_len.sum_bytes();
         let bytes = reader.bytes(old_len.div_ceil(block_len.get() as usize) * sum_bytes)?;
         let sums = bytes.chunks_exact(sum_bytes).map(from_highest_bytes).collect();
-        Ok(Self { old_len, block_len, sums })
+        Ok(Self { old_len, block_len, is_masked, sums })
     }
 
     /// Length of each block but the last, in bytes.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod chunk;
+mod code;
 mod codec;
 mod cuckoo;
 mod delta;

@@ -24,7 +24,7 @@ use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
 use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::{to_failed_trouble, warning, work_error};
+use crate::{Agreed, to_failed_trouble, warning, work_error};
 
 use super::slot::{Growing, OldVersionQuery, Slot};
 use super::{DestinationWorker, shrunk};
@@ -289,7 +289,9 @@ impl<S: Store> DestinationWorker<S> {
         handle: Handle,
         gaps: &[GapSurvey],
     ) -> Result<Vec<GapSums>, StoreError> {
-        let (slot, task) = (self.slot(handle), GapBlockSums::new(gaps, self.agreed.gap_seed));
+        let Agreed { terms, gap_seed, .. } = &self.agreed;
+        let (slot, task) =
+            (self.slot(handle), GapBlockSums::new(gaps, *gap_seed, terms.short_forms.split_code));
         let Ok(sums) = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         })?;

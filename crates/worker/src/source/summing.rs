@@ -12,6 +12,7 @@ use deltic_protocol::work::Handle;
 use deltic_store::{Snapshot, Tree};
 
 use super::{SourceWorker, shrunk};
+use crate::Agreed;
 use crate::stage::Stage;
 use crate::steps::{perform, read_one, stored_sums, sum_portion};
 use crate::trouble;
@@ -53,7 +54,8 @@ impl<T: Tree> SourceWorker<T> {
     /// Returns deltas that make `gaps` from bytes of the old version.
     pub(super) fn mend(&self, handle: Handle, gaps: &[Gap]) -> Result<Deltas, Trouble> {
         let snapshot = self.snapshot(handle);
-        let task = gap::GapDeltas::new(gaps, self.agreed().gap_seed);
+        let Agreed { terms, gap_seed, .. } = self.agreed();
+        let task = gap::GapDeltas::new(gaps, *gap_seed, terms.short_forms.split_code);
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let told = perform(&self.buffers, Stage::Search, task, read);
         let told = told.map_err(|error| trouble(&error))?;

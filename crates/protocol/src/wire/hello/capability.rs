@@ -14,6 +14,8 @@ pub(super) const KEYED: &str = "names:keyed";
 pub(super) const ZSTD: &str = "compress:zstd";
 /// Frames of literals compressed in one zstd stream, with the history of the frames before.
 pub(super) const ZSTD_STREAM: &str = "compress:zstd-stream";
+/// Gaps of x86-64 code may be compared and sent with zeros in their address fields, which are sent separately.
+pub(super) const X86_SPLIT: &str = "filter:x86-split";
 /// Literals without the long runs of zeros.
 pub(super) const ZEROS: &str = "zeros";
 /// Large holes of files are sent as positions. Only the data between the holes is transferred.

@@ -15,8 +15,8 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
     OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
-    check_kind, credit_capability,
+    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
+    capability_of, check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -57,6 +57,7 @@ impl Hello {
                 WIDE_TALLIES,
                 SHORT_DIGESTS,
                 ZSTD_STREAM,
+                X86_SPLIT,
             ])
             .chain(KeyedSum::is_fast().then_some(KEYED));
         let strategies = Strategy::ALL.iter().map(capability_of);

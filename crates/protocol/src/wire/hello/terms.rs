@@ -12,7 +12,7 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 use super::capability::{
     BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
     RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
-    WIDE_TALLIES, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -75,6 +75,8 @@ pub struct ShortForms {
     pub digests: bool,
     /// Frames of literals may be parts of one zstd stream.
     pub compressed: bool,
+    /// Gaps of code may be compared and sent without their address fields, which are sent separately.
+    pub split_code: bool,
 }
 
 /// Options that only some versions support.
@@ -211,6 +213,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         wide_tallies: both(WIDE_TALLIES),
         digests: both(SHORT_DIGESTS),
         compressed: zstd && both(ZSTD_STREAM),
+        split_code: both(X86_SPLIT),
     };
     let reports = Reports {
         resumed: both(RESUMED),
