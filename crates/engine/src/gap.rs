@@ -14,6 +14,9 @@ use crate::check::proven;
 use crate::pack::fast_packed_len;
 use crate::task::{ContentMismatch, FileShrank, Task};
 
+/// Edits of code for each edit that remains when the address fields are masked (docs/decisions/0080).
+const EDITS_PER_MASKED_EDIT: u32 = 12;
+
 /// Returns the length in bytes of the largest gap.
 fn longest<'a>(gaps: impl Iterator<Item = &'a Vec<Span>>) -> usize {
     let len = |gap: &Vec<Span>| gap.iter().map(|span| span.len as usize).sum();
@@ -36,6 +39,12 @@ impl<'a> GapBlockSums<'a> {
     pub fn new(gaps: &'a [GapSurvey], seed: u64, may_mask: bool) -> Self {
         Self { gaps, seed, may_mask, sums: Vec::with_capacity(gaps.len()) }
     }
+
+    /// Returns the length of the blocks of a masked gap.
+    fn block_of_code(&self, old: &[u8]) -> BlockLen {
+        let edits = self.gaps[self.sums.len()].edits;
+        BlockLen::for_gap(old.len() as u64, edits.div_ceil(EDITS_PER_MASKED_EDIT))
+    }
 }
 
 impl Task for GapBlockSums<'_> {
@@ -53,7 +62,7 @@ impl Task for GapBlockSums<'_> {
     fn take_bytes(&mut self, old: &[u8]) -> Result<(), Infallible> {
         let block = BlockLen::for_gap(old.len() as u64, self.gaps[self.sums.len()].edits);
         self.sums.push(match self.may_mask && is_code(old) {
-            true => GapSums::sums_of_code(old, block, self.seed),
+            true => GapSums::sums_of_code(old, self.block_of_code(old), self.seed),
             false => GapSums::sums_of(old, block, self.seed),
         });
         Ok(())

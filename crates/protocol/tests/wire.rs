@@ -291,6 +291,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!(terms.zstd, has("compress:zstd"));
                 let stream = has("compress:zstd") && has("compress:zstd-stream");
                 assert_eq!(terms.short_forms.compressed, stream);
+                assert_eq!(terms.short_forms.split_code, has("filter:x86-split"));
                 assert_eq!((terms.bases, terms.moved), (has("bases"), has("bases:moved")));
                 assert_eq!(terms.reports.open_files, has("restless:open"));
                 assert_eq!(terms.reports.troubles, has("troubles:located"));

@@ -19,7 +19,7 @@
 
 use std::collections::HashMap;
 
-use super::fields::{FIELD_BYTES, Field, FieldKind, is_near, next_field};
+use super::fields::{FIELD_BYTES, Field, FieldKind, fields, is_near, next_field};
 use crate::codec::{CodecError, Put, Reader};
 
 /// Length of a piece of code in bytes, whose fields are counted.
@@ -67,20 +67,22 @@ impl FieldWriter {
     /// Replaces the fields of `code` by zeros, and adds the fields to the columns. `address` is the position of the code
     /// in its file.
     pub fn split(&mut self, code: &mut [u8], address: u64) {
-        let mut at = 0;
-        for piece in (0..code.len()).step_by(PIECE_BYTES) {
-            let piece_end = piece + PIECE_BYTES;
-            at = at.max(piece);
-            let mut counts = [0u16; 2];
-            while let Some(Field { start, kind }) = next_field(code, at..piece_end) {
-                at = start + FIELD_BYTES;
-                let field = &mut code[start..at];
-                let distance = u32::from_le_bytes(field.try_into().expect("a field has 4 bytes"));
-                let end = address.wrapping_add(at as u64) as u32;
-                counts[kind as usize] += 1;
-                self.of_kind(kind).put(distance, end);
-                field.fill(0);
-            }
+        let found: Vec<_> = fields(code).collect();
+        self.split_at(code, &found, address);
+    }
+
+    /// As [`split`](Self::split), with all fields of `code`.
+    pub(crate) fn split_at(&mut self, code: &mut [u8], found: &[Field], address: u64) {
+        let mut counts = vec![[0u16; 2]; code.len().div_ceil(PIECE_BYTES)];
+        for Field { begin, start, kind } in found {
+            let end = start + FIELD_BYTES;
+            let field = &mut code[*start..end];
+            let distance = u32::from_le_bytes(field.try_into().expect("a field has 4 bytes"));
+            counts[begin / PIECE_BYTES][*kind as usize] += 1;
+            self.of_kind(*kind).put(distance, address.wrapping_add(end as u64) as u32);
+            field.fill(0);
+        }
+        for counts in counts {
             for (kind, count) in KINDS.into_iter().zip(counts) {
                 push_bytes(&mut self.of_kind(kind).columns[COUNTS..NUMBERS], count.to_be_bytes());
             }
@@ -143,7 +145,7 @@ impl<'a> FieldReader<'a> {
             at = at.max(piece);
             let [mut calls, mut operands] =
                 [self.calls.piece()?, self.operands.piece()?].map(Vec::into_iter);
-            while let Some(Field { start, kind }) = next_field(code, at..piece_end) {
+            while let Some(Field { start, kind, .. }) = next_field(code, at..piece_end) {
                 at = start + FIELD_BYTES;
                 let end = address.wrapping_add(at as u64) as u32;
                 let value = match kind {

@@ -13,6 +13,11 @@ pub const FIELD_BYTES: usize = 4;
 /// Bytes that have one field for each of [`BYTES_PER_FIELD`] bytes or more may be code.
 const BYTES_PER_FIELD: usize = 256;
 
+/// Pieces of a sample, spread over the bytes.
+const SAMPLE_PIECES: usize = 8;
+/// Length of a piece of a sample in bytes.
+const SAMPLE_BYTES: usize = 2048;
+
 /// Longest distance that counts as one of a program, in bytes.
 const NEAR_BYTES: u32 = 64 << 20;
 
@@ -28,6 +33,8 @@ pub enum FieldKind {
 /// A field in bytes of code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
+    /// Offset of the first byte of the instruction.
+    pub begin: usize,
     /// Offset of the first byte of the field.
     pub start: usize,
     /// Kind of the field.
@@ -53,16 +60,21 @@ pub fn mask(code: &mut [u8]) {
     }
 }
 
-/// True if the bytes are probably code: there are many fields, and most of them hold a short distance.
+/// True if the bytes are probably code: a sample has many fields, and most of them hold a short distance.
 #[must_use]
 pub fn is_code(bytes: &[u8]) -> bool {
-    let (mut near, mut far) = (0, 0);
-    for field in fields(bytes) {
-        let distance = bytes[field.start..].first_chunk();
-        let is_near = distance.is_some_and(|distance| is_near(u32::from_le_bytes(*distance)));
-        *(if is_near { &mut near } else { &mut far }) += 1;
+    let (mut near, mut far, mut len) = (0, 0, 0);
+    let apart = (bytes.len() / SAMPLE_PIECES).max(SAMPLE_BYTES);
+    for start in (0..bytes.len()).step_by(apart) {
+        let piece = &bytes[start..bytes.len().min(start + SAMPLE_BYTES)];
+        len += piece.len();
+        for field in fields(piece) {
+            let distance = piece[field.start..].first_chunk();
+            let is_near = distance.is_some_and(|distance| is_near(u32::from_le_bytes(*distance)));
+            *(if is_near { &mut near } else { &mut far }) += 1;
+        }
     }
-    near * BYTES_PER_FIELD >= bytes.len() && near >= 2 * far && near > 0
+    near * BYTES_PER_FIELD >= len && near >= 2 * far && near > 0
 }
 
 /// True for distances of programs: less than 64 MiB forward or backward. Of other bytes, few look like that.
@@ -73,13 +85,21 @@ pub(super) const fn is_near(distance: u32) -> bool {
 /// Returns the field of the first instruction with a field that begins in `range`.
 pub(super) fn next_field(code: &[u8], range: Range<usize>) -> Option<Field> {
     let end = code.len().saturating_sub(FIELD_BYTES);
-    (range.start..range.end.min(end)).find_map(|at| {
-        if !MAY_BEGIN[usize::from(code[at])] {
+    let (first, stop) = (range.start, range.end.min(end));
+    let class = |byte: &u8| u32::from(CLASSES[usize::from(*byte)]);
+    let behind = code.get(first..stop.max(first) + WINDOW_BYTES - 1)?;
+    let (head, behind) = behind.split_at(WINDOW_BYTES - 1);
+    // The classes of the byte and of the three bytes behind, the first byte lowest.
+    let mut window = head.iter().rev().fold(0, |window, byte| window << 8 | class(byte) << 8);
+    (first..).zip(behind).find_map(|(at, last)| {
+        window = window >> 8 | class(last) << 24;
+        let has_relative = (window >> 8 | window >> 16 | window >> 24) & RELATIVE;
+        if window & CALL == 0 && (window & OPERAND == 0 || has_relative == 0) {
             return None;
         }
         let (head_len, kind) = instruction(code[at..].first_chunk()?)?;
         let start = at + head_len;
-        (start <= end).then_some(Field { start, kind })
+        (start <= end).then_some(Field { begin: at, start, kind })
     })
 }
 
@@ -87,8 +107,6 @@ pub(super) fn next_field(code: &[u8], range: Range<usize>) -> Option<Field> {
 const fn instruction(head: &[u8; 5]) -> Option<(usize, FieldKind)> {
     match *head {
         [0xe8, ..] => Some((1, FieldKind::Call)),
-        // Indirect call, jump and push.
-        [0xff, 0x15 | 0x25 | 0x35, ..] => Some((2, FieldKind::Operand)),
         [0x48..=0x4f, 0x0f, opcode, modrm, _] if is_relative(modrm) && is_wide(opcode) => {
             Some((4, FieldKind::Operand))
         }
@@ -129,14 +147,27 @@ const fn is_wide(opcode: u8) -> bool {
     )
 }
 
-/// First bytes of instructions with a field.
-const MAY_BEGIN: [bool; 256] = {
-    let mut may = [false; 256];
+/// Bytes that decide whether an instruction with a field begins at the first one.
+const WINDOW_BYTES: usize = 4;
+/// Class of the byte of a call.
+const CALL: u32 = 1;
+/// Class of bytes that begin an instruction with an operand.
+const OPERAND: u32 = 2;
+/// Class of bytes that tell an operand relative to the instruction pointer.
+const RELATIVE: u32 = 4;
+
+/// Classes of all bytes.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
     let mut byte = 0;
     while byte < 256 {
         let value = byte as u8;
-        may[byte] = has_operand(value) || matches!(value, 0x0f | 0x48..=0x4f | 0xe8 | 0xff);
+        let operand = has_operand(value) || matches!(value, 0x0f | 0x48..=0x4f);
+        let class = (value == 0xe8) as u32 * CALL
+            + operand as u32 * OPERAND
+            + is_relative(value) as u32 * RELATIVE;
+        classes[byte] = class as u8;
         byte += 1;
     }
-    may
+    classes
 };

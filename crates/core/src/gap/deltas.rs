@@ -47,9 +47,10 @@ impl GapDeltaWriter {
             0 => self.may_mask && is_code(new),
             _ => sums.is_masked(),
         };
-        if is_masked && fields(new).count() * LEAST_BYTES_PER_FIELD <= new.len() {
+        let found: Vec<_> = if is_masked { fields(new).collect() } else { Vec::new() };
+        if is_masked && found.len() * LEAST_BYTES_PER_FIELD <= new.len() {
             let mut masked = new.to_vec();
-            self.fields.get_or_insert_default().split(&mut masked, address);
+            self.fields.get_or_insert_default().split_at(&mut masked, &found, address);
             self.deltas.put_bytes(&MASKED);
             return self.add_delta(&masked, sums, seed);
         }

@@ -82,6 +82,12 @@ impl GapSums {
         Ok(Self { old_len, block_len, is_masked, sums })
     }
 
+    /// Length of all sums, as sent, in bytes.
+    #[must_use]
+    pub const fn sums_bytes(&self) -> u64 {
+        self.block_len.sums_bytes(self.old_len as u64)
+    }
+
     /// Length of each block but the last, in bytes.
     pub(super) const fn block_len(&self) -> usize {
         self.block_len.get() as usize

@@ -374,6 +374,7 @@ fn short_forms(case: &Case) -> ShortForms {
         digests: case.seed % 7 < 4,
         // The driver compresses frames, so the machines see no compressed frames.
         compressed: false,
+        split_code: true,
     }
 }
 

@@ -522,6 +522,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ("Lack", ToSender::Lack { file, groups: one(0..1) }.encode()),
         ("Need", ToSender::Need { file, chunks: vec![0..1, 2..3] }.encode()),
         ("Mend", ToSender::Mend { file, gaps: vec![GapLine { chunks: 1..3, sums }] }.encode()),
+        ("Mend.masked", ToSender::Mend { file, gaps: vec![masked_gap()] }.encode()),
         (
             "Done.same",
             ToSender::Done { file, done: Done::Same { touched: true, differs } }.encode(),
@@ -1095,6 +1096,12 @@ fn chunks() -> impl Strategy<Value = ChunkLines> {
     };
     let some = move |bytes| vec((len(), of(&[0, 1, 2])).prop_map(line(bytes)), 0..4);
     prop_oneof![some(4), some(5), some(8)].prop_map(ChunkLines)
+}
+
+/// Sums of code with one call.
+fn masked_gap() -> GapLine {
+    let code = [&[0xe8, 1, 2, 0, 0][..], &[0x5a; 195]].concat();
+    GapLine { chunks: 1..3, sums: GapSums::sums_of_code(&code, BlockLen::for_gap(200, 2), 1) }
 }
 
 fn payload() -> impl Strategy<Value = Payload> {

@@ -14,6 +14,8 @@ pub(crate) struct ChunkGap {
     pub(super) len: u32,
     pub(super) old: OldGap,
     pub(super) edits: u32,
+    /// Length in bytes of the sums, once the sums are known.
+    pub(super) told_bytes: Option<u64>,
     /// First chunk of the run that this gap is a probe of.
     pub(super) probes: Option<u32>,
 }
@@ -33,10 +35,10 @@ impl ChunkGap {
         GapSurvey { old: self.old.clone(), edits: self.edits }
     }
 
-    /// Returns the length in bytes of the sums of the old bytes.
+    /// Returns the length in bytes of the sums of the old bytes; an estimate until the sums are known.
     pub(super) fn sums_bytes(&self) -> u64 {
         let old = gap_bytes(&self.old);
-        BlockLen::for_gap(old, self.edits).sums_bytes(old)
+        self.told_bytes.unwrap_or_else(|| BlockLen::for_gap(old, self.edits).sums_bytes(old))
     }
 }
 

@@ -135,7 +135,7 @@ impl TransferGaps {
             let count = chunks.end - chunks.start;
             let edits = if probes > 0 { MANY_EDITS * count } else { probable_edits(count) };
             let probes = (role == GapTreatment::Probe).then_some(first);
-            let gap = ChunkGap { chunks, len: len as u32, old, edits, probes };
+            let gap = ChunkGap { chunks, len: len as u32, old, edits, told_bytes: None, probes };
             let waits = role == GapTreatment::Waits && !gap.old.is_empty();
             if waits { &mut waiting } else { &mut self.found }.push_back(gap);
         }
@@ -187,9 +187,15 @@ impl TransferGaps {
         sums: Vec<GapSums>,
     ) -> Vec<GapLine> {
         self.surveyed -= gaps.len() as u64;
-        let line = |(gap, sums): (&ChunkGap, GapSums)| GapLine { chunks: gap.chunks.clone(), sums };
-        let lines = gaps.iter().zip(sums).map(line).collect();
-        self.asked.extend(gaps.into_iter().map(|gap| (gap.chunks.start, gap)));
+        let mut lines = Vec::with_capacity(gaps.len());
+        for (mut gap, sums) in gaps.into_iter().zip(sums) {
+            // Sums of code have longer blocks.
+            self.worth.out -= gap.sums_bytes();
+            gap.told_bytes = Some(sums.sums_bytes());
+            self.worth.out += gap.sums_bytes();
+            lines.push(GapLine { chunks: gap.chunks.clone(), sums });
+            self.asked.insert(gap.chunks.start, gap);
+        }
         lines
     }
 
@@ -258,7 +264,8 @@ impl TransferGaps {
     /// Requests chunks without old bytes after a wrong delta. Deltas may be wrong because the sums of blocks are short.
     fn request_as_literals(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| table.assign_to_gap(chunk));
-        self.found.push_back(ChunkGap { chunks, len, old: Vec::new(), edits: 0, probes: None });
+        let (old, edits) = (Vec::new(), 0);
+        self.found.push_back(ChunkGap { chunks, len, old, edits, told_bytes: None, probes: None });
     }
 }
 
