@@ -205,8 +205,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let admitted = AdmittedOptions { delete_share: both(DELETE_SHARE), strategies };
     let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
-    let (streams, keyed) = (both(STREAMS), both(KEYED));
-    let (bases, moved) = (both(BASES), both(MOVED));
+    let [streams, keyed, bases, moved] = [STREAMS, KEYED, BASES, MOVED].map(both);
     let short_forms = ShortForms {
         lists: both(SHORT_LISTS),
         files: both(SINGLE_FRAMES),
