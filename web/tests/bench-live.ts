@@ -140,7 +140,7 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
         const walk = async (dir: FileSystemDirectoryHandle, prefix: string): Promise<void> => {
           for await (const [name, handle] of dir.entries()) {
             if (handle.kind === "directory") await walk(handle as FileSystemDirectoryHandle, `${prefix}${name}/`);
-            else found.push([prefix + name, (await (await (handle as FileSystemFileHandle).getFile()).text()).split("\n")[0]!]);
+            else if (!name.endsWith(".crswap")) found.push([prefix + name, (await (await (handle as FileSystemFileHandle).getFile()).text()).split("\n")[0]!]);
           }
         };
         await walk(await (await navigator.storage.getDirectory()).getDirectoryHandle("synced"), "");
@@ -205,6 +205,7 @@ describe.skipIf(why)("bench live", { timeout: 900_000, retry: 0 }, () => {
     );
     const atOther = Date.now() - began;
     expect(await here(page)).toEqual(there());
+    await other.getByRole("status").filter({ hasText: "In sync" }).waitFor();
     expect(await here(other)).toEqual(there());
     const { stagnation, gap } = await page.evaluate<{ stagnation: number; gap: number }>("meters");
     console.log(`| live: checkout, ${written} of ${FILES} files written in ${(writing / 1000).toFixed(1)} s | the server is equal ${(atServer / 1000).toFixed(1)} s later, another device ${(atOther / 1000).toFixed(1)} s | stagnation ${stagnation.toFixed(0)} ms, longest wait ${gap.toFixed(0)} ms |`);

@@ -59,9 +59,11 @@ export class Follower {
   #asked: Guard | undefined;
   /** Files that were deleted here and there since the user was asked last. */
   #deleted: [number, number] = [0, 0];
-  /** Time that the last complete looks took. */
+  /** Time that the last complete looks took, and times at which they ended. */
   #tookHere = 0;
   #tookThere = 0;
+  #lastHere = performance.now();
+  #lastThere = performance.now();
   /** Paths that this page changed there. The server tells of these changes too, and such paths wait in `#echoes`. */
   #mine = new Set<string>();
   /** Paths of `#mine` that the server told of. They are looked at when nothing else is left. */
@@ -209,19 +211,18 @@ export class Follower {
   /** Looks regularly: at this device if the browser tells no changes, at the server for changes by its other programs. */
   async #look(): Promise<void> {
     const stop = this.#stop.signal;
-    let [lastHere, lastThere] = [performance.now(), performance.now()];
     while (!stop.aborted) {
       await pause(LOOK_SECS / 4, stop).catch(() => undefined);
       if (document.visibilityState !== "visible") continue;
       const now = performance.now();
       const hereEvery = Math.max(this.#observes ? OBSERVED_MS : LOOK_SECS * 1000, 10 * this.#tookHere);
-      if (now - lastHere >= hereEvery) {
-        lastHere = now;
+      if (now - this.#lastHere >= hereEvery) {
+        this.#lastHere = now;
         this.#dirtyHere = "all";
         this.#rouse();
       }
-      if (now - lastThere >= Math.max(THERE_MS, 20 * this.#tookThere)) {
-        lastThere = now;
+      if (now - this.#lastThere >= Math.max(THERE_MS, 20 * this.#tookThere)) {
+        this.#lastThere = now;
         this.#dirtyThere = "all";
         this.#rouse();
       }
@@ -342,6 +343,8 @@ export class Follower {
     if (left > 0) await pause(left, this.#stop.signal);
     this.#isChanged = true;
     if (!this.#observes) this.#dirtyHere = "all";
+    // Of programs that delete many files there, the last look may have seen a part.
+    if (this.#tookThere < QUICK_MS && steps.some((step) => step.is === "delete" && step.end === "here")) this.#dirtyThere = "all";
     for (const step of steps) if (step.is === "delete") this.#mark(step.end === "here" ? "there" : "here", step.path);
   }
 
@@ -356,7 +359,8 @@ export class Follower {
     if (dirty !== "all") return this.#refresh(this.#here, dirty, this.#local);
     const began = performance.now();
     this.#here = withDigests(await this.#local.list(), this.#here);
-    this.#tookHere = performance.now() - began;
+    this.#lastHere = performance.now();
+    this.#tookHere = this.#lastHere - began;
     this.#isChanged = true;
   }
 
@@ -369,7 +373,8 @@ export class Follower {
     this.#mine.clear();
     this.#echoes.clear();
     this.#there = withDigests(await this.#remote.list(), this.#there);
-    this.#tookThere = performance.now() - began;
+    this.#lastThere = performance.now();
+    this.#tookThere = this.#lastThere - began;
     this.#isChanged = true;
   }
 
@@ -466,6 +471,7 @@ export class Follower {
   }
 
   #way(step: Step): keyof typeof LANES {
+    if (step.is === "delete" || step.is === "make") return "name";
     if (step.is !== "transfer") return "other";
     const from = (step.end === "there" ? this.#here : this.#there).get(step.path);
     if (typeof from !== "object" || from.bytes > SMALL_BYTES) return "other";
@@ -666,6 +672,8 @@ const OBSERVED_MS = 30_000;
 const THERE_MS = 5_000;
 /** Time from the first sight of a deletion to its execution. */
 const SETTLE_SECS = 0.7;
+/** Longest time of a look at all of the server that is repeated before files are deleted here. */
+const QUICK_MS = 500;
 /** Number of changed paths above which an end is listed whole. */
 const MOST_DIRTY = 4_000;
 const MOST_ROUNDS = 20;
@@ -676,4 +684,4 @@ const TELL_MS = 100;
  * Number of steps at once. Small files to the server wait for a bundle. Of small files to this device, most wait for the
  * device's own disk.
  */
-const LANES = { smallUp: 256, smallDown: 12, other: 4 } as const;
+const LANES = { smallUp: 256, smallDown: 12, name: 5, other: 4 } as const;
