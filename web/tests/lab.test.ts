@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Choice } from "../src/lab/experiment";
+import type { Choice, System } from "../src/lab/experiment";
 import { fromCsv } from "../src/lab/results";
 import { labBench } from "./lab-bench";
 import { launch, setUp, signIn, startControl, type Setup } from "./page";
@@ -12,6 +12,9 @@ import { engineMissing, missing } from "./server";
 
 const why = missing() ?? engineMissing();
 if (why) console.log(`SKIPPED: ${why}`);
+
+/** Deltic, the systems of the paper that run in a page, and whole files. */
+const SYSTEMS: readonly System[] = ["deltic@worker", "webrsync@main", "webrsync@worker", "webrsync+@main", "webr2sync@main", "webr2sync-siphash@main", "webr2sync+@main", "whole@main"];
 
 /** Checks these boxes, and no others of their groups. */
 async function choose(page: Page, choice: Partial<Record<keyof Choice, readonly string[]>>): Promise<void> {
@@ -47,17 +50,18 @@ describe.skipIf(why)("the lab", () => {
     const { page } = s;
     const control = await startControl(browser, s);
     await openLab(s);
-    await choose(page, { kinds: ["append", "insert"], edits: ["1000"], systems: ["deltic@worker", "webr2sync+@main", "whole@main"] });
+    await choose(page, { kinds: ["append", "insert"], edits: ["1000"], systems: SYSTEMS });
     await page.getByLabel("Repeats").selectOption("1");
-    await page.getByText("6 syncs.").waitFor();
+    await page.getByText(`${2 * SYSTEMS.length} syncs.`).waitFor();
     await page.getByRole("button", { name: "Start" }).click();
-    await page.getByRole("heading", { name: "Results" }).waitFor();
+    await page.getByRole("heading", { name: "Results" }).waitFor({ timeout: 120_000 });
     expect(s.wrongs).toEqual([]);
 
     const results = await csvOf(page);
     expect(results.map(({ system, kind }) => `${system} ${kind}`).sort()).toEqual(
-      ["deltic@worker", "webr2sync+@main", "whole@main"].flatMap((system) => [`${system} append`, `${system} insert`]),
+      SYSTEMS.toSorted().flatMap((system) => [`${system} append`, `${system} insert`]),
     );
+    expect(await page.locator(".troubles").count()).toBe(0);
     for (const one of results) {
       expect(one).toMatchObject({ length: 1_000_000, bytes: 1_000, repeat: 0, isEqual: true });
       expect(one.ms).toBeGreaterThan(0);
@@ -65,6 +69,7 @@ describe.skipIf(why)("the lab", () => {
     // Each system sends other bytes: the request names the strategy.
     const bytesOf = (wanted: string) => results.filter(({ system, kind }) => system === wanted && kind === "insert").map(({ up, down }) => up + down)[0]!;
     expect(bytesOf("webr2sync+@main")).toBeGreaterThan(2 * bytesOf("deltic@worker"));
+    expect(new Set(SYSTEMS.filter((system) => system !== "webrsync@worker").map(bytesOf)).size).toBeGreaterThan(5);
     const ours = results.filter(({ system }) => system === "deltic@worker");
     const late = await control.late();
     await control.stop();
