@@ -93,7 +93,7 @@ async function until(driver: Driver, expression: string): Promise<void> {
 
 /** Samples the processor times of the browser and of the server, for the syncs that the page times itself. */
 function sampler({ driver, server }: LabBench) {
-  const serverCpu = () => serverCpuMs(server);
+  const serverCpu = threadTimes(server);
   const cpu = driver.cpuSeconds;
   const samples: (readonly [at: number, client: number, server: number])[] = [];
   const timer = setInterval(() => samples.push([Date.now(), (cpu?.() ?? NaN) * 1000, serverCpu()]), SAMPLE_MS);
@@ -118,12 +118,20 @@ function sampler({ driver, server }: LabBench) {
   };
 }
 
-/** Returns the processor time of all threads of the server, in ms. */
-function serverCpuMs(server: Server): number {
+/** Returns a function for the processor time of all threads that the server has had, in ms. */
+function threadTimes(server: Server): () => number {
   const state = server.disk("state");
-  const pids = readdirSync("/proc").filter((pid) => /^\d+$/.test(pid) && read(`/proc/${pid}/cmdline`).includes(state));
-  const threads = pids.flatMap((pid) => names(`/proc/${pid}/task`).map((task) => Number(read(`/proc/${pid}/task/${task}/schedstat`).split(" ")[0])));
-  return threads.reduce((sum, time) => sum + time, 0) / 1e6;
+  // A thread that has ended is no longer listed, and keeps its last value.
+  const times = new Map<string, number>();
+  return () => {
+    const pids = names("/proc").filter((pid) => /^\d+$/.test(pid) && read(`/proc/${pid}/cmdline`).includes(state));
+    for (const pid of pids)
+      for (const task of names(`/proc/${pid}/task`)) {
+        const [time] = read(`/proc/${pid}/task/${task}/schedstat`).split(" ");
+        if (time) times.set(`${pid}/${task}`, Number(time) / 1e6);
+      }
+    return [...times.values()].reduce((sum, time) => sum + time, 0);
+  };
 }
 
 /** Syncs by the command, with the files of the page's trial of the same edit. */
