@@ -34,7 +34,7 @@ pub(crate) fn run(args: &LoginCommandArgs) -> Result<()> {
     let path = logins.keep(server.clone(), login)?;
     let volumes: Vec<_> = volumes.iter().map(shown).collect();
     let (path, volumes) = (path.display(), volumes.join(", "));
-    output::note(&format!("kept for {server} in {path}; volumes: {volumes}\n"));
+    output::note(&format!("stored the token for {server} in {path}; volumes: {volumes}\n"));
     Ok(())
 }
 
