@@ -13,7 +13,7 @@ fn papers(world: &World, words: &str) -> Run {
 }
 
 fn page(world: &World, name: &str) -> String {
-    String::from_utf8(world.read(format!("out/{name}.md"))).unwrap()
+    String::from_utf8(world.read(format!("out/{name}.md"))).expect("a page is text")
 }
 
 /// Returns outcome and reason of each row of the output.

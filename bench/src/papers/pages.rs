@@ -75,8 +75,15 @@ impl PaperPages {
         match outcome {
             Outcome::Drawn(drawn) => {
                 let machine = MachineInfo::here().name;
-                let made = format!("Made by `{}`, {} processors of {machine}.", self.command, processors());
-                text.push_str(&wrapped(&format!("{}. {made}", drawn.caption.trim_end_matches('.'))));
+                let made = format!(
+                    "Made by `{}`, {} processors of {machine}.",
+                    self.command,
+                    processors()
+                );
+                text.push_str(&wrapped(&format!(
+                    "{}. {made}",
+                    drawn.caption.trim_end_matches('.')
+                )));
                 text.push('\n');
                 text.push_str(&self.tables(paper, item.label, drawn)?);
             }
@@ -121,7 +128,10 @@ impl PaperPages {
         let path = self.out.join("README.md");
         let title = INDEX_HEAD.lines().next().unwrap_or_default();
         if fs::read_to_string(&path).is_ok_and(|text| !text.starts_with(title)) {
-            bail!("{} is not an index of figures: choose another directory for --out", path.display());
+            bail!(
+                "{} is not an index of figures: choose another directory for --out",
+                path.display()
+            );
         }
         write(&path, index().as_bytes())
     }
