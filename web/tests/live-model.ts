@@ -278,6 +278,7 @@ export class Server {
       });
     return {
       list,
+      hasEntries: async () => (await list()).size > 0,
       lookAll: (paths) => this.answer(tab, () => new Map(paths.map((path) => [path, this.state(path)]))),
       digest: (path, of) =>
         this.answer(tab, () => {

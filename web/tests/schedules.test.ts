@@ -276,9 +276,9 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
     expect(kills).toBeGreaterThan(schedules / 10);
   });
 
-  /** Runs a test with a world of its own. */
-  async function within(work: (world: World) => Promise<void>): Promise<void> {
-    const world = new World(1, Follower);
+  /** Runs a test with a world of its own. Some seeds have an observer. */
+  async function within(work: (world: World) => Promise<void>, seed = 1): Promise<void> {
+    const world = new World(seed, Follower);
     try {
       await work(world);
     } finally {
@@ -318,6 +318,20 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       await world.settle();
       expect(Object.keys(to.shown()).length).toBe(41);
     }));
+
+  test.each([1, 2, 3, 4, 5, 6])("looks at files of a folder that is gone are no deletions (%i)", (seed) =>
+    within(async (world) => {
+      for (let nth = 0; nth < 10; nth++) world.here.put(`d/${nth}`, `content ${nth}`);
+      await world.settle();
+      world.here.isAway = true;
+      // The browser tells of some files of the folder, and not of the folder.
+      for (let nth = 0; nth < 3; nth++) world.here.tell(`d/${nth}`);
+      await world.run(8_000);
+      expect(Object.keys(world.server.disk.shown()).length).toBe(11);
+      world.here.isAway = false;
+      await world.settle();
+      expect(world.here.shown()).toEqual(world.server.disk.shown());
+    }, seed));
 
   test("a folder that is moved away is no deletion, and goes on when it is back", () =>
     within(async (world) => {

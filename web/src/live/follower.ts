@@ -35,7 +35,7 @@ export interface Trouble {
 }
 
 /** The end there, as the follower uses it. */
-export type RemoteEnd = Pick<Remote, "list" | "lookAll" | "digest" | "put" | "putSmall" | "get" | "rename" | "remove" | "make">;
+export type RemoteEnd = Pick<Remote, "list" | "hasEntries" | "lookAll" | "digest" | "put" | "putSmall" | "get" | "rename" | "remove" | "make">;
 type AnyEnd = Local | RemoteEnd;
 
 export class Follower {
@@ -337,7 +337,10 @@ export class Follower {
   #settled = "";
   #settledAt = 0;
 
-  /** Waits, and looks again at the end where files are gone. */
+  /**
+   * Waits, and looks again at the end where files are gone. If the whole folder of this end is gone, as with a stick that
+   * was pulled, the round ends. An empty folder is listed again: the plan then asks the user.
+   */
   async #settle({ steps }: Plan): Promise<void> {
     const left = SETTLE_SECS - (performance.now() - this.#settledAt) / 1000;
     if (left > 0) await pause(left, this.#stop.signal);
@@ -345,7 +348,10 @@ export class Follower {
     if (!this.#observes) this.#dirtyHere = "all";
     // Of programs that delete many files there, the last look may have seen a part.
     if (this.#tookThere < QUICK_MS && steps.some((step) => step.is === "delete" && step.end === "here")) this.#dirtyThere = "all";
-    for (const step of steps) if (step.is === "delete") this.#mark(step.end === "here" ? "there" : "here", step.path);
+    const deletions = steps.flatMap((step) => (step.is === "delete" ? [step] : []));
+    for (const { end, path } of deletions) this.#mark(end === "here" ? "there" : "here", path);
+    if (deletions.some(({ end }) => end === "there") && !(await this.#local.hasEntries())) this.#dirtyHere = "all";
+    if (deletions.some(({ end }) => end === "here") && !(await this.#remote.hasEntries())) this.#dirtyThere = "all";
   }
 
   #hasDirt(): boolean {

@@ -96,6 +96,12 @@ export class Local {
     await Promise.all(files);
   }
 
+  /** Returns false if the folder is empty. Rejects if the folder is gone, or may not be read. */
+  async hasEntries(): Promise<boolean> {
+    for await (const _ of this.root.entries()) return true;
+    return false;
+  }
+
   /** Returns the entries at many paths, as `look` does, several at a time. */
   async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
     const found = new Map<string, Node | undefined>();

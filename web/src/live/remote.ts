@@ -36,6 +36,12 @@ export class Remote {
     return found;
   }
 
+  /** Returns false if the folder is empty. Rejects if the folder is gone, or may not be read. */
+  async hasEntries(): Promise<boolean> {
+    for await (const page of list(this.root, this.stop)) return page.length > 0;
+    return false;
+  }
+
   /** Lists folders several at once, with `isDeep` the folders below too. */
   async #listAll(dirs: readonly string[], found: Tree, isDeep: boolean): Promise<void> {
     let level = dirs.slice();
@@ -95,8 +101,8 @@ export class Remote {
       try {
         await this.#listAll([dir], listed, false);
       } catch (error) {
-        // A folder that is gone, or is a file by now, has no entries.
-        if (!(error instanceof Problem) || ![404, 409].includes(error.status)) throw error;
+        // A folder that is gone, or is a file by now, has no entries. Without the synced folder itself, nothing is known.
+        if (dir === "" || !(error instanceof Problem) || ![404, 409].includes(error.status)) throw error;
       }
     };
     const dirs = [...new Set(work.map(parent))];
