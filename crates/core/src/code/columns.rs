@@ -25,6 +25,9 @@ use crate::codec::{CodecError, Put, Reader};
 /// Length of a piece of code in bytes, whose fields are counted.
 const PIECE_BYTES: usize = 4096;
 
+/// Most fields of a piece: a field follows at least one other byte.
+const MOST_FIELDS: usize = PIECE_BYTES.div_ceil(1 + FIELD_BYTES);
+
 /// Number of targets last used that a symbol can name.
 const RECENT: usize = 240;
 /// Symbol of a field whose bytes are no distance.
@@ -143,8 +146,12 @@ impl<'a> FieldReader<'a> {
         for piece in (0..code.len()).step_by(PIECE_BYTES) {
             let piece_end = piece + PIECE_BYTES;
             at = at.max(piece);
-            let [mut calls, mut operands] =
-                [self.calls.piece()?, self.operands.piece()?].map(Vec::into_iter);
+            let [call_count, operand_count] = [self.calls.count()?, self.operands.count()?];
+            if call_count + operand_count > MOST_FIELDS {
+                return Err(BadColumns);
+            }
+            let mut calls = self.calls.values(call_count)?.into_iter();
+            let mut operands = self.operands.values(operand_count)?.into_iter();
             while let Some(Field { start, kind, .. }) = next_field(code, at..piece_end) {
                 at = start + FIELD_BYTES;
                 let end = address.wrapping_add(at as u64) as u32;
@@ -254,9 +261,13 @@ struct KindReader<'a> {
 }
 
 impl KindReader<'_> {
-    /// Returns the values of the fields of the next piece.
-    fn piece(&mut self) -> Result<Vec<FieldValue>, BadColumns> {
-        let count = u16::from_be_bytes(next_bytes(&mut self.columns[COUNTS..NUMBERS])?);
+    /// Returns the number of fields of the next piece.
+    fn count(&mut self) -> Result<usize, BadColumns> {
+        Ok(usize::from(u16::from_be_bytes(next_bytes(&mut self.columns[COUNTS..NUMBERS])?)))
+    }
+
+    /// Returns the values of the next fields.
+    fn values(&mut self, count: usize) -> Result<Vec<FieldValue>, BadColumns> {
         (0..count).map(|_| self.value()).collect()
     }
 

@@ -2,7 +2,7 @@
 
 use deltic_core::code::{FieldReader, FieldWriter, fields, is_code, mask};
 use deltic_core::gap::{BlockLen, GapDeltaReader, GapDeltaWriter, ReadDelta, apply};
-use deltic_core::{GapSums, Reader};
+use deltic_core::{GapSums, Put, Reader};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -180,4 +180,24 @@ fn moved_code_has_equal_masks_and_short_columns() {
     let (masks, columns) = split(&[old, new], 0);
     assert!(masks[0] == masks[1]);
     assert!(columns.len() < 2300, "{}", columns.len());
+}
+
+#[test]
+fn more_fields_than_a_piece_can_have_are_refused() {
+    let is_refused = |count: u16| {
+        let len = usize::from(count);
+        let calls = [&[len, 1, 1][..], &[0; 6], &[len; 4]].concat();
+        let operands = [&[0, 1, 1][..], &[0; 10]].concat();
+        let mut columns = Vec::new();
+        calls.iter().chain(&operands).for_each(|len| columns.put_varint(*len as u64));
+        // Symbols: the bytes of the fields are in columns of their own.
+        columns.extend(vec![253; len]);
+        columns.extend(count.to_be_bytes());
+        columns.extend(vec![0; 4 * len]);
+        columns.extend(0u16.to_be_bytes());
+        let mut reader = FieldReader::decode(&columns).expect("the lengths fit");
+        reader.join(&mut [0; 4096], 0).is_err()
+    };
+    assert!(!is_refused(820));
+    assert!(is_refused(821));
 }
