@@ -936,7 +936,8 @@ fn the_family_of_webrsync_finds_the_same_with_less_work() {
     for (plain, local) in [("webrsync", "webrsync+"), ("webr2sync-siphash", "webr2sync+")] {
         let (plain, local) = (counts(plain), counts(local));
         assert_eq!((plain.strong, local.strong), (matched, matched + 10));
-        assert!(local.weak < plain.weak / 10, "{local:?}, {plain:?}");
+        // Behind the edits both roll, and meet tags by chance.
+        assert!(local.weak + matched - 50 < plain.weak, "{local:?}, {plain:?}");
     }
     assert_eq!(counts("webr2sync").strong, matched);
 }
