@@ -15,6 +15,7 @@ mod preview;
 mod replacement;
 mod request;
 mod search;
+mod shown;
 mod tokens;
 mod tree;
 mod uploads;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::conditions::tag;
 use super::request::{no_store, on_disk};
-use super::tree::kind_shown;
+use super::shown::kind_shown;
 use super::versions::kept;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;

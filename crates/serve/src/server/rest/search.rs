@@ -15,7 +15,7 @@ use deltic_tree::{Entry, RelPath};
 use serde_json::{Value, json};
 
 use super::request::{no_store, on_disk};
-use super::tree::entry;
+use super::shown::entry;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::Volume;

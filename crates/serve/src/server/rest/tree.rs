@@ -7,22 +7,23 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
-use deltic_store::{Store, StoreError, Tree, Version};
+use deltic_store::{Store, StoreError, Tree};
 use deltic_store_local::{ChangeNote, LocalStore, VersionsPage};
+use deltic_tree::RelPath;
 use deltic_tree::path::printable;
-use deltic_tree::{Entry, Kind, RelPath};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::changes::{Names, shown as change_shown};
-use super::conditions::{names_tag, tag_of, tag_of_file};
+use super::conditions::{names_tag, tag_of};
 use super::moment::{MomentPage, list_at};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
 use super::search::{Search, find_below};
+use super::shown::entry;
 use super::versions;
 use crate::server::problem::Problem;
 use crate::server::shared::{Known, Server};
-use crate::server::volume::Right;
+use crate::server::volume::{Right, Volume};
 
 /// The page of a directory that a request asks for.
 #[derive(Debug, Default, Deserialize)]
@@ -79,29 +80,9 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
     let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
-    match page.form.as_deref() {
-        None => {
-            if let Some(at) = page.at {
-                let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
-                let page = MomentPage { at, after: page.after.unwrap_or_default(), limit };
-                return list_at(&server, volume, dir, page).await;
-            }
-        }
-        Some("versions") => {
-            let names = Names::of(&known);
-            return versions::list_below(&server, volume, dir, page.of_versions(), names).await;
-        }
-        Some("search") => {
-            let text = page.name.as_deref().unwrap_or_default();
-            let search = Search::parse(text, page.after.as_deref(), page.limit.unwrap_or(PAGE))?;
-            return find_below(&server, volume, dir, search).await;
-        }
-        Some(form) => {
-            let why = format!(
-                "?as={form}: no such form of a directory; write ?as=versions or ?as=search"
-            );
-            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
-        }
+    if page.form.is_some() || page.at.is_some() {
+        let listed = ListedDir { volume, dir, names: Names::of(&known) };
+        return listed.list_otherwise(&server, page).await;
     }
     let after = page.after.unwrap_or_default();
     let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
@@ -139,6 +120,42 @@ pub(super) async fn list(
     Ok(no_store(response.expect("headers are plain text")))
 }
 
+/// A directory that a client may list.
+struct ListedDir {
+    volume: Volume,
+    dir: RelPath,
+    /// Whether the client may know the names of tokens.
+    names: Names,
+}
+
+impl ListedDir {
+    /// Lists the directory as of a moment, or lists what is below the directory.
+    async fn list_otherwise(self, server: &Arc<Server>, page: Page) -> Result<Response, Problem> {
+        let Self { volume, dir, names } = self;
+        let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
+        match page.form.as_deref() {
+            Some("versions") => {
+                versions::list_below(server, volume, dir, page.of_versions(), names).await
+            }
+            Some("search") => {
+                let text = page.name.as_deref().unwrap_or_default();
+                let search = Search::parse(text, page.after.as_deref(), limit)?;
+                find_below(server, volume, dir, search).await
+            }
+            Some(form) => {
+                let why = format!(
+                    "?as={form}: no such form of a directory; write ?as=versions or ?as=search"
+                );
+                Err(Problem::new(StatusCode::BAD_REQUEST, why))
+            }
+            None => {
+                let (at, after) = (page.at.unwrap_or_default(), page.after.unwrap_or_default());
+                list_at(server, volume, dir, MomentPage { at, after, limit }).await
+            }
+        }
+    }
+}
+
 /// Returns the bytes of a name in `dir` that a page printed.
 fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, StoreError> {
     if !shown.contains('\\') {
@@ -151,36 +168,6 @@ fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, St
     let found = names().find(|name| *name == shown.as_bytes()).or_else(|| names().rfind(is_it));
     // Without a match, the entry has been removed meanwhile.
     Ok(found.unwrap_or(shown.as_bytes()).to_vec())
-}
-
-/// Returns an entry as listings show it.
-pub(super) fn entry(server: &Server, entry: &Entry, version: Option<&Version>) -> Value {
-    let meta = &entry.meta;
-    let name = printable(entry.name.as_bytes());
-    let mut told = json!({
-        "name": name,
-        "type": kind_shown(&meta.kind),
-        "bytes": meta.len,
-        "modified": meta.modified.secs,
-    });
-    if meta.is_file() {
-        told["etag"] = tag_of_file(server, meta, version).into();
-    }
-    if name.as_bytes() != entry.name.as_bytes() {
-        // Another entry may have the printed name, and a request with that name is about the other entry.
-        told["exact"] = false.into();
-    }
-    told
-}
-
-/// Returns the word for a kind of entries in listings.
-pub(super) const fn kind_shown(kind: &Kind) -> &'static str {
-    match kind {
-        Kind::File => "file",
-        Kind::Dir => "dir",
-        Kind::Symlink(_) => "symlink",
-        Kind::Fifo | Kind::Socket | Kind::Device(_) => "special",
-    }
 }
 
 /// Creates a directory and its missing parents.
