@@ -242,10 +242,7 @@ impl Session {
                         Some(names_to_send(&path, nul, trust, context)?)
                     }
                     NamesFrom::Frames => {
-                        return Err(PeerError::Unexpected(
-                            "source names in frames, from the receiving end",
-                        )
-                        .into());
+                        return Err(PeerError::Unexpected("names from a receiver").into());
                     }
                 };
                 let path = self.config.host.path(&destination);
