@@ -143,7 +143,7 @@ fn unreadable_inputs_are_named_and_the_rest_is_measured() {
 fn chunks_beyond_the_limit_are_counted_from_their_files() {
     let world = world();
     world.write("copy", world.read("old"));
-    let words = "--runs 1 --algorithms sieve old copy";
+    let words = "-q --runs 1 --algorithms sieve old copy";
     let run = bench(&world, &format!("--limit 100KB {words} --csv short.csv"));
     assert_eq!(run.code, Some(0), "{run:#?}");
     assert!(

@@ -296,7 +296,7 @@ fn invalid_arguments_are_refused_before_files_are_made() {
     for (words, wanted) in [
         ("--strategy deltic,foo", "\"foo\" is not a strategy; there are deltic, rsync, "),
         ("--kind sideways", "sideways"),
-        ("--data noise", "use random, zeros, forged"),
+        ("--data noise", "use random, text, zeros, forged"),
         ("--size 10MB --change 11MB", "--change 11 MB: more than --size 10 MB"),
         ("--change 101%", "not a share"),
         ("--threads 0", "--threads"),
