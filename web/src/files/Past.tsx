@@ -67,29 +67,31 @@ export function Past(): JSX.Element {
           <Name of={name} /> · {format().when(at * 1000)}
         </h1>
       </div>
-      <section class="card pad stack s2">
-        <label class="lbl" for="moment">
-          {words.pastMoment}
-        </label>
-        <span class="btns">
-          <input
-            id="moment"
-            class="in"
-            type="datetime-local"
-            step="1"
-            max={local(now)}
-            value={local(at)}
-            onChange={({ currentTarget }) => {
-              const chosen = Math.floor(new Date(currentTarget.value).getTime() / 1000);
-              if (chosen >= 0) go(pastAddress(volumeName, path, chosen));
-            }}
-          />
-          {AGO.map(([what, seconds]) => (
-            <a class="btn" href={pastAddress(volumeName, path, now - seconds)} onClick={follow} key={what}>
-              {words.pastAgo(what)}
-            </a>
-          ))}
-        </span>
+      <section class="card">
+        <div class="pad stack s2">
+          <label class="lbl" for="moment">
+            {words.pastMoment}
+          </label>
+          <span class="btns">
+            <input
+              id="moment"
+              class="in"
+              type="datetime-local"
+              step="1"
+              max={local(now)}
+              value={local(at)}
+              onChange={({ currentTarget }) => {
+                const chosen = Math.floor(new Date(currentTarget.value).getTime() / 1000);
+                if (chosen >= 0) go(pastAddress(volumeName, path, chosen));
+              }}
+            />
+            {AGO.map(([what, seconds]) => (
+              <a class="btn" href={pastAddress(volumeName, path, now - seconds)} onClick={follow} key={what}>
+                {words.pastAgo(what)}
+              </a>
+            ))}
+          </span>
+        </div>
       </section>
       {failed && <p class="bad">{failed}</p>}
       <section class="card" aria-label={words.past(name)} aria-busy={!isWhole && !failed}>
