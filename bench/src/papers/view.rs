@@ -63,7 +63,7 @@ impl Quantity {
     fn is_by_clock(&self) -> bool {
         let by_clock =
             |column: &&str| ["wall_s", "waiting_s"].contains(column) || column.ends_with("busy_s");
-        self.columns.iter().chain(self.whole).any(|column| by_clock(column))
+        self.columns.iter().chain(self.whole).any(by_clock)
     }
 
     fn of(&self, row: &SyncRow) -> Option<f64> {
