@@ -43,7 +43,7 @@ async fn small_files_are_compressed_with_the_files_before() {
 /// every seventh.
 fn program(grown: usize) -> Vec<u8> {
     const FUNCTIONS: usize = 4000;
-    let len = |no: usize| 180 + no % 50 + if no % 7 == 0 { grown } else { 0 };
+    let len = |no: usize| 180 + no % 50 + if no.is_multiple_of(7) { grown } else { 0 };
     let starts: Vec<usize> =
         (0..FUNCTIONS).scan(0, |at, no| Some(std::mem::replace(at, *at + len(no)))).collect();
     let mut code = Vec::new();

@@ -13,6 +13,8 @@ pub const FIELD_BYTES: usize = 4;
 /// Bytes that have one field for each of [`BYTES_PER_FIELD`] bytes or more may be code.
 const BYTES_PER_FIELD: usize = 256;
 
+/// Bytes of each of the two first looks. Code has a field in about 20 bytes.
+const LOOK_BYTES: usize = 128;
 /// Pieces of a sample, spread over the bytes.
 const SAMPLE_PIECES: usize = 8;
 /// Length of a piece of a sample in bytes.
@@ -60,21 +62,44 @@ pub fn mask(code: &mut [u8]) {
     }
 }
 
-/// True if the bytes are probably code: a sample has many fields, and most of them hold a short distance.
+/// True if the bytes are probably code: a sample has many fields, and most of them hold a short distance. Of other bytes,
+/// only a few are looked at: most gaps are no code.
 #[must_use]
 pub fn is_code(bytes: &[u8]) -> bool {
-    let (mut near, mut far, mut len) = (0, 0, 0);
+    let first_looks = [0, bytes.len() / 2].map(|start| piece_of(bytes, start, LOOK_BYTES));
+    if first_looks.iter().all(|piece| count_fields(piece).near == 0) {
+        return false;
+    }
     let apart = (bytes.len() / SAMPLE_PIECES).max(SAMPLE_BYTES);
+    let (mut near, mut far, mut len) = (0, 0, 0);
     for start in (0..bytes.len()).step_by(apart) {
-        let piece = &bytes[start..bytes.len().min(start + SAMPLE_BYTES)];
-        len += piece.len();
-        for field in fields(piece) {
-            let distance = piece[field.start..].first_chunk();
-            let is_near = distance.is_some_and(|distance| is_near(u32::from_le_bytes(*distance)));
-            *(if is_near { &mut near } else { &mut far }) += 1;
-        }
+        let piece = piece_of(bytes, start, SAMPLE_BYTES);
+        let counts = count_fields(piece);
+        (near, far, len) = (near + counts.near, far + counts.far, len + piece.len());
     }
     near * BYTES_PER_FIELD >= len && near >= 2 * far && near > 0
+}
+
+/// Returns at most `len` bytes from `start`.
+fn piece_of(bytes: &[u8], start: usize, len: usize) -> &[u8] {
+    &bytes[start..bytes.len().min(start + len)]
+}
+
+/// Number of fields by their distances.
+#[derive(Clone, Copy, Debug, Default)]
+struct FieldCounts {
+    near: usize,
+    far: usize,
+}
+
+fn count_fields(piece: &[u8]) -> FieldCounts {
+    let mut counts = FieldCounts::default();
+    for field in fields(piece) {
+        let distance = piece[field.start..].first_chunk();
+        let is_near = distance.is_some_and(|distance| is_near(u32::from_le_bytes(*distance)));
+        *(if is_near { &mut counts.near } else { &mut counts.far }) += 1;
+    }
+    counts
 }
 
 /// True for distances of programs: less than 64 MiB forward or backward. Of other bytes, few look like that.
