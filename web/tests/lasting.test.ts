@@ -145,6 +145,7 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
   test("an upload shows its progress from the start", async () => {
     const content = await fill(8);
     await middle();
+    s.origin.slow = 2_000_000;
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
     await s.page.locator(".tr .nums", { hasText: /^[1-9]\d(\.\d)?\sMB of 67\.1\sMB sent$/ }).waitFor({ timeout: 10_000 });
     await arrives(content, "an upload without an interruption");

@@ -66,11 +66,12 @@ describe.skipIf(why)("StagMeter", () => {
       if (said.startsWith("0 ms in ")) break;
       const late = await control.late();
       console.log(`${said}; a page that does nothing stood still for ${late.toFixed(0)} ms`);
-      if (late === 0) break;
-      if (tries === TRIES - 1) return console.log("SKIPPED: the machine is too busy");
+      if (tries < TRIES - 1 || late === 0) continue;
+      await control.stop();
+      return console.log("SKIPPED: the machine is too busy");
     }
     await control.stop();
-    expect(said).toMatch(/^0 ms in \d+ s$/);
+    expect(said).toMatch(/^0 ms in \d+ (s|min)$/);
     expect(s.wrongs).toEqual([]);
   });
 });

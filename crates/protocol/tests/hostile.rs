@@ -2234,7 +2234,7 @@ fn gaps_that_were_not_asked_for_are_refused() {
 fn masked_sums_are_refused_unless_both_ends_split_code() {
     let sums = GapSums::sums_of_code(&[1; 100], BlockLen::for_gap(100, 2), 0);
     let mend = ToSender::Mend { file: A, gaps: vec![GapLine { chunks: 0..1, sums }] };
-    let refused = PeerError::Unexpected("masked sums of a gap");
+    let refused = PeerError::Unexpected("masked sums of a gap, without the capability");
     assert_eq!(Target::lacked().refusal(mend.clone()), refused);
     let mut target = Target::lacked();
     target.machine.use_short_forms(ShortForms { split_code: true, ..ShortForms::default() });

@@ -264,13 +264,17 @@ export async function* listPast(at: Place, moment: number, stop: AbortSignal): A
   }
 }
 
-/** Restores an old version. The restored version replaces the version `tag`; without `tag`, no file may exist. */
-export async function restore(at: Place, version: string, tag?: string): Promise<void> {
+/**
+ * Restores an old version. The restored version replaces the version `tag`; without `tag`, no file may exist. Returns
+ * false if the file has the bytes of the version already.
+ */
+export async function restore(at: Place, version: string, tag?: string): Promise<boolean> {
   const query = `?as=restore&version=${encodeURIComponent(version)}`;
-  await call(address("files", at) + query, {
+  const answer = await call(address("files", at) + query, {
     method: "POST",
     headers: tag === undefined ? { "If-None-Match": "*" } : { "If-Match": tag },
   });
+  return answer.status !== 200;
 }
 
 /** The address of an upload in several requests. */

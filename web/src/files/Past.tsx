@@ -27,7 +27,8 @@ interface Listed {
 export function Past(): JSX.Element {
   const words = t();
   const { volume: volumeName = "", path, moment } = route.value;
-  const now = Math.floor(Date.now() / 1000);
+  // The list, the buttons and the restore are of one moment, however long the screen is open.
+  const now = useSignal(Math.floor(Date.now() / 1000)).value;
   const at = moment ?? now - DAY;
   const place: Place = { volume: volumeName, path };
   const name = path.at(-1) ?? volumeName;
@@ -48,7 +49,9 @@ export function Past(): JSX.Element {
     asks.value = false;
     restored.value = 0;
     try {
-      say(words.pastRestored(await restoreAll(place, at, (count) => (restored.value = count))));
+      const { count, failed } = await restoreAll(place, at, (count) => (restored.value = count));
+      if (failed[0]) say(`${words.pastRestored(count)} ${refusal(failed[0].error, failed[0].name)}`, "bad");
+      else say(words.pastRestored(count));
     } catch (error) {
       say(refusal(error, name), "bad");
     }
@@ -78,7 +81,7 @@ export function Past(): JSX.Element {
               class="in"
               type="datetime-local"
               step="1"
-              max={local(now)}
+              max={local(Math.floor(Date.now() / 1000))}
               value={local(at)}
               onChange={({ currentTarget }) => {
                 const chosen = Math.floor(new Date(currentTarget.value).getTime() / 1000);

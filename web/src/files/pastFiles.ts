@@ -1,5 +1,5 @@
 /** Restores and downloads of a whole folder, as it was at a moment. */
-import { call } from "../api/http";
+import { call, Problem, Unreachable } from "../api/http";
 import { address, listPast, restore, type PastEntry, type Place } from "../api/volumes";
 
 /** A file that a folder, or a folder below, had at a moment. */
@@ -20,20 +20,33 @@ async function* filesOf(folder: Place, moment: number, stop: AbortSignal): Async
       }
 }
 
+/** The result of a restore of a folder. */
+export interface Restored {
+  /** Number of files that have other bytes now. */
+  count: number;
+  /** Files that could not be restored, by their paths below the folder. */
+  failed: { name: string; error: unknown }[];
+}
+
 /**
- * Restores all files below a folder that another version has replaced since, or that are gone. Returns their number.
- * Rejects at the first refusal.
+ * Restores all files below a folder that another version has replaced since, or that are gone. Rejects if the server
+ * cannot be reached, or refuses everything.
  */
-export async function restoreAll(folder: Place, moment: number, told: (count: number) => void): Promise<number> {
+export async function restoreAll(folder: Place, moment: number, told: (count: number) => void): Promise<Restored> {
   let count = 0;
+  const failed: Restored["failed"] = [];
   // Listed first: restored files have times of their own.
   const files: PastFile[] = [];
   for await (const file of filesOf(folder, moment, new AbortController().signal)) if (file.entry.version !== undefined) files.push(file);
   for (const { entry, at } of files) {
-    await restore(at, entry.version!, entry.etag);
-    told(++count);
+    try {
+      if (await restore(at, entry.version!, entry.etag)) told(++count);
+    } catch (error) {
+      if (error instanceof Unreachable || (error instanceof Problem && error.status === 401)) throw error;
+      failed.push({ name: at.path.slice(folder.path.length).join("/"), error });
+    }
   }
-  return count;
+  return { count, failed };
 }
 
 /** True if this browser can write a folder of this device. */

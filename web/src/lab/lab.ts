@@ -68,6 +68,7 @@ export async function start(): Promise<void> {
   run.value = { done: 0, of: all.length, now: all[0], secondsLeft: undefined };
   troubles.value = [];
   results.value = [];
+  await tidied;
   const ran = await alone(() => runAll(all, at.name, own.signal)).catch((error: unknown) => (note(lab().ended(said(error))), true));
   if (!ran) note(lab().elsewhere);
   run.value = undefined;
@@ -78,7 +79,8 @@ export function stopRun(): void {
 }
 
 /** Removes what a closed page left behind. */
-export const tidy = (): Promise<unknown> => alone(sweep);
+export const tidy = (): Promise<unknown> => (tidied = alone(sweep).catch(() => undefined));
+let tidied: Promise<unknown> = Promise.resolve();
 
 async function runAll(all: readonly Trial[], at: string, stop: AbortSignal): Promise<void> {
   await sweep();

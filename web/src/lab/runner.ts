@@ -47,6 +47,7 @@ export class Runner {
     this.close();
     const engine = this.#engines.get(module) ?? fetch(module).then((response) => Engine.load(response, this.#reader.files));
     this.#engines.set(module, engine);
+    engine.catch(() => this.#engines.delete(module));
     this.#connection = await (await engine).connect(socket, token, turnsMs === undefined ? {} : { turnsMs });
   }
 

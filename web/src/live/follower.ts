@@ -155,6 +155,8 @@ export class Follower {
 
   /** Removes the empty files that a page leaves which is killed while it makes them. */
   async #removeHalfMade(): Promise<void> {
+    // Rejects if the folder is away: the notes stay for the next round.
+    if (this.#halfMade.length > 0) await this.#local.hasEntries();
     for (const path of this.#halfMade) {
       const there = await this.#local.look(path);
       if (typeof there === "object" && there.bytes === 0) await this.#local.remove(path, there);

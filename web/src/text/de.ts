@@ -376,7 +376,7 @@ export const german = (n: Numbers): Words => ({
   pastAgo: (what: "hour" | "day" | "week" | "month") => ({ hour: "Vor einer Stunde", day: "Vor einem Tag", week: "Vor einer Woche", month: "Vor 30 Tagen" })[what],
   pastIs: (now: "same" | "other" | "gone") => ({ same: "wie jetzt", other: "jetzt eine andere Version", gone: "jetzt weg" })[now],
   pastNone: "Der Ordner hatte damals keine Einträge, oder sie sind nicht aufbewahrt.",
-  pastYounger: (count: number) => (count === 1 ? "1 Eintrag kam später." : `${n.count(count)} Einträge kamen später.`),
+  pastYounger: (count: number) => (count === 1 ? "1 Eintrag kam später, oder seine Version ist nicht mehr da." : `${n.count(count)} Einträge kamen später, oder ihre Versionen sind nicht mehr da.`),
   pastRestoreAll: "Alles wiederherstellen",
   pastRestoreAsk: (folder: string, at: number) => `${name(folder)} auf den Stand von ${n.when(at)} bringen?`,
   pastRestoring: (count: number) => `Bisher ${n.count(count)} wiederhergestellt …`,

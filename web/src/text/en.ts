@@ -391,7 +391,7 @@ export const english = (n: Numbers) => ({
   pastAgo: (what: "hour" | "day" | "week" | "month") => ({ hour: "An hour ago", day: "A day ago", week: "A week ago", month: "30 days ago" })[what],
   pastIs: (now: "same" | "other" | "gone") => ({ same: "as now", other: "another version now", gone: "gone now" })[now],
   pastNone: "The folder had no entries then, or they are not kept.",
-  pastYounger: (count: number) => (count === 1 ? "1 entry came later." : `${n.count(count)} entries came later.`),
+  pastYounger: (count: number) => (count === 1 ? "1 entry came later, or its version is no longer kept." : `${n.count(count)} entries came later, or their versions are no longer kept.`),
   pastRestoreAll: "Restore all",
   pastRestoreAsk: (folder: string, at: number) => `Restore ${name(folder)} as of ${n.when(at)}?`,
   pastRestoring: (count: number) => `${n.count(count)} restored so far …`,

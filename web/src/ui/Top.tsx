@@ -96,6 +96,6 @@ function Tab({ to, icon, label, count = 0, phone = false, wide = false }: TabPro
 }
 
 /** Screens of a file or folder, which belong to the tab of the files. */
-const OF_FILES: readonly Screen[] = ["preview", "versions", "deleted"];
+const OF_FILES: readonly Screen[] = ["preview", "versions", "deleted", "past"];
 /** Screens that phones reach from the settings. */
-const OF_SETTINGS: readonly Screen[] = ["synced", "shared", "server"];
+const OF_SETTINGS: readonly Screen[] = ["synced", "shared", "server", "lab"];

@@ -100,6 +100,8 @@ proptest! {
         // The changed byte may shift the fields that follow at once, but not those after the next piece.
         let piece = at / 4096 * 4096;
         prop_assert!(masked[0][..piece.saturating_sub(16)] == code[..piece.saturating_sub(16)]);
+        let later = (piece + 2 * 4096).min(code.len());
+        prop_assert!(masked[0][later..] == code[later..]);
     }
 
     #[test]

@@ -166,11 +166,17 @@ impl OldVersions {
 
     /// Returns the entry that `path` had at `moment`, in seconds since 1970. An entry is known to be younger only by
     /// the creation time in the file system. A directory that is gone counts as long as a file in it has a version from
-    /// then.
+    /// then. `looks` is the number of paths that may still be looked at for such files, and gets smaller; without a look
+    /// left, a deleted entry counts as a directory.
     ///
     /// # Errors
     /// The versions cannot be read.
-    pub fn entry_at(&self, path: &RelPath, moment: u64) -> Result<PastEntry, StoreError> {
+    pub fn entry_at(
+        &self,
+        path: &RelPath,
+        moment: u64,
+        looks: &mut usize,
+    ) -> Result<PastEntry, StoreError> {
         let is_younger =
             |created: Option<Duration>| created.is_some_and(|created| created.as_secs() > moment);
         let is_later = |old: &OldVersion| old.id.replaced_at().as_secs() >= moment;
@@ -184,16 +190,16 @@ impl OldVersions {
         Ok(match present {
             Some((kind, _)) if is_dir(kind) => PastEntry::Dir,
             Some(_) => PastEntry::Present,
-            None if self.had_files(path, moment)? => PastEntry::Dir,
+            None if self.had_files(path, moment, looks)? => PastEntry::Dir,
             None => PastEntry::Nothing,
         })
     }
 
     /// True if a file below `dir` has an old version from `moment`.
-    fn had_files(&self, dir: &RelPath, moment: u64) -> Result<bool, StoreError> {
+    fn had_files(&self, dir: &RelPath, moment: u64, looks: &mut usize) -> Result<bool, StoreError> {
         let mut left = vec![dir.clone()];
-        // A directory with more deleted entries is listed without a proof.
-        for _ in 0..MAX_LOOKS {
+        while *looks > 0 {
+            *looks -= 1;
             let Some(path) = left.pop() else { return Ok(false) };
             let (names, has_versions) = self.names_below(&path, false)?;
             let is_from_then = |old: &OldVersion| {
@@ -208,9 +214,6 @@ impl OldVersions {
         Ok(!left.is_empty())
     }
 }
-
-/// Most paths that are looked at to tell whether a directory existed.
-const MAX_LOOKS: usize = 10_000;
 
 #[cfg(test)]
 mod tests {

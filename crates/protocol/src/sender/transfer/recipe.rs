@@ -382,7 +382,7 @@ impl RecipeSender {
         let (mut gaps, mut ranges, mut bytes) = (Vec::new(), Vec::new(), 0);
         for GapLine { chunks, sums } in lines {
             if sums.is_masked() && !cx.abilities.short_forms.split_code {
-                return Err(PeerError::Unexpected("masked sums of a gap"));
+                return Err(PeerError::Unexpected("masked sums of a gap, without the capability"));
             }
             let span = self.gap_span(attempt, &chunks, &sums, &cx.limits)?;
             if bytes + u64::from(span.len) > cx.limits.mended_bytes() && bytes > 0 {

@@ -62,10 +62,11 @@ impl PastTree<'_> {
         let shown = names.iter().map(|name| (name, printable(name.as_bytes())));
         let mut left = shown.filter(|(_, shown)| is_after(shown));
         let (mut entries, mut younger, mut last) = (Vec::new(), 0_usize, None);
+        let mut looks = MAX_LOOKS;
         for (name, shown) in left.by_ref().take(page.limit) {
             let Ok(path) = dir.join(name) else { continue };
             let is_exact = shown.as_bytes() == name.as_bytes();
-            match self.entry(&path, page.at)? {
+            match self.entry(&path, page.at, &mut looks)? {
                 Some(mut entry) => {
                     entry["name"] = (&*shown).into();
                     if !is_exact {
@@ -82,9 +83,9 @@ impl PastTree<'_> {
     }
 
     /// Returns the entry that `path` had at the moment `at`; `None` if it had none.
-    fn entry(&self, path: &RelPath, at: u64) -> Result<Option<Value>, Problem> {
+    fn entry(&self, path: &RelPath, at: u64, looks: &mut usize) -> Result<Option<Value>, Problem> {
         let there = self.store.look(path)?;
-        let past = self.kept.entry_at(path, at)?;
+        let past = self.kept.entry_at(path, at, looks)?;
         let mut entry = match (&past, &there) {
             (PastEntry::Nothing, _) | (PastEntry::Present, None) => return Ok(None),
             (PastEntry::Dir, Some(there)) if there.is_dir() => {
@@ -112,3 +113,6 @@ fn shown(meta: &Meta, now: &str) -> Value {
     let modified = meta.modified.secs;
     json!({ "type": kind_shown(&meta.kind), "bytes": meta.len, "modified": modified, "now": now })
 }
+
+/// Most paths that a page looks at to tell whether deleted directories existed at the moment.
+const MAX_LOOKS: usize = 10_000;
