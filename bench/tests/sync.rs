@@ -313,7 +313,7 @@ fn invalid_arguments_are_refused_before_files_are_made() {
     }
     for (words, code, wanted) in [
         ("--pair old no/such", 11, "deltic-bench: cannot read no/such: no such file"),
-        ("--pair old src", 3, "deltic-bench: src is not a regular file"),
+        ("--pair old src", 3, "deltic-bench: old and src: neither two files nor two directories"),
         ("--csv no/such/f.csv", 11, "deltic-bench: write no/such/f.csv: "),
         ("--plot old", 11, "deltic-bench: make old: "),
     ] {

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::SyncPlan;
 use super::made::{FileChange, write_new, write_old};
@@ -58,6 +58,8 @@ impl VersionPair {
                 let old_name = shown(old.file_name().map_or(old, Path::new));
                 let (data, new_len) = (shown(new.file_name().map_or(new, Path::new)), len_of(new)?);
                 len_of(old)?;
+                let is_alike = old.is_dir() == new.is_dir();
+                ensure!(is_alike, "{old_name} and {data}: neither two files nor two directories");
                 let (change, amount) = (format!("from {old_name}"), "-".into());
                 Ok(SyncCase { data, change, changed: None, amount, new_len, link })
             }

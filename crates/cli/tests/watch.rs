@@ -949,7 +949,7 @@ fn limits_that_would_hold_in_each_round_anew_are_refused() {
     let words = ["watch", "-a", "--delete", "--max-delete=5", "src/", "dst/"];
     let run = Run::of(world.command(DELTIC, words).env("DELTIC_MAX_DELETE", "10%"));
     assert!(!run.stderr.contains("is set in"), "{run:#?}");
-    assert!(refused("watch -a src/").contains("a destination is missing"));
+    assert!(refused("watch -a src/").contains("no destination to keep equal"));
     // As a sync of it ends.
     for command in ["watch", "sync"] {
         let run = Run::of(&mut world.command(DELTIC, [command, "-a", "none", "dst"]));
