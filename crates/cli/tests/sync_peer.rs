@@ -368,7 +368,7 @@ fn names_that_lead_out_are_refused() {
 fn names_that_were_not_asked_for_are_refused() {
     let world = world();
     let said = listing(vec![entry(".bashrc", Kind::File, 3)]);
-    assert_ends(&sync_with(&world, &said, &["h:notes", "dst/"]), &[12], "not asked for");
+    assert_ends(&sync_with(&world, &said, &["h:notes", "dst/"]), &[12], "not requested");
     let said = listing(vec![entry("notes", Kind::Symlink(b"/etc"[..].into()), 0)]);
     let run = sync_with(&world, &said, &["--no-links", "h:notes", "dst/"]);
     assert_ends(&run, &[12], "");
