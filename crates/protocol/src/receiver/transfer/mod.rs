@@ -269,7 +269,7 @@ impl IncomingTransfer {
 
     /// Takes chunks of an offer.
     pub(crate) fn take_offered_chunks(&mut self, lines: &[ChunkLine]) -> Result<(), PeerError> {
-        self.growing_recipe("recipe")?.0.receive_chunks(lines)
+        self.growing_recipe("a Recipe frame in this state")?.0.receive_chunks(lines)
     }
 
     pub(crate) fn receive_groups(
@@ -286,7 +286,7 @@ impl IncomingTransfer {
         fx: &mut FileContext<'_>,
         lines: &[ChunkLine],
     ) -> Result<(), PeerError> {
-        let (recipe, build) = self.growing_recipe("recipe")?;
+        let (recipe, build) = self.growing_recipe("a Recipe frame in this state")?;
         recipe.take_recipe_chunks(fx, build, lines)
     }
 
