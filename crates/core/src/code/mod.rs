@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The columns have the targets, not the distances: all calls of a function have the same target, so most fields
-//! take one byte ([`columns`]). A field is found by the bytes before it alone, so that the masked bytes have the same
+//! take one byte (`columns.rs`). A field is found by the bytes before it alone, so that the masked bytes have the same
 //! fields as the code ([`fields`]). Nothing here needs bytes that are really code: other bytes are split and joined
 //! without loss, and [`is_code`] tells whether splitting pays.
 
