@@ -58,58 +58,6 @@ export class BlobFiles {
   }
 }
 
-/** A file in memory with the calls of a sync access handle: a short new version needs no file of the origin's storage. */
-export class MemoryFile {
-  #bytes;
-  #len = 0;
-  #most;
-
-  /** A file for about `len` bytes, and for at most `most` bytes. */
-  constructor(len, most) {
-    this.#bytes = new Uint8Array(Math.min(len, most));
-    this.#most = most;
-  }
-
-  read(into, { at }) {
-    const some = this.#bytes.subarray(Math.min(at, this.#len), Math.min(at + into.length, this.#len));
-    into.set(some);
-    return some.length;
-  }
-
-  /** Returns the number of written bytes, which is 0 if the file would be too long. */
-  write(bytes, { at }) {
-    const end = at + bytes.length;
-    if (end > this.#most) return 0;
-    this.#hold(end);
-    this.#bytes.set(bytes, at);
-    this.#len = Math.max(this.#len, end);
-    return bytes.length;
-  }
-
-  /** A new version that ends in zeros ends behind the last write. */
-  truncate(len) {
-    this.#hold(len);
-    this.#bytes.fill(0, len);
-    this.#len = len;
-  }
-
-  #hold(len) {
-    if (len <= this.#bytes.length) return;
-    const longer = new Uint8Array(Math.max(len, Math.min(2 * this.#bytes.length, this.#most)));
-    longer.set(this.#bytes);
-    this.#bytes = longer;
-  }
-
-  flush() {}
-
-  close() {}
-
-  /** The content. */
-  get blob() {
-    return new Blob([this.#bytes.subarray(0, this.#len)]);
-  }
-}
-
 /** Reads all of a blob, into the memory of an earlier block if there is one: the browser collects memory late. */
 async function filled(blob, spare) {
   let reader;

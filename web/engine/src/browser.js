@@ -1,5 +1,6 @@
 // Delta sync for a Web Worker of a page. Reads of files block, so pages cannot use this module outside workers.
-import { BlobFiles, MemoryFile, pullInto, pullStaged, UnreadableFile } from "./blobs.js";
+import { BlobFiles, pullInto, pullStaged, UnreadableFile } from "./blobs.js";
+import { MemoryFile } from "./memory.js";
 import { Client } from "./client.js";
 
 export { Connection, Engine, TransferError } from "./engine.js";

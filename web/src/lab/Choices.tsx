@@ -2,12 +2,11 @@
 import type { JSX } from "preact";
 import { lab } from "./words";
 import { Icon } from "../ui/Icon";
-import { EDITS, KINDS, LENGTHS, paperName, placesOf, STRATEGIES, type Choice, type Place, type System } from "./experiment";
+import { EDITS, KINDS, LENGTHS, PAGE_PLACES, paperName, placesOf, STRATEGIES, type Choice, type System } from "./experiment";
 import { choice, chosenVolume, planned, plannedBytes, run, start, stopRun, usable, volume } from "./lab";
 import { Select } from "./Select";
 import { hasEngine } from "./trial";
 
-const PLACES: readonly Place[] = ["main", "turns", "worker"];
 const REPEATS = [1, 3, 5, 9] as const;
 
 export function Choices(): JSX.Element {
@@ -131,7 +130,7 @@ function Systems({ disabled }: { disabled: boolean }): JSX.Element {
           <thead>
             <tr>
               <th scope="col">{words.strategy}</th>
-              {PLACES.map((place) => (
+              {PAGE_PLACES.map((place) => (
                 <th scope="col" key={place}>
                   {words.places[place]}
                 </th>
@@ -142,7 +141,7 @@ function Systems({ disabled }: { disabled: boolean }): JSX.Element {
             {STRATEGIES.map((strategy) => (
               <tr key={strategy}>
                 <th scope="row">{words.strategyName(strategy)}</th>
-                {PLACES.map((place) => {
+                {PAGE_PLACES.map((place) => {
                   const system: System = `${strategy}@${place}`;
                   const isThere = placesOf(strategy).includes(place) && (hasEngine || strategy === "whole");
                   return (

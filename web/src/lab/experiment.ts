@@ -17,7 +17,10 @@ export const EDITS = [1, 1_000, 10_000, 100_000] as const;
  * Where the engine runs. `main` is the page's own thread without a pause, as the published programs run. `turns` is the
  * page's own thread in turns of some milliseconds. `native` is the command in place of the page.
  */
-export type Place = "main" | "turns" | "worker" | "native";
+export type Place = (typeof PLACES)[number];
+/** Places in a page. */
+export const PAGE_PLACES = ["main", "turns", "worker"] as const;
+const PLACES = [...PAGE_PLACES, "native"] as const;
 
 /** A strategy of `deltic sync --strategy`, or `whole`: the whole file by plain HTTP. */
 export const STRATEGIES = ["deltic", "webr2sync+", "webr2sync-siphash", "webr2sync", "webrsync+", "webrsync", "rsync", "dsync", "whole"] as const;
@@ -29,7 +32,9 @@ export const strategyOf = (system: System): Strategy => system.split("@")[0] as 
 export const placeOf = (system: System): Place => system.split("@")[1] as Place;
 
 /** Places in the page where a strategy can run. A whole file needs no engine. */
-export const placesOf = (strategy: Strategy): readonly Place[] => (strategy === "whole" ? ["main"] : ["main", "turns", "worker"]);
+export const placesOf = (strategy: Strategy): readonly Place[] => (strategy === "whole" ? ["main"] : PAGE_PLACES);
+/** Returns a number by which systems are sorted: by strategy, then by place. */
+export const rankOf = (system: System): number => STRATEGIES.indexOf(strategyOf(system)) * PLACES.length + PLACES.indexOf(placeOf(system));
 
 /** The system of this page. */
 export const OURS: System = "deltic@worker";

@@ -4,7 +4,7 @@
  */
 import type { LabWords } from "../text/lab";
 import { barChart, laneChart, lineChart, type Band, type Bar, type Drawing, type Lane, type Panel, type Series } from "./chart";
-import { KINDS, OURS, placeOf, STRATEGIES, strategyOf, type Kind, type System } from "./experiment";
+import { KINDS, OURS, placeOf, rankOf, type Kind, type System } from "./experiment";
 import { distinct, resultsOf, spread, typical, type Cell, type Measure, type Result, type Spread } from "./results";
 
 export type FigureId = "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9" | "16" | "17" | "18" | "20" | "length" | "still" | "stages";
@@ -125,7 +125,7 @@ const list = (systems: readonly System[], words: LabWords): string => systems.ma
 
 /** The systems of results, in a fixed order, ours first. */
 export function systemsOf(results: readonly Result[]): System[] {
-  const rank = (system: System) => (system === OURS ? -1 : STRATEGIES.indexOf(strategyOf(system)) * 4 + ["main", "turns", "worker", "native"].indexOf(placeOf(system)));
+  const rank = (system: System) => (system === OURS ? -1 : rankOf(system));
   return [...new Set(results.map(({ system }) => system))].sort((a, b) => rank(a) - rank(b));
 }
 
@@ -139,7 +139,7 @@ export const runsOf = (results: readonly Result[]): number => Math.max(0, ...res
 function styleOf(system: System): number {
   const order: readonly System[] = ["webr2sync+@main", "webrsync@main", "webr2sync@main", "rsync@native", "webrsync+@main", "webrsync@worker", "webr2sync-siphash@main", "webrsync@native", "whole@main"];
   const known = order.indexOf(system);
-  return known >= 0 ? known : order.length + (STRATEGIES.indexOf(strategyOf(system)) * 4 + ["main", "turns", "worker", "native"].indexOf(placeOf(system))) % 7;
+  return known >= 0 ? known : order.length + (rankOf(system) % 7);
 }
 
 function measured(results: readonly Result[], measure: Measure | "cpuShare"): Spread | undefined {

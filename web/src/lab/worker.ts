@@ -21,7 +21,6 @@ export interface Calls {
   make: (edit: Edit) => Made;
   open: (way: Way) => Promise<void>;
   sync: (sync: Sync) => Promise<Cost>;
-  close: () => void;
   /** True if the server's file equals `file`. */
   isEqual: (at: { file: File; there: There }) => Promise<boolean>;
 }
@@ -42,7 +41,6 @@ const calls: Calls = {
   },
   open: (way) => runner.open(way),
   sync: (sync) => runner.sync(sync),
-  close: () => runner.close(),
   isEqual: async ({ file, there }) => (await hasDigest(file, there)) ?? hasBytes(file, there),
 };
 

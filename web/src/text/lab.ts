@@ -44,7 +44,6 @@ export const labEnglish = (n: Numbers, f: Formats) => {
   return {
     ...f,
     bytes: n.bytes,
-    count: n.count,
     places,
     kinds,
     strategyName,
@@ -110,7 +109,6 @@ export const labEnglish = (n: Numbers, f: Formats) => {
     // Figures
     figures: "Figures of the paper",
     figuresHelp: "Grey bands are what the paper reports of its machines. Lines have the least and the greatest value.",
-    ownFigures: "By length of the file",
     figure: (id: FigureId) => (/^\d/.test(id) ? `Figure ${id}` : ""),
     titles: {
       "2": "Time of a sync by WebRsync, and by rsync",
@@ -188,7 +186,6 @@ export const labGerman = (n: Numbers, f: Formats): LabWords => {
   return {
     ...f,
     bytes: n.bytes,
-    count: n.count,
     places,
     kinds,
     strategyName,
@@ -251,7 +248,6 @@ export const labGerman = (n: Numbers, f: Formats): LabWords => {
     best: "am besten",
     figures: "Abbildungen des Artikels",
     figuresHelp: "Graue Bänder sind, was der Artikel von seinen Maschinen berichtet. Linien zeigen auch den kleinsten und den größten Wert.",
-    ownFigures: "Nach Länge der Datei",
     figure: (id) => (/^\d/.test(id) ? `Abbildung ${id}` : ""),
     titles: {
       "2": "Zeit eines Abgleichs mit WebRsync und mit rsync",
