@@ -41,7 +41,7 @@ impl<'a> GapBlockSums<'a> {
     }
 
     /// Returns the length of the blocks of a masked gap.
-    fn block_of_code(&self, old: &[u8]) -> BlockLen {
+    fn code_block_len(&self, old: &[u8]) -> BlockLen {
         let edits = self.gaps[self.sums.len()].edits;
         BlockLen::for_gap(old.len() as u64, edits.div_ceil(EDITS_PER_MASKED_EDIT))
     }
@@ -62,7 +62,7 @@ impl Task for GapBlockSums<'_> {
     fn take_bytes(&mut self, old: &[u8]) -> Result<(), Infallible> {
         let block = BlockLen::for_gap(old.len() as u64, self.gaps[self.sums.len()].edits);
         self.sums.push(match self.may_mask && is_code(old) {
-            true => GapSums::sums_of_code(old, self.block_of_code(old), self.seed),
+            true => GapSums::sums_of_code(old, self.code_block_len(old), self.seed),
             false => GapSums::sums_of(old, block, self.seed),
         });
         Ok(())

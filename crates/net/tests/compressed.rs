@@ -39,8 +39,7 @@ async fn small_files_are_compressed_with_the_files_before() {
     assert!(sent[0] * 2 < sent[1], "{sent:?}");
 }
 
-/// A program of functions that call each other. Each function is `grown` bytes longer than its content, except for
-/// every seventh.
+/// A program of functions that call each other. Every seventh function is `grown` bytes longer.
 fn program(grown: usize) -> Vec<u8> {
     const FUNCTIONS: usize = 4000;
     let len = |no: usize| 180 + no % 50 + if no.is_multiple_of(7) { grown } else { 0 };

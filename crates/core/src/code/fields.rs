@@ -8,13 +8,13 @@
 use std::ops::Range;
 
 /// Length of a field in bytes.
-pub const FIELD_BYTES: usize = 4;
+pub(super) const FIELD_BYTES: usize = 4;
 
-/// Bytes that have one field for each of [`BYTES_PER_FIELD`] bytes or more may be code.
+/// Code has at least one field in this many bytes.
 const BYTES_PER_FIELD: usize = 256;
 
-/// Bytes of each of the two first looks. Code has a field in about 20 bytes.
-const LOOK_BYTES: usize = 128;
+/// Length of each of the two probes in bytes. Code has a field in about 20 bytes.
+const PROBE_BYTES: usize = 128;
 /// Pieces of a sample, spread over the bytes.
 const SAMPLE_PIECES: usize = 8;
 /// Length of a piece of a sample in bytes.
@@ -66,8 +66,8 @@ pub fn mask(code: &mut [u8]) {
 /// only a few are looked at: most gaps are no code.
 #[must_use]
 pub fn is_code(bytes: &[u8]) -> bool {
-    let first_looks = [0, bytes.len() / 2].map(|start| piece_of(bytes, start, LOOK_BYTES));
-    if first_looks.iter().all(|piece| count_fields(piece).near == 0) {
+    let probes = [0, bytes.len() / 2].map(|start| piece_of(bytes, start, PROBE_BYTES));
+    if probes.iter().all(|piece| count_fields(piece).near == 0) {
         return false;
     }
     let apart = (bytes.len() / SAMPLE_PIECES).max(SAMPLE_BYTES);
@@ -77,7 +77,7 @@ pub fn is_code(bytes: &[u8]) -> bool {
         let counts = count_fields(piece);
         (near, far, len) = (near + counts.near, far + counts.far, len + piece.len());
     }
-    near * BYTES_PER_FIELD >= len && near >= 2 * far && near > 0
+    near * BYTES_PER_FIELD >= len && near >= 2 * far
 }
 
 /// Returns at most `len` bytes from `start`.

@@ -18,4 +18,4 @@ mod columns;
 mod fields;
 
 pub use columns::{BadColumns, FieldReader, FieldWriter};
-pub use fields::{FIELD_BYTES, Field, FieldKind, fields, is_code, mask};
+pub use fields::{Field, FieldKind, fields, is_code, mask};

@@ -15,7 +15,7 @@ pub(crate) struct ChunkGap {
     pub(super) old: OldGap,
     pub(super) edits: u32,
     /// Length in bytes of the sums, once the sums are known.
-    pub(super) told_bytes: Option<u64>,
+    pub(super) known_sums_bytes: Option<u64>,
     /// First chunk of the run that this gap is a probe of.
     pub(super) probes: Option<u32>,
 }
@@ -38,7 +38,7 @@ impl ChunkGap {
     /// Returns the length in bytes of the sums of the old bytes; an estimate until the sums are known.
     pub(super) fn sums_bytes(&self) -> u64 {
         let old = gap_bytes(&self.old);
-        self.told_bytes.unwrap_or_else(|| BlockLen::for_gap(old, self.edits).sums_bytes(old))
+        self.known_sums_bytes.unwrap_or_else(|| BlockLen::for_gap(old, self.edits).sums_bytes(old))
     }
 }
 

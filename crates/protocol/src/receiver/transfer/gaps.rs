@@ -135,7 +135,8 @@ impl TransferGaps {
             let count = chunks.end - chunks.start;
             let edits = if probes > 0 { MANY_EDITS * count } else { probable_edits(count) };
             let probes = (role == GapTreatment::Probe).then_some(first);
-            let gap = ChunkGap { chunks, len: len as u32, old, edits, told_bytes: None, probes };
+            let gap =
+                ChunkGap { chunks, len: len as u32, old, edits, known_sums_bytes: None, probes };
             let waits = role == GapTreatment::Waits && !gap.old.is_empty();
             if waits { &mut waiting } else { &mut self.found }.push_back(gap);
         }
@@ -191,7 +192,7 @@ impl TransferGaps {
         for (mut gap, sums) in gaps.into_iter().zip(sums) {
             // Sums of code have longer blocks.
             self.worth.out -= gap.sums_bytes();
-            gap.told_bytes = Some(sums.sums_bytes());
+            gap.known_sums_bytes = Some(sums.sums_bytes());
             self.worth.out += gap.sums_bytes();
             lines.push(GapLine { chunks: gap.chunks.clone(), sums });
             self.asked.insert(gap.chunks.start, gap);
@@ -265,7 +266,14 @@ impl TransferGaps {
     fn request_as_literals(&mut self, table: &mut GroupTable, chunks: Range<u32>, len: u32) {
         chunks.clone().for_each(|chunk| table.assign_to_gap(chunk));
         let (old, edits) = (Vec::new(), 0);
-        self.found.push_back(ChunkGap { chunks, len, old, edits, told_bytes: None, probes: None });
+        self.found.push_back(ChunkGap {
+            chunks,
+            len,
+            old,
+            edits,
+            known_sums_bytes: None,
+            probes: None,
+        });
     }
 }
 

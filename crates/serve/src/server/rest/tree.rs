@@ -50,10 +50,15 @@ impl Page {
     /// Returns the page of a listing of versions.
     fn of_versions(self) -> VersionsPage {
         VersionsPage {
+            limit: self.limit(),
             after: self.after.unwrap_or_default(),
-            limit: self.limit.unwrap_or(PAGE).clamp(1, PAGE),
             all_files: self.all.unwrap_or_default(),
         }
+    }
+
+    /// Returns the most entries of the page.
+    fn limit(&self) -> usize {
+        self.limit.unwrap_or(PAGE).clamp(1, PAGE)
     }
 }
 
@@ -84,8 +89,8 @@ pub(super) async fn list(
         let listed = ListedDir { volume, dir, names: Names::of(&known) };
         return listed.list_otherwise(&server, page).await;
     }
+    let limit = page.limit();
     let after = page.after.unwrap_or_default();
-    let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
     let wants_changes = page.changes.unwrap_or_default();
     let (listing, changes) = on_disk(&server, move || {
         let store = volume.store()?;
@@ -132,7 +137,7 @@ impl ListedDir {
     /// Lists the directory as of a moment, or lists what is below the directory.
     async fn list_otherwise(self, server: &Arc<Server>, page: Page) -> Result<Response, Problem> {
         let Self { volume, dir, names } = self;
-        let limit = page.limit.unwrap_or(PAGE).clamp(1, PAGE);
+        let limit = page.limit();
         match page.form.as_deref() {
             Some("versions") => {
                 versions::list_below(server, volume, dir, page.of_versions(), names).await
