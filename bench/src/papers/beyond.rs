@@ -58,7 +58,12 @@ pub(crate) fn misses(bench: &mut PaperBench) -> Result<Outcome> {
     let goals = "Rows where deltic takes more than 1.05 times the time or bytes, or 1.1 times the processor time, of \
                  the first system, or more than 64 MiB.";
     let tables = vec![(String::new(), table)];
-    let caption = format!("{goals} {}", work.settings());
+    let time = if work.is_loaded {
+        format!(" Time is left out: other programs took {:.0} %.", work.load)
+    } else {
+        String::new()
+    };
+    let caption = format!("{goals}{time} {}", work.settings());
     Ok(Outcome::Drawn(Box::new(Drawn {
         caption,
         commands: Vec::new(),
@@ -73,6 +78,8 @@ struct AllWork {
     rows: Vec<OwnedRow>,
     machine: String,
     commands: Vec<String>,
+    /// Reasons why some work is left out.
+    left_out: Vec<String>,
     /// True if other programs took so much that no time by the clock is shown.
     is_loaded: bool,
     load: f64,
@@ -102,14 +109,17 @@ impl AllWork {
             rows: Vec::new(),
             machine: String::new(),
             commands: Vec::new(),
+            left_out: Vec::new(),
             is_loaded: false,
             load: 0.0,
         };
         for name in BEYOND {
             let run = match bench.sync(name) {
                 Ok(run) => run,
-                // Work on a release is left out without the release.
-                Err(RunFailure::Missing(_)) => continue,
+                Err(failure @ RunFailure::Missing(_)) => {
+                    work.left_out.push(failure.why());
+                    continue;
+                }
                 Err(failure) => return Err(failure.why()),
             };
             work.add(&run, "");
@@ -131,9 +141,8 @@ impl AllWork {
     }
 
     fn settings(&self) -> String {
-        "Equal for all: compressor none, threads 1. Hash and proof are those of each system: this table compares \
-         systems, not hashes."
-            .into()
+        let left_out = self.left_out.iter().map(|why| format!(" Left out: {why}."));
+        format!("{SETTINGS}{}", left_out.collect::<String>())
     }
 
     fn figures(&self, measure: &Measure) -> SeriesTable {
@@ -220,3 +229,5 @@ const MEASURES: [Measure; 5] = [
     },
 ];
 const MOST_MEMORY_MIB: f64 = 64.0;
+const SETTINGS: &str = "Equal for all: compressor none, threads 1. Hash and proof are those of each system: this \
+                        table compares systems, not hashes.";

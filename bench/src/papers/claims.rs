@@ -59,6 +59,8 @@ impl Claim {
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let show = |value: f64| {
             let digits = if value.abs() >= 100.0 { 0 } else { digits };
+            // No sign in front of zeros.
+            let value = if value.abs() < 0.5 * 10f64.powi(-(digits as i32)) { 0.0 } else { value };
             format!("{value:.digits$}")
         };
         match &values[..] {
@@ -94,5 +96,7 @@ mod tests {
         assert_eq!(range(Claim::less("", "", "fast", "slow")), "50.0 to 66.7 %");
         assert_eq!(range(Claim::value("", "", "slow")), "2.0 to 6.0s");
         assert_eq!(range(Claim::times("", "", "none", "slow")), "-");
+        figures.put("a", "same", 1.0001);
+        assert_eq!(Claim::less("", "", "same", "fast").range(&figures), "0.0 %");
     }
 }

@@ -18,6 +18,7 @@ mod pages;
 mod runs;
 mod series;
 mod stored;
+mod uniformity;
 mod view;
 
 use std::path::PathBuf;

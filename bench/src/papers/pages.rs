@@ -33,9 +33,17 @@ pub(crate) struct PaperPages {
 }
 
 impl PaperPages {
-    /// Makes the directory.
+    /// Makes the directory. Fails if a `README.md` there is no index of figures.
     pub(crate) fn new(out: &Path, command: String) -> Result<Self> {
         make_dir(out)?;
+        let index = out.join("README.md");
+        let title = INDEX_HEAD.lines().next().unwrap_or_default();
+        if fs::read_to_string(&index).is_ok_and(|text| !text.starts_with(title)) {
+            bail!(
+                "{} is not an index of figures: choose another directory for --out",
+                index.display()
+            );
+        }
         Ok(Self { out: out.into(), command })
     }
 
@@ -47,7 +55,7 @@ impl PaperPages {
             Err(error) if error.kind() == ErrorKind::NotFound => template(paper).into(),
             Err(error) => return Err(error).with_context(|| format!("read {}", path.display())),
         };
-        let page = PageText::parse(&old);
+        let page = PageText::parse(&old).with_context(|| format!("read {}", path.display()))?;
         let mut sections = page.sections();
         for PageItem { item, outcome } in items {
             let Some(section) = self.section(paper, item, outcome)? else {
@@ -123,17 +131,9 @@ impl PaperPages {
         Ok(text)
     }
 
-    /// Writes the index of all figures and tables. A `README.md` that is no such index stays.
+    /// Writes the index of all figures and tables.
     pub(crate) fn write_index(&self) -> Result<()> {
-        let path = self.out.join("README.md");
-        let title = INDEX_HEAD.lines().next().unwrap_or_default();
-        if fs::read_to_string(&path).is_ok_and(|text| !text.starts_with(title)) {
-            bail!(
-                "{} is not an index of figures: choose another directory for --out",
-                path.display()
-            );
-        }
-        write(&path, index().as_bytes())
+        write(&self.out.join("README.md"), index().as_bytes())
     }
 }
 
@@ -145,12 +145,13 @@ struct PageText<'a> {
 }
 
 impl<'a> PageText<'a> {
-    fn parse(text: &'a str) -> Self {
+    fn parse(text: &'a str) -> Result<Self> {
         let Some((head, rest)) = text.split_once(BEGIN) else {
-            return Self { head: text, generated: "", tail: "\n" };
+            return Ok(Self { head: text, generated: "", tail: "\n" });
         };
-        let (generated, tail) = rest.split_once(END).unwrap_or((rest, "\n"));
-        Self { head, generated, tail }
+        let (generated, tail) =
+            rest.split_once(END).with_context(|| format!("{END} is missing"))?;
+        Ok(Self { head, generated, tail })
     }
 
     /// Returns the sections with their marks, in the order of the paper.
@@ -268,13 +269,21 @@ mod tests {
     fn a_page_keeps_its_text_and_other_sections() {
         let text = "head\n<!-- figures -->\n\n<!-- f2: old -->\ntwo\n<!-- /f2 -->\n\n<!-- t1: old -->\none\n<!-- /t1 -->\n\
                     more\n<!-- /figures -->\ntail\n";
-        let page = PageText::parse(text);
+        let page = PageText::parse(text).unwrap();
         assert_eq!((page.head, page.tail), ("head\n", "\ntail\n"));
         let sections: Vec<_> = page.sections().into_values().collect();
         assert_eq!(
             sections,
             ["<!-- f2: old -->\ntwo\n<!-- /f2 -->\n", "<!-- t1: old -->\none\n<!-- /t1 -->\n"]
         );
+    }
+
+    #[test]
+    fn text_that_a_run_would_lose_is_refused() {
+        assert!(PageText::parse("head\n<!-- figures -->\ntext\n").is_err());
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("README.md"), "# Another page\n").unwrap();
+        assert!(PaperPages::new(dir.path(), String::new()).is_err());
     }
 
     #[test]

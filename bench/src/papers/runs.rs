@@ -13,6 +13,34 @@ pub(crate) enum RunMode {
     Full,
 }
 
+/// The words of a run of NetSync with chunks of this mean length.
+macro_rules! by_block_len {
+    ($len:literal) => {
+        concat!(
+            "--strategy netsync --strong sha1 --zc none --block-size ",
+            $len,
+            " --size 300kB|10MB|10MB --data text --places netsync --kind inverse \
+             --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms \
+             --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3"
+        )
+    };
+}
+
+/// The words of a run of these strategies with this compressor.
+macro_rules! by_codec {
+    ($strategies:literal, $codec:literal) => {
+        concat!(
+            "--strategy ",
+            $strategies,
+            " --strong sha1 --zc ",
+            $codec,
+            " --size 300kB|10MB|10MB --data text --places netsync --kind inverse \
+             --change 2KiB|16KiB,1MiB|16KiB,128KiB,1MiB --threads 1 --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms \
+             --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3"
+        )
+    };
+}
+
 /// Runs of whole syncs. All have equal hashes, compressors and threads, except where the name says otherwise.
 pub(crate) const SYNC: &[(&str, &str)] = &[
     (
@@ -44,48 +72,13 @@ pub(crate) const SYNC: &[(&str, &str)] = &[
          --places netsync --kind insert|inverse|insert,inverse --change 2KiB|32B,256B,2KiB,16KiB,128KiB,1MiB|32B,256B,2KiB,16KiB,128KiB,1MiB \
          --threads 1 --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1",
     ),
-    (
-        "netsync-512",
-        "--strategy netsync --strong sha1 --zc none --block-size 512B --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-1k",
-        "--strategy netsync --strong sha1 --zc none --block-size 1KiB --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-2k",
-        "--strategy netsync --strong sha1 --zc none --block-size 2KiB --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-8k-links",
-        "--strategy netsync --strong sha1 --zc none --block-size 8KiB --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|2KiB,16KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-codec-own",
-        "--strategy netsync --strong sha1 --zc own --size 300kB|10MB|10MB --data text --places netsync --kind inverse \
-         --change 2KiB|16KiB,1MiB|16KiB,128KiB,1MiB --threads 1 --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms \
-         --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-codec-none",
-        "--strategy netsync,dsync,webr2sync+ --strong sha1 --zc none --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|16KiB,128KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
-    (
-        "netsync-codec-zstd",
-        "--strategy netsync,dsync,webr2sync+ --strong sha1 --zc zstd:6 --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse --change 2KiB|16KiB,1MiB|16KiB,128KiB,1MiB --threads 1 \
-         --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 10Gbit,1ms|100Mbit,30ms|100Mbit,30ms --runs 1|1|3",
-    ),
+    ("netsync-512", by_block_len!("512B")),
+    ("netsync-1k", by_block_len!("1KiB")),
+    ("netsync-2k", by_block_len!("2KiB")),
+    ("netsync-8k-links", by_block_len!("8KiB")),
+    ("netsync-codec-own", by_codec!("netsync", "own")),
+    ("netsync-codec-none", by_codec!("netsync,dsync,webr2sync+", "none")),
+    ("netsync-codec-zstd", by_codec!("netsync,dsync,webr2sync+", "zstd:6")),
     (
         "netsync-release",
         "--strategy netsync,dsync,webr2sync+,deltic --strong sha1 --zc zstd:3 --pair {esbuild/0.25.10.tar} \

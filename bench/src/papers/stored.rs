@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use super::bench::{Measured, PaperBench};
 use super::claims::{self, Claim};
@@ -93,7 +93,7 @@ pub(crate) fn sync_with_kept_sums(
         bench.sync(run)
     });
     bench.settings.dir = before;
-    Ok(result?.and_then(Result::ok))
+    result?.transpose().map_err(|failure| anyhow!(failure.why()))
 }
 
 /// Returns why a btrfs cannot be mounted for this run.

@@ -213,7 +213,10 @@ impl SyncView {
         let Some(settings) = &row.settings else { return row.name.clone() };
         let values = self.studied.iter().filter(|factor| **factor != Factor::Proof);
         let values = values.map(|factor| match factor {
-            Factor::Threads => format!("{} threads", settings.value(*factor)),
+            Factor::Threads => match settings.value(*factor) {
+                one if one == "1" => "1 thread".into(),
+                many => format!("{many} threads"),
+            },
             _ => settings.value(*factor),
         });
         [row.name.clone()].into_iter().chain(values).collect::<Vec<_>>().join(", ")

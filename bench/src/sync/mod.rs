@@ -158,6 +158,9 @@ impl<'a> SyncPlan<'a> {
         if let Some(many) = threads.iter().find(|threads| threads.get() > most) {
             bail!("--threads {many}: at most {most} on this machine");
         }
+        if let Some(size) = args.block_size {
+            ensure!(u32::try_from(size.bytes()).is_ok(), "--block-size {size}: less than 4 GiB");
+        }
         let strategies = strategies.into_iter().map(|strategy| args.altered(strategy)).collect();
         Ok(Self { args, strategies, threads, scenes: args.scenes()?, links: args.link.clone() })
     }

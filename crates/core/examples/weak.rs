@@ -12,19 +12,22 @@
 
 #[path = "common/clock.rs"]
 mod clock;
+#[path = "../../../bench/src/papers/uniformity.rs"]
+mod uniformity;
 
 use std::collections::{HashMap, HashSet};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deltic_core::chunk::{FixedLen, cut_all};
+use deltic_core::chunk::FixedLen;
 use deltic_core::{
-    Algorithm, AtEnd, BlockSpec, BlockSums, ChunkerSpec, Fingerprint, Locality, RollingKind,
-    Searcher, Sizes, StrongKind, WeakKind,
+    Algorithm, AtEnd, BlockSpec, BlockSums, Fingerprint, Locality, RollingKind, Searcher,
+    StrongKind, WeakKind,
 };
 
 use clock::cpu_time;
+use uniformity::{chi_square, chunks, verdict};
 
 fn main() {
     println!(
@@ -32,32 +35,18 @@ fn main() {
     );
     let random = random(1, RANDOM_BYTES);
     for avg in [1024, 8192] {
-        judge(&format!("random, {avg}"), chunks(&random, avg));
+        judge(&format!("random, {avg}"), chunks(&random, Algorithm::FastCdcNc, avg));
     }
     let records = records();
     judge("records", records.chunks(PAGE_BYTES).collect());
     for path in std::env::args().skip(1) {
         let data = std::fs::read(&path).expect("file is readable");
         for avg in [1024, 8192] {
-            judge(&format!("{path}, {avg}"), chunks(&data, avg));
+            judge(&format!("{path}, {avg}"), chunks(&data, Algorithm::FastCdcNc, avg));
         }
     }
     speeds(&random[..HOT_BYTES]);
     searches(&random[..SEARCH_BYTES]);
-}
-
-/// Chunks of FastCDC, as in NetSync.
-fn chunks(data: &[u8], avg: u32) -> Vec<&[u8]> {
-    let sizes = Sizes::new((avg / 4).max(512), avg, avg * 4).expect("sizes rise");
-    let chunker = ChunkerSpec::ByContent(Algorithm::FastCdcNc, sizes).build();
-    let mut rest = data;
-    let mut chunks = Vec::new();
-    cut_all(&chunker, data, AtEnd::Yes, |chunk| {
-        let (chunk, after) = rest.split_at(chunk.len());
-        chunks.push(chunk);
-        rest = after;
-    });
-    chunks
 }
 
 /// Pages that hold the same records, each page in another order.
@@ -93,29 +82,6 @@ fn judge(name: &str, chunks: Vec<&[u8]>) {
             kind.name()
         );
     }
-}
-
-fn chi_square(sums: &[u32]) -> f64 {
-    let mut bins = vec![0u32; BINS];
-    for sum in sums {
-        bins[(sum >> (WeakKind::BITS - BINS.ilog2())) as usize] += 1;
-    }
-    let mean = sums.len() as f64 / BINS as f64;
-    bins.iter().map(|count| (f64::from(*count) - mean).powi(2) / mean).sum()
-}
-
-/// The strictest level that accepts the statistic.
-fn verdict(statistic: f64) -> &'static str {
-    let levels = [("10%", 1.281_552), ("5%", 1.644_854), ("2.5%", 1.959_964), ("1%", 2.326_348)];
-    let accepts = |(_, quantile): &&(&str, f64)| statistic < critical(*quantile);
-    levels.iter().find(accepts).map_or("rejected", |(name, _)| name)
-}
-
-/// The Wilson-Hilferty approximation of the critical value, from a quantile of the normal distribution.
-fn critical(quantile: f64) -> f64 {
-    let freedom = (BINS - 1) as f64;
-    let part = 2.0 / (9.0 * freedom);
-    freedom * (1.0 - part + quantile * part.sqrt()).powi(3)
 }
 
 fn pairs(sums: &[u32]) -> u64 {
@@ -239,5 +205,4 @@ const HOT_BYTES: usize = 256 << 10;
 const PAGES: usize = 100_000;
 const PAGE_BYTES: usize = 1024;
 const RECORD_BYTES: usize = 32;
-const BINS: usize = 1024;
 const ROUNDS: usize = 51;

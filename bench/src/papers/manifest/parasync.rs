@@ -112,8 +112,8 @@ fn chunking() -> Redraw {
             .claim(Claim::less(
                 "less than pdsync, both stages",
                 paper,
-                "parasync, 1 threads",
-                "pdsync, 1 threads",
+                "parasync, 1 thread",
+                "pdsync, 1 thread",
             )),
     )
 }
@@ -148,7 +148,7 @@ fn reconstruction() -> Redraw {
                 "less than dsync",
                 "8.5 to 49.1 %",
                 "parasync, 2 threads",
-                "dsync, 1 threads",
+                "dsync, 1 thread",
             ))
             .claim(Claim::less(
                 "less than pdsync",
@@ -173,7 +173,7 @@ fn traffic() -> Redraw {
             "less than dsync",
             "at most 3.2 % more",
             "parasync, 2 threads",
-            "dsync, 1 threads",
+            "dsync, 1 thread",
         )),
     )
 }
@@ -189,7 +189,7 @@ fn whole() -> Redraw {
         )
         .studies(&[Factor::Threads])
         .beside(&["deltic"])
-        .claim(Claim::times("faster than dsync", wan, "parasync, 2 threads", "dsync, 1 threads"))
+        .claim(Claim::times("faster than dsync", wan, "parasync, 2 threads", "dsync, 1 thread"))
         .claim(Claim::times(
             "faster than pdsync",
             lan,

@@ -10,18 +10,18 @@ use crate::sync::settings::Factor;
 pub(super) fn items() -> Vec<PaperItem> {
     let mut items = vec![
         figure(1, "steps of WebRsync", Redraw::Sketch),
-        figure(2, "time of WebRsync by bytes of the edit", Redraw::NotHere(WEBRSYNC)),
+        figure(2, "time of WebRsync by bytes of the edit", Redraw::Elsewhere(LAB)),
         figure(
             3,
             "time of rsync and WebRsync split by step; processor of the client",
-            Redraw::NotHere(WEBRSYNC),
+            Redraw::Elsewhere(LAB),
         ),
-        figure(4, "stagnation of the browser, by StagMeter", Redraw::Elsewhere(BROWSER)),
-        figure(5, "time of WebRsync with a native client", Redraw::NotHere(WEBRSYNC)),
-        figure(6, "time of WebRsync with web workers", Redraw::NotHere(WEBRSYNC)),
-        figure(7, "stagnation with web workers", Redraw::Elsewhere(BROWSER)),
-        figure(8, "time of WebRsync with the server's improvements", Redraw::NotHere(WEBRSYNC)),
-        figure(9, "the same, split by step", Redraw::NotHere(WEBRSYNC)),
+        figure(4, "stagnation of the browser, by StagMeter", Redraw::Elsewhere(LAB)),
+        figure(5, "time of WebRsync with a native client", Redraw::Elsewhere(LAB)),
+        figure(6, "time of WebRsync with web workers", Redraw::Elsewhere(LAB)),
+        figure(7, "stagnation with web workers", Redraw::Elsewhere(LAB)),
+        figure(8, "time of WebRsync with the server's improvements", Redraw::Elsewhere(LAB)),
+        figure(9, "the same, split by step", Redraw::Elsewhere(LAB)),
         figure(10, "steps of WebR2sync", Redraw::Sketch),
         figure(11, "the search in three levels", Redraw::Sketch),
         figure(12, "sub-edits of an edit", Redraw::Sketch),
@@ -106,10 +106,8 @@ fn traffic() -> Redraw {
 }
 
 const SYSTEMS: &[&str] = &["rsync", "webr2sync", "webr2sync+"];
-const WEBRSYNC: &str = "WebRsync, a rolling search in JavaScript, is not built: the page's client is WebAssembly with \
-                        recipes";
-const BROWSER: &str =
-    "tools/web.sh bench: stagnation of the page by its own StagMeter (docs/figures.md)";
+const LAB: &str =
+    "tools/web.sh bench lab: the lab of the page, without a visitor (docs/manual/lab.md)";
 const TRACES: &str = "the traces of Word and WeChat are not public";
 const SUB_EDITS: &str = "no tool here counts sub-edits of file pairs yet";
 const REGULAR: &str =
