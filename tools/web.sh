@@ -29,6 +29,22 @@ build() {
   npm run build
 }
 
+# Runs all test files of the page. At most two files that fail run once more, alone, and are shown as FLAKY if they pass.
+run_tests() {
+  local report ended=0
+  report=$(mktemp)
+  # shellcheck disable=SC2064
+  trap "rm -f '$report'" EXIT
+  npx vitest run --reporter=default --reporter=json --outputFile.json="$report" || ended=$?
+  [ "$ended" -ne 0 ] || return 0
+  node -p 'JSON.parse(require("fs").readFileSync(process.argv[1])).testResults.filter((file) => file.status === "failed").map((file) => file.name).join("\n")' "$report" >"$report.failed"
+  mapfile -t failed < <(grep . "$report.failed"; rm "$report.failed")
+  [ "${#failed[@]}" -gt 0 ] && [ "${#failed[@]}" -le 2 ] || return "$ended"
+  echo "once more, alone: ${failed[*]}"
+  npx vitest run "${failed[@]}" || return
+  printf 'FLAKY: %s\n' "${failed[@]}"
+}
+
 why=$(obstacle)
 case $1 in
   build) [ -z "$why" ] || { echo "the page cannot be built: $why" >&2; exit 1; }; build ;;
@@ -42,7 +58,7 @@ case $1 in
       tools/ensure.sh firefox-esr firefox-esr || true
       tools/ensure.sh nginx nginx || true
       npm --prefix web/engine test
-      cd web && npx vitest run
+      cd web && run_tests
     fi ;;
   bench)
     [ -z "$why" ] || { echo "the page cannot be measured: $why" >&2; exit 1; }

@@ -15,5 +15,5 @@ export default defineConfig({
   preview: { host: "127.0.0.1", port: 4173, proxy },
   build: { target: "es2022", cssTarget: ["chrome123", "firefox120", "safari17.5"], assetsInlineLimit: 0, modulePreload: { polyfill: false }, sourcemap: false },
   worker: { format: "es" },
-  test: { include: [process.env["SHOTS"] ? "tests/shots.ts" : process.env["BENCH"] === "live" ? "tests/bench-live.ts" : process.env["BENCH"] === "lab" ? "tests/bench-lab.ts" : process.env["BENCH"] ? "tests/bench.ts" : "tests/**/*.test.ts"], testTimeout: 180_000, retry: 2, hookTimeout: 120_000, fileParallelism: false, expect: { poll: { timeout: 20_000 } } },
+  test: { include: [process.env["SHOTS"] ? "tests/shots.ts" : process.env["BENCH"] === "live" ? "tests/bench-live.ts" : process.env["BENCH"] === "lab" ? "tests/bench-lab.ts" : process.env["BENCH"] ? "tests/bench.ts" : "tests/**/*.test.ts"], testTimeout: 180_000, retry: 1, hookTimeout: 120_000, fileParallelism: false, expect: { poll: { timeout: 20_000 } } },
 } as import("vite").UserConfig);

@@ -536,15 +536,18 @@ describe.skipIf(why)("the page", () => {
     await dialog.getByRole("button", { name: "Decide later" }).last().click();
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
     await s.page.getByText("You decide later. Nothing was replaced.").waitFor();
+    // The transfer still waits for the user's choice after a reload.
+    await s.page.reload();
+    await s.page.getByRole("link", { name: /^Transfers/ }).click();
+    await s.page.getByRole("button", { name: "Take “\u2068a.txt\u2069” off the list" }).click();
+    await s.page.getByText("a.txt").waitFor({ state: "detached" });
   });
 
   test("an upload is paused, goes on, and is cancelled without a trace", async () => {
     s.origin.slow = 1_000_000;
     await open();
     await addFiles(s.page, [make("slow.bin", bytes(4_000_000))]);
-    // The transfer of the previous test still waits for the user's choice.
     await s.page.getByRole("link", { name: /^Transfers/ }).click();
-    await s.page.getByRole("button", { name: "Take “\u2068a.txt\u2069” off the list" }).click();
     await s.page.getByRole("button", { name: "Pause “\u2068slow.bin\u2069”" }).click();
     await s.page.getByText("Paused by you").waitFor();
     expect(existsSync(disk("slow.bin"))).toBe(false);

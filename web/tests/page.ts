@@ -1,6 +1,6 @@
 /** Actions of tests in the page: as a user acts, by the elements that the page shows. */
 import { chromium, type Browser, type BrowserContext, type Page } from "playwright-core";
-import { expect } from "vitest";
+import { beforeEach, expect } from "vitest";
 import { METERS } from "./devtools";
 import { startOrigin, type Origin } from "./origin";
 import { browserPath, startServer, type Server } from "./server";
@@ -19,6 +19,19 @@ export function launch(): Promise<Browser> {
   const args = ["--no-sandbox", "--disable-dev-shm-usage"];
   return chromium.launch({ executablePath: browserPath()!, args });
 }
+
+/** Pages of tests that run. */
+const open = new Set<Page>();
+
+/** Prints what each open page shows after a test has failed. */
+beforeEach(({ onTestFailed }) =>
+  onTestFailed(async () => {
+    for (const page of open) {
+      const text = await page.locator("body").innerText({ timeout: 5000 }).catch(String);
+      console.log(`The test failed while ${page.url()} showed:\n${text.slice(0, 4000)}`);
+    }
+  }),
+);
 
 export interface SetupOptions {
   volumes?: readonly string[];
@@ -40,6 +53,7 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
   const context = await browser.newContext({ locale: "en-GB", acceptDownloads: true, ...options.context });
   if (!options.pickers) await context.addInitScript(withoutPickers);
   const page = await context.newPage();
+  open.add(page);
   page.setDefaultTimeout(Number(process.env["PATIENCE"] ?? 45_000)); // a loaded machine is slow, not wrong
   const wrongs: string[] = [];
   page.on("pageerror", (error) => wrongs.push(String(error.stack)));
@@ -48,6 +62,7 @@ export async function setUp(browser: Browser, options: SetupOptions = {}): Promi
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) wrongs.push(message.text());
   });
   const stop = async () => {
+    open.delete(page);
     await context.close();
     await origin.stop();
     await server.stop();
