@@ -29,7 +29,9 @@ use deltic_core::Isa;
 
 use exit::{Exit, complain, words};
 use machine::ISA_VARIABLE;
-use programs::{again, e2e, enospc, kill, measured, relay, remote, skysync, storage, sums, tree};
+use programs::{
+    again, e2e, enospc, kill, link, measured, relay, remote, skysync, storage, sums, tree,
+};
 
 /// Measure the cost of the parts of a sync on this machine and your data
 #[derive(Parser)]
@@ -59,8 +61,10 @@ enum Program {
     Serve(serve::ServeOptions),
     /// Sync to a nearly full disk (root only)
     Enospc(enospc::EnospcOptions),
+    /// Compare default options with fixed choices and with rsync, over simulated links
+    Link(link::LinkOptions),
     #[command(hide = true)]
-    Link(sync::link::LinkCommandArgs),
+    FarEnd(sync::link::LinkCommandArgs),
     /// Run a command and write its cost to FILE
     #[command(hide = true)]
     Measured(WrappedCommand),
@@ -101,7 +105,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Chunk(args) => return Ok(chunk::run(&args).into()),
         Program::Sync(args) => return Ok(sync::run(&args).into()),
         Program::Papers(args) => return Ok(papers::run(&args).into()),
-        Program::Link(args) => return Ok(sync::link::run(&args).into()),
+        Program::FarEnd(args) => return Ok(sync::link::run(&args).into()),
         Program::E2e(options) => e2e::e2e(&options)?,
         Program::Again(options) => again::again(&options)?,
         Program::Storage(options) => storage::storage(&options)?,
@@ -110,6 +114,7 @@ fn run(program: Program) -> Result<ExitCode> {
         Program::Skysync(options) => skysync::skysync(&options)?,
         Program::Tree(options) => tree::tree(&options)?,
         Program::Kill(options) => kill::kill(&options)?,
+        Program::Link(options) => link::link(&options)?,
         Program::Sessions(options) => sessions::sessions(&options)?,
         Program::Serve(options) => serve::serve(&options)?,
         Program::Enospc(options) => enospc::enospc(&options)?,

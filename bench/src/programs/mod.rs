@@ -9,6 +9,7 @@ pub(crate) mod enospc;
 mod figures;
 mod files;
 pub(crate) mod kill;
+pub(crate) mod link;
 pub(crate) mod measured;
 pub(crate) mod peer;
 mod processes;

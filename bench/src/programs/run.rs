@@ -21,6 +21,7 @@ use tempfile::TempDir;
 use super::measured::{ProcessCost, high_water, status};
 use super::peer::{ByteStats, PeerProgram, ProgramPaths, SyncTask};
 use crate::serve::server::TestServer;
+use crate::sync::LinkSpec;
 
 /// Cost of a sync.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,11 +96,23 @@ impl BenchRig {
     /// Writes the fake remote shell, which runs the far end through `bench WRAPPER FILE`.
     pub(crate) fn write_shell(&self, wrapper: &str, file: &Path) -> Result<()> {
         let bench = std::env::current_exe()?;
-        let script = format!(
-            "#!/bin/sh\nshift; exec '{}' {wrapper} '{}' -- \"$@\"\n",
-            bench.display(),
-            file.display()
-        );
+        self.write_script(&format!("'{}' {wrapper} '{}' --", bench.display(), file.display()))
+    }
+
+    /// Writes the fake remote shell, which runs the far end behind a simulated link and measures the far end.
+    pub(super) fn write_linked_shell(&self, link: LinkSpec) -> Result<()> {
+        let bench = std::env::current_exe()?;
+        let (bench, link) = (bench.display(), link.word());
+        let [costs, far] = ["link-costs", "far"].map(|name| self.path(name));
+        let [costs, far] = [costs.display(), far.display()];
+        self.write_script(&format!(
+            "'{bench}' far-end '{link}' '{costs}' host '{bench}' measured '{far}' --"
+        ))
+    }
+
+    /// Writes a remote shell that drops the host name and gives the rest to `command`.
+    fn write_script(&self, command: &str) -> Result<()> {
+        let script = format!("#!/bin/sh\nshift; exec {command} \"$@\"\n");
         let path = self.shell();
         fs::write(&path, script)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;

@@ -1,4 +1,4 @@
-//! `deltic-bench link`: the far end of another program, behind the link of [`sync`](super).
+//! `deltic-bench far-end`: the far end of another program, behind the link of [`sync`](super).
 //!
 //! This command replaces ssh. It also waits for the far end and so measures its cost, which the near end cannot see.
 
@@ -77,7 +77,7 @@ impl LinkCosts {
         fs::write(path, line).with_context(|| format!("write {}", shown(path)))
     }
 
-    /// Reads the costs that `deltic-bench link` wrote to `path`.
+    /// Reads the costs that `deltic-bench far-end` wrote to `path`.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let failed = || format!("read {}", shown(path));
         let line = fs::read_to_string(path).with_context(failed)?;

@@ -29,7 +29,8 @@ use crate::size::ByteSize;
 use compare::{Comparison, VersionPair};
 use report::{SyncCase, SyncReport};
 use settings::LiteralCodec;
-use words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, LinkSpec, OtherProgram};
+pub(crate) use words::LinkSpec;
+use words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, OtherProgram};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///

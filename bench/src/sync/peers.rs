@@ -1,6 +1,6 @@
 //! Runs other programs: rsync with a local remote shell, and rdiff.
 //!
-//! `deltic-bench link` ([`link`](super::link)) replaces ssh: it runs the far end, simulates the link, and reports the
+//! `deltic-bench far-end` ([`link`](super::link)) replaces ssh: it runs the far end, simulates the link, and reports the
 //! cost of both. The near end's processor time is the time of all children minus these costs. rdiff has two commands at
 //! the far end, before and after the near one; its traffic is the length of its two files.
 
@@ -121,7 +121,7 @@ impl PeerLink<'_> {
     fn shell(&self) -> Result<Vec<OsString>> {
         let bench = std::env::current_exe().context("find this program")?;
         let link = self.link.word().into();
-        Ok(vec![bench.into(), "link".into(), link, self.costs().into()])
+        Ok(vec![bench.into(), "far-end".into(), link, self.costs().into()])
     }
 
     /// Returns the file in which the shell writes its costs.
