@@ -273,12 +273,13 @@ fn cell(
 }
 
 fn one(rig: &BenchRig, choice: &LinkChoice, case: &LinkCase) -> Result<TransferCost> {
-    let dest = rig.path("dest");
-    if dest.is_dir() {
-        fs::remove_dir_all(&dest)?;
-    } else if dest.exists() {
-        fs::remove_file(&dest)?;
+    // A directory of its own: the far end also finds old content in files beside the destination.
+    let place = rig.path("far-files");
+    if place.exists() {
+        fs::remove_dir_all(&place)?;
     }
+    fs::create_dir(&place)?;
+    let dest = place.join("dest");
     if let Some(old) = &case.old {
         fs::copy(old, &dest)?;
         let yesterday = SystemTime::now() - Duration::from_secs(86_400);

@@ -18,11 +18,18 @@ use codec::{Decoder, Encoder};
 /// Highest zstd level for frames with a history: at higher levels, one thread is too slow.
 pub const HIGHEST_LEVEL: i32 = 9;
 
+/// Bytes after which a history that began anew gives about the ratio of a full history.
+const SETTLED_BYTES: u64 = 1 << 20;
+
 /// Compresses the frames of a session. Memory: the history, and the tables of the level; 4 MiB at level 3.
 #[derive(Default)]
 pub struct FrameCompressor {
     /// The zstd stream, if a stream has begun, and its level.
     stream: Option<(Encoder, i32)>,
+    /// Payload bytes in the present stream.
+    history: u64,
+    /// True after the second stream has begun.
+    began_anew: bool,
 }
 
 impl FrameCompressor {
@@ -33,13 +40,25 @@ impl FrameCompressor {
         let (header, payload) = frame.split_at_checked(HEADER_BYTES)?;
         let before = self.stream.take().filter(|(_, of)| *of == level);
         let is_first = before.is_none();
+        if is_first {
+            self.began_anew = self.history > 0;
+            self.history = 0;
+        }
         let (mut encoder, _) = before.or_else(|| Some((Encoder::new(level)?, level)))?;
         let part = encoder.compress_and_flush(payload)?;
         let len = payload.len() as u32;
         let compressed = CompressedFrame { is_first, kind: header[0], len, part: &part };
         let compressed = compressed.encode(most)?;
         self.stream = Some((encoder, level));
+        self.history += payload.len() as u64;
         Some(compressed)
+    }
+
+    /// False while the history is short because the history began anew. The ratios of such frames say little about
+    /// later frames, and another new history would cost as much again.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        !self.began_anew || self.history >= SETTLED_BYTES
     }
 }
 
@@ -207,6 +226,19 @@ mod tests {
         }
         assert!(lens[0] > 300_000 && lens[3] < 1000, "{lens:?}");
         assert!(lens[5] < 1000 && lens[10] > 300_000, "a new level begins anew: {lens:?}");
+    }
+
+    #[test]
+    fn a_history_that_began_anew_is_settled_after_a_mebibyte() {
+        let mut to = FrameCompressor::default();
+        let frame = frame(&noise(1, 512 << 10));
+        let mut settled = |level| {
+            to.compress(&frame, level, MAX_FRAME_BYTES).expect("a compressed frame");
+            to.is_settled()
+        };
+        assert!(settled(3) && settled(3), "the first history");
+        let later = [6, 6, 6, 3].map(&mut settled);
+        assert_eq!(later, [false, true, true, false]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use deltic_core::strategy::{
-    AdaptiveCodec, CompressionChoice, CompressionReason, LinkModel, PackingTotals,
+    AdaptiveCodec, CompressionChoice, CompressionReason, FrameCodec, LinkModel, PackingTotals,
 };
 use deltic_engine::compression::{FrameCompressor, HIGHEST_LEVEL};
 use deltic_engine::pack::{PayloadPacker, compressed, level, may_shrink};
@@ -35,6 +35,15 @@ pub struct Adapting {
     pub highest: i32,
     /// Counts what was compressed, and how.
     pub report: PackingReport,
+}
+
+impl Adapting {
+    /// Runs `compress`. Returns its output, and the seconds that it took.
+    fn timed<T>(&self, compress: impl FnOnce() -> T) -> (T, f64) {
+        let begun = (self.clock)();
+        let output = compress();
+        (output, (self.clock)().saturating_sub(begun).as_secs_f64())
+    }
 }
 
 /// Counts of the literals of a session by their compression. Clones share the same counts.
@@ -106,16 +115,18 @@ impl Packer {
     /// [`compress`](Self::compress) if one thread is fast enough.
     pub(super) fn pack(&self, bytes: Vec<u8>, link: Option<LinkModel>) -> Payload {
         within(Stage::Pack, || match self.adapting().zip(link) {
-            known if self.is_for_one_thread(link) => self.packing.pack_by(bytes, |rest| {
-                self.left.fetch_add(1, Ordering::Relaxed);
-                if let Some((adapting, _)) = known {
-                    let shrinks = rest.len() >= LEAST_FRAME_BYTES && may_shrink(rest);
-                    let mut totals = lock(&adapting.report.0);
-                    let PackingTotals { original, incompressible, .. } = &mut *totals;
-                    *(if shrinks { original } else { incompressible }) += rest.len() as u64;
-                }
-                None
-            }),
+            known if self.is_for_one_thread(link, bytes.len()) => {
+                self.packing.pack_by(bytes, |rest| {
+                    self.left.fetch_add(1, Ordering::Relaxed);
+                    if let Some((adapting, _)) = known {
+                        let shrinks = rest.len() >= LEAST_FRAME_BYTES && may_shrink(rest);
+                        let mut totals = lock(&adapting.report.0);
+                        let PackingTotals { original, incompressible, .. } = &mut *totals;
+                        *(if shrinks { original } else { incompressible }) += rest.len() as u64;
+                    }
+                    None
+                })
+            }
             Some((adapting, link)) => {
                 self.packing.pack_by(bytes, |rest| self.compressed_for(&link, adapting, rest))
             }
@@ -142,11 +153,19 @@ impl Packer {
             let Some((adapting, link)) = self.adapting().zip(link) else {
                 return compress(self.asked?);
             };
-            let level = self.level_in_stream(adapting, &link, frame).or(Some(LIGHTEST_LEVEL));
-            let compressed = self.timed(level?, adapting, frame.len(), compress);
+            let is_settled = || lock(compressor).is_settled();
+            let choice = match is_settled() {
+                true => lock(&self.codec).choose(&link, 1),
+                false => lock(&self.codec).same_again(),
+            };
+            let level = self.level_in_stream(choice, adapting, frame).unwrap_or(LIGHTEST_LEVEL);
+            let (compressed, seconds) = adapting.timed(|| compress(level));
+            let len = compressed.as_ref().map_or(frame.len(), Vec::len);
+            let len = is_settled().then_some(len);
+            lock(&self.codec).record_measurement(level, frame.len(), len, seconds);
             let mut totals = lock(&adapting.report.0);
             totals.compressed += compressed.as_deref().map_or(frame.len(), <[u8]>::len) as u64;
-            totals.level = level;
+            totals.level = Some(level);
             compressed
         })
     }
@@ -156,13 +175,13 @@ impl Packer {
         self.adapting.as_ref().filter(|_| self.adapts)
     }
 
-    /// True if whole frames are compressed, because one thread is fast enough.
-    fn is_for_one_thread(&self, link: Option<LinkModel>) -> bool {
+    /// True if whole frames are compressed in place of payloads of `bytes` bytes, because one thread is fast enough.
+    fn is_for_one_thread(&self, link: Option<LinkModel>, bytes: usize) -> bool {
         self.frames.is_some()
             && match self.adapting().zip(link) {
                 Some((adapting, link)) => {
                     let (threads, highest) = (adapting.threads, adapting.highest);
-                    lock(&self.codec).is_worth_one_thread(&link, threads, highest)
+                    lock(&self.codec).is_worth_one_thread(&link, threads, highest, bytes)
                 }
                 None => self.asked.is_some_and(|level| level <= self.highest()),
             }
@@ -173,40 +192,27 @@ impl Packer {
         self.adapting.as_ref().map_or(HIGHEST_LEVEL, |adapting| adapting.highest)
     }
 
-    /// Chooses the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
+    /// Returns the level of a frame in the session's zstd stream. A new level would end the history, so a trial of
     /// another level compresses a piece of the frame separately. Because this piece has no history, only the ratio
     /// between the lengths at both levels counts.
-    fn level_in_stream(&self, adapting: &Adapting, link: &LinkModel, frame: &[u8]) -> Option<i32> {
+    fn level_in_stream(
+        &self,
+        choice: FrameCodec,
+        adapting: &Adapting,
+        frame: &[u8],
+    ) -> Option<i32> {
         let mut codec = lock(&self.codec);
-        let choice = codec.choose(link, 1);
         let (level, (present, ratio)) = choice.level.zip(codec.present_level())?;
         let piece = &frame[..frame.len().min(TRIED_BYTES)];
         if choice.reason == CompressionReason::Trial
             && let Some(usual) = compressed(piece, present)
         {
-            let begun = (adapting.clock)();
-            let tried = compressed(piece, level).map_or(piece.len(), |frame| frame.len());
-            let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
+            let (tried, seconds) = adapting.timed(|| compressed(piece, level));
+            let tried = tried.map_or(piece.len(), |frame| frame.len());
             let len = ratio * (piece.len() * tried / usual.len()) as f64;
-            codec.record_measurement(level, piece.len(), len as usize, took);
+            codec.record_measurement(level, piece.len(), Some(len as usize), seconds);
         }
         Some(present.min(adapting.highest))
-    }
-
-    /// Compresses `len` bytes by `compress` at `level`, and notes the speed and the ratio of the level.
-    fn timed(
-        &self,
-        level: i32,
-        adapting: &Adapting,
-        len: usize,
-        compress: impl FnOnce(i32) -> Option<Vec<u8>>,
-    ) -> Option<Vec<u8>> {
-        let begun = (adapting.clock)();
-        let frame = compress(level);
-        let took = (adapting.clock)().saturating_sub(begun).as_secs_f64();
-        let frame_len = frame.as_ref().map_or(len, Vec::len);
-        lock(&self.codec).record_measurement(level, len, frame_len, took);
-        frame
     }
 
     /// Compresses bytes if compression makes the transfer over `link` shorter.
@@ -228,7 +234,9 @@ impl Packer {
             count(|totals| &mut totals.incompressible);
             return None;
         }
-        let frame = self.timed(level, adapting, bytes.len(), |level| compressed(bytes, level));
+        let (frame, seconds) = adapting.timed(|| compressed(bytes, level));
+        let frame_len = frame.as_ref().map_or(bytes.len(), Vec::len);
+        lock(&self.codec).record_measurement(level, bytes.len(), Some(frame_len), seconds);
         let Some(frame) = frame else {
             count(|totals| &mut totals.incompressible);
             return None;

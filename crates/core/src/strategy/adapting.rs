@@ -31,8 +31,12 @@ const KEPT: f64 = 0.9;
 const TRIED_EVERY: u32 = 32;
 /// Uncompressed frames between two trials of the lightest level, which shows whether the processor became faster.
 const TRIED_EVERY_PLAIN: u32 = 256;
-/// Share of the usual length that a frame has with a history (docs/decisions/0077).
+/// Share of the usual length that a payload has with a history (docs/decisions/0077), and the share for short payloads,
+/// which have little to refer to in themselves.
 const WITH_HISTORY: f64 = 0.85;
+const SHORT_WITH_HISTORY: f64 = 0.75;
+/// Length of the longest short payload in bytes.
+const SHORT_BYTES: usize = 16 << 10;
 /// Length in bytes of a frame whose measurement counts as much as all measurements before.
 const WEIGHTY_BYTES: f64 = (64 << 10) as f64;
 
@@ -103,19 +107,33 @@ impl AdaptiveCodec {
             let level = Some(USUAL[self.next_to_try(present)].0);
             return FrameCodec { level, reason: CompressionReason::Trial };
         }
-        let reason = match present {
+        self.same_again()
+    }
+
+    /// Returns the present level again, without a trial and without another choice.
+    #[must_use]
+    pub fn same_again(&self) -> FrameCodec {
+        let level = self.present.map(|at| USUAL[at].0);
+        let reason = match level {
             Some(_) => CompressionReason::ForLink,
             None => CompressionReason::FastLink,
         };
-        FrameCodec { level: present.map(|at| USUAL[at].0), reason }
+        FrameCodec { level, reason }
     }
 
-    /// True if one thread that compresses frames with a history costs no more than `threads` threads that compress
-    /// frames apart. False if the one thread would compress at a level above `highest`.
+    /// True if one thread that compresses payloads of `bytes` bytes with a history costs no more than `threads` threads
+    /// that compress payloads apart. False if the one thread would compress at a level above `highest`.
     #[must_use]
-    pub fn is_worth_one_thread(&self, link: &LinkModel, threads: u32, highest: i32) -> bool {
+    pub fn is_worth_one_thread(
+        &self,
+        link: &LinkModel,
+        threads: u32,
+        highest: i32,
+        bytes: usize,
+    ) -> bool {
         let (one, several) = (self.best_level(link, 1), self.best_level(link, threads));
-        let with_history = self.seconds_per_byte_at(one, link, 1) * WITH_HISTORY;
+        let share = if bytes <= SHORT_BYTES { SHORT_WITH_HISTORY } else { WITH_HISTORY };
+        let with_history = self.seconds_per_byte_at(one, link, 1) * share;
         one.is_some_and(|at| USUAL[at].0 <= highest)
             && with_history <= self.seconds_per_byte_at(several, link, threads)
     }
@@ -139,13 +157,13 @@ impl AdaptiveCodec {
         link.seconds_per_byte(&at.map_or(CodecModel::NONE, |at| self.model(at)), threads)
     }
 
-    /// Notes that compression of `original` bytes at `level` gave `compressed` bytes in `seconds`. Empty frames and
-    /// levels outside the choice are ignored.
+    /// Notes that compression of `original` bytes at `level` gave `compressed` bytes in `seconds`; `None` if the number
+    /// of bytes is no measure of the level. Empty frames and levels outside the choice are ignored.
     pub fn record_measurement(
         &mut self,
         level: i32,
         original: usize,
-        compressed: usize,
+        compressed: Option<usize>,
         seconds: f64,
     ) {
         let Some(at) = USUAL.iter().position(|(of, _)| *of == level).filter(|_| original > 0)
@@ -153,11 +171,12 @@ impl AdaptiveCodec {
             return;
         };
         let bytes = original as f64;
-        let now = usual_model(compressed as f64 / bytes, bytes / seconds.max(1e-9));
+        let before = self.model(at);
+        let ratio = compressed.map_or(before.ratio, |compressed| compressed as f64 / bytes);
+        let now = usual_model(ratio, bytes / seconds.max(1e-9));
         let share = (bytes / WEIGHTY_BYTES / 2.0).clamp(1.0 / 64.0, 0.5);
         let mixed = |before: f64, now: f64| before + (now - before) * share;
-        // A first short frame, which also pays for a new context, must not replace the prediction.
-        let before = self.model(at);
+        // A first short frame, which also pays for a new context, must not replace the prediction: `before` counts too.
         // Times are averaged, not speeds: one fast frame must not outweigh slow ones.
         let time = mixed(1.0 / before.compressed_per_second, 1.0 / now.compressed_per_second);
         self.measured[at] = Some(usual_model(mixed(before.ratio, now.ratio), 1.0 / time));
@@ -219,7 +238,7 @@ mod tests {
         for (level, usual) in USUAL {
             let seconds = FRAME as f64 / (usual.compressed_per_second * speed);
             let compressed = (FRAME as f64 * usual.ratio * ratio) as usize;
-            codec.record_measurement(level, FRAME, compressed, seconds);
+            codec.record_measurement(level, FRAME, Some(compressed), seconds);
         }
     }
 
@@ -256,7 +275,7 @@ mod tests {
     #[test]
     fn a_slow_first_frame_that_is_short_changes_little() {
         let mut codec = AdaptiveCodec::default();
-        codec.record_measurement(3, 1500, 900, 100e-6);
+        codec.record_measurement(3, 1500, Some(900), 100e-6);
         assert_eq!(codec.choose(&LinkModel::PRIOR, 2).level, Some(3));
     }
 
@@ -272,7 +291,8 @@ mod tests {
     fn one_measured_level_predicts_the_others() {
         let mut codec = AdaptiveCodec::default();
         // A machine a tenth as fast as usual.
-        (0..8).for_each(|_| codec.record_measurement(6, FRAME, FRAME / 4, FRAME as f64 / 6e6));
+        (0..8)
+            .for_each(|_| codec.record_measurement(6, FRAME, Some(FRAME / 4), FRAME as f64 / 6e6));
         assert_eq!(codec.choose(&link(10), 1).level, Some(6));
         assert_eq!(codec.choose(&link(1000), 1).level, None);
         assert_eq!(codec.choose(&link(100), 1).level, Some(1));
@@ -281,10 +301,11 @@ mod tests {
     #[test]
     fn one_thread_compresses_for_a_slow_link() {
         let codec = measured(1.0, 1.0);
-        let pays = |mbit, threads| codec.is_worth_one_thread(&link(mbit), threads, 9);
-        assert!(pays(1, 8) && pays(400, 8) && pays(1000, 1));
-        assert!(!pays(1000, 8), "eight threads reach a higher level, which saves more");
-        assert!(!pays(100_000, 8), "nothing is compressed");
+        let pays = |mbit, threads, bytes| codec.is_worth_one_thread(&link(mbit), threads, 9, bytes);
+        assert!(pays(1, 8, FRAME) && pays(400, 8, FRAME) && pays(1000, 1, FRAME));
+        assert!(!pays(1000, 8, FRAME), "eight threads reach a higher level, which saves more");
+        assert!(!pays(100_000, 8, FRAME), "nothing is compressed");
+        assert!(pays(1000, 2, 4096) && !pays(1000, 2, FRAME), "short files need their history");
     }
 
     #[test]
@@ -313,9 +334,10 @@ mod tests {
     #[test]
     fn short_frames_move_the_figures_slowly_and_empty_ones_not_at_all() {
         let mut codec = measured(1.0, 1.0);
-        codec.record_measurement(6, 0, 0, 1.0);
-        codec.record_measurement(5, FRAME, FRAME, 1.0);
-        codec.record_measurement(6, 100, 100, 0.0);
+        codec.record_measurement(6, 0, Some(0), 1.0);
+        codec.record_measurement(5, FRAME, Some(FRAME), 1.0);
+        codec.record_measurement(6, 100, Some(100), 0.0);
+        codec.record_measurement(6, FRAME, None, 1.0);
         let ratio = codec.measured[2].map(|measured| measured.ratio).unwrap_or_default();
         assert!((0.26..0.28).contains(&ratio), "{ratio}");
     }
