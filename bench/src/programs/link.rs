@@ -108,8 +108,8 @@ const fn rsync(name: &'static str, compress: bool) -> LinkChoice {
     LinkChoice { name, program: PeerProgram::Rsync, flags: &["-rt", "--no-whole-file"], compress }
 }
 
-/// The default options are first, and the choices of rsync last.
-const CHOICES: [LinkChoice; 10] = [
+/// The default options are first, and the choices of rsync last. All runs but [`LATER`] know no earlier run's rate.
+const CHOICES: [LinkChoice; 11] = [
     deltic("default", &["-rt"]),
     deltic("no compression", &["-rt", "--zc=none"]),
     deltic("zstd 1", &["-rt", "--zl=1"]),
@@ -118,12 +118,15 @@ const CHOICES: [LinkChoice; 10] = [
     deltic("zstd 9", &["-rt", "--zl=9"]),
     deltic("whole", &["-rtW"]),
     deltic("whole, zstd 3", &["-rtW", "--zl=3"]),
+    deltic("later run", &["-rt"]),
     rsync("rsync", false),
     rsync("rsync -z --zc=zstd", true),
 ];
 /// Fixed choices of Deltic.
 const FIXED: std::ops::Range<usize> = 1..8;
-const RSYNC: std::ops::Range<usize> = 8..10;
+/// Default options after a run over the same link.
+const LATER: usize = 8;
+const RSYNC: std::ops::Range<usize> = 9..11;
 
 /// Length of the random file with edits, in bytes.
 const EDITED_BYTES: u64 = 32 << 20;
@@ -175,7 +178,8 @@ pub(crate) fn link(options: &LinkOptions) -> Result<()> {
                 },
             };
             let Some(case) = found else { continue };
-            cells.push(cell(options, &rig, (*between, *kind), &case)?);
+            let of = LinkCellName { link: *between, data: *kind };
+            cells.push(cell(options, &rig, of, &case)?);
         }
     }
     progress("");
@@ -229,10 +233,16 @@ fn small_files(rig: &BenchRig, text: &Path, bytes: u64) -> Result<LinkCase> {
     Ok(LinkCase { new, old: None })
 }
 
-/// Medians of all choices in a cell.
-struct LinkCell {
+/// The link and the data of a cell.
+#[derive(Clone, Copy)]
+struct LinkCellName {
     link: LinkSpec,
     data: LinkData,
+}
+
+/// Medians of all choices in a cell.
+struct LinkCell {
+    of: LinkCellName,
     costs: Vec<TransferCost>,
 }
 
@@ -256,9 +266,10 @@ impl LinkCell {
 fn cell(
     options: &LinkOptions,
     rig: &BenchRig,
-    (link, data): (LinkSpec, LinkData),
+    of: LinkCellName,
     case: &LinkCase,
 ) -> Result<LinkCell> {
+    let LinkCellName { link, data } = of;
     let mut runs = vec![Vec::new(); CHOICES.len()];
     for round in 0..options.runs as usize {
         // Each round starts with another choice: the first choice pays for the state that the previous round left.
@@ -266,10 +277,22 @@ fn cell(
             let number = (turn + round) % CHOICES.len();
             let choice = &CHOICES[number];
             progress(&format!("{link}, {data}, round {round}: {}", choice.name));
+            if number != LATER {
+                forget_rates(rig)?;
+            }
             runs[number].push(one(rig, choice, case)?);
         }
     }
-    Ok(LinkCell { link, data, costs: runs.iter().map(|runs| medians(runs)).collect() })
+    Ok(LinkCell { of, costs: runs.iter().map(|runs| medians(runs)).collect() })
+}
+
+/// Removes the rates that earlier runs noted.
+fn forget_rates(rig: &BenchRig) -> Result<()> {
+    let notes = rig.path("cache").join("deltic/links");
+    match fs::remove_file(&notes) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 fn one(rig: &BenchRig, choice: &LinkChoice, case: &LinkCase) -> Result<TransferCost> {
@@ -344,8 +367,8 @@ fn table(cells: &[LinkCell]) -> TextTable {
             (stats.sent + stats.received).to_string()
         };
         let mut row = vec![
-            cell.link.to_string(),
-            cell.data.to_string(),
+            cell.of.link.to_string(),
+            cell.of.data.to_string(),
             seconds(cell.costs[0].wall),
             seconds(cell.costs[best].wall),
             CHOICES[best].name.into(),
@@ -366,16 +389,17 @@ mod tests {
 
     fn cell_of(walls: [u64; CHOICES.len()]) -> LinkCell {
         let cost = |ms| TransferCost { wall: Duration::from_millis(ms), ..TransferCost::default() };
-        LinkCell { link: LinkSpec::Nothing, data: LinkData::Text, costs: walls.map(cost).into() }
+        let of = LinkCellName { link: LinkSpec::Nothing, data: LinkData::Text };
+        LinkCell { of, costs: walls.map(cost).into() }
     }
 
     #[test]
     fn the_default_is_compared_with_fixed_choices_and_with_rsync_apart() {
-        let cell = cell_of([110, 100, 200, 200, 200, 200, 200, 200, 55, 220]);
+        let cell = cell_of([110, 100, 200, 200, 200, 200, 200, 200, 1, 55, 220]);
         assert_eq!(cell.fastest(FIXED), 1);
         assert!((cell.ratio_to(FIXED) - 1.1).abs() < 1e-9);
         assert!((cell.ratio_to(RSYNC) - 2.0).abs() < 1e-9);
-        let slow = cell_of([150, 100, 200, 200, 200, 200, 200, 200, 300, 600]);
+        let slow = cell_of([150, 100, 200, 200, 200, 200, 200, 200, 1, 300, 600]);
         let said = verdict(&[cell, slow]);
         assert!(said[0].contains("within 10 % in 1 of 2 cells, within 25 % in 1"), "{said:?}");
         assert!(said[1].contains("slower in 1 of 2 cells, median 2.00x"), "{said:?}");
@@ -391,6 +415,6 @@ mod tests {
     #[test]
     fn all_links_of_the_default_grid_parse() {
         assert!(LINKS.iter().all(|word| word.parse::<LinkSpec>().is_ok()));
-        assert_eq!((FIXED.end, RSYNC.end), (RSYNC.start, CHOICES.len()));
+        assert_eq!((FIXED.end, LATER + 1, RSYNC.end), (LATER, RSYNC.start, CHOICES.len()));
     }
 }

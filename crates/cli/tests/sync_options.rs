@@ -228,6 +228,31 @@ fn the_chosen_compression_is_told_and_why_the_rest_was_not_compressed() {
 }
 
 #[test]
+fn a_run_starts_with_the_rate_that_an_earlier_run_to_the_machine_measured() {
+    let world = World::new();
+    world.write("src/noise", noise(8_000_000, 3));
+    world.ok("-a src/ h:one");
+    let notes = String::from_utf8(world.read(".cache/deltic/links")).expect("lines of text");
+    assert!(notes.lines().count() == 1 && notes.ends_with(" h\n"), "{notes}");
+    fs::remove_file(world.path("src/noise")).expect("it is there");
+    let text: String = (0..10_000).map(|n| format!("line {n} of the log\n")).collect();
+    world.write("src/log", &text);
+    let now = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs();
+    world.write(".cache/deltic/links", format!("100000000000 {now} h\n1000000 {now} slow\n"));
+    let told = |words: &str| {
+        let run = world.ok(&format!("-a --stats {words}"));
+        let line = run.stdout.lines().find(|line| line.starts_with("Compression: "));
+        line.unwrap_or_default().to_owned()
+    };
+    let fast = told("src/ h:two");
+    let is_plain = fast.starts_with("Compression: none for ");
+    assert!(is_plain && fast.ends_with(" because the link is fast"), "{fast}");
+    for words in ["src/ slow:three", "--no-cache src/ h:four", "src/ other:five"] {
+        assert!(told(words).starts_with("Compression: zstd level "), "{words}");
+    }
+}
+
+#[test]
 fn the_rate_is_limited_in_either_direction() {
     for way in [Way::Push, Way::Pull] {
         let world = World::new();

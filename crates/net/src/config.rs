@@ -65,6 +65,8 @@ pub(crate) struct SessionConfig {
     pub(crate) bwlimit: Option<RateTable>,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
+    /// Rate of the link in an earlier run, in bits a second.
+    pub(crate) learned: Option<u64>,
     /// Strategy that replaces the requested strategy of the same name, in a rehearsal. `None` takes the request.
     pub(crate) strategy: Option<Strategy>,
     /// True if the other end is in this process, behind a byte stream.

@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
@@ -31,6 +31,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
+use crate::learned::LinkNote;
 use crate::plan::{self, Destination, Plan, Sources, Traffic, remote_host};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
 use crate::session::{Session, SourcePaths, adapt_to_plan, dial};
@@ -125,7 +126,9 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
 }
 
 async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
-    let config = config(&plan, with)?;
+    let mut config = config(&plan, with)?;
+    let note = LinkNote::of(&plan);
+    config.learned = note.as_ref().and_then(|note| note.rate(SystemTime::now()));
     let (shell, counters) = (config.shell.clone(), Arc::clone(&config.counters));
     let failed_traffic = plan.failed_traffic.clone();
     let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
@@ -150,6 +153,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     if ended.is_err() {
         failed_traffic.add_failed_attempt(traffic);
         end_shell(shell).await;
+    } else if let Some(note) = note {
+        note.note_run(&counters, SystemTime::now());
     }
     Ok(Outcome { traffic, ..ended? })
 }

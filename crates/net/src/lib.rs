@@ -17,6 +17,7 @@ pub mod error;
 pub mod executor;
 mod greeting;
 mod host;
+mod learned;
 pub mod monitor;
 mod outlets;
 pub mod plan;

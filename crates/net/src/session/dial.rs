@@ -74,6 +74,9 @@ pub(crate) fn adapt_to_plan(mut session: Session, plan: &plan::Plan) -> (Session
     if plan.by_blake3 {
         session.ours = session.ours.without_fast_fingerprints();
     }
+    if session.config.learned.is_some_and(|rate| rate >= FAST_LINK) {
+        session.ours = session.ours.without_code_filter();
+    }
     let mut options = plan.options.clone();
     session.flow.send_life_signs_within(SessionTimeouts::of_silence(options.silence).silence);
     if !matches!(session.config.further, Further::Dial { .. }) {
@@ -86,6 +89,10 @@ pub(crate) fn adapt_to_plan(mut session: Session, plan: &plan::Plan) -> (Session
 fn command_words(paths: &[PathBuf]) -> Vec<OsString> {
     paths.iter().map(|path| path.as_os_str().to_owned()).collect()
 }
+
+/// Rate in bits a second from which the search for address fields takes longer than the fields save
+/// (docs/decisions/0080).
+const FAST_LINK: u64 = 250_000_000;
 
 /// The sources of a session, as arguments name them.
 pub(crate) struct SourcePaths<'a, N = plan::Names> {

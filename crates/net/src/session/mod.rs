@@ -228,7 +228,8 @@ impl Session {
         let link =
             KnownLink { figures: self.config.known_link_model(), limit: self.config.bits_limit() };
         if link.figures.is_none() && self.is_far {
-            worker.set_link(Figures::PRIOR);
+            let learned = |bits_per_second| Figures { bits_per_second, ..Figures::PRIOR };
+            worker.set_link(self.config.learned.map_or(Figures::PRIOR, learned));
         }
         let (open, mut closed) = mpsc::channel(1);
         let joined = Joined {

@@ -76,6 +76,13 @@ impl Hello {
         self
     }
 
+    /// Drops the filter for code from the hello: both ends then compare gaps of code with their address fields.
+    #[must_use]
+    pub fn without_code_filter(mut self) -> Self {
+        self.capabilities.remove(X86_SPLIT);
+        self
+    }
+
     /// Drops zstd from the hello, for an end that cannot decompress: literals then travel plain.
     #[must_use]
     pub fn without_zstd(mut self) -> Self {
