@@ -138,11 +138,13 @@ impl Packer {
     /// compressed frame, or `None` if the frame is sent uncompressed.
     pub(super) fn compress(&self, frame: &[u8], link: Option<LinkModel>) -> Option<Vec<u8>> {
         let compressor = self.frames.as_ref()?;
-        // A payload that was left is compressed even if the link has become fast since.
-        let left = self
+        // Payloads that were left and payloads that were compressed apart leave in any order, so the count of the former
+        // may be used up by the latter. Without the count, a frame that shrinks is compressed if the link asks for that.
+        let is_left = self
             .left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        if left.is_err() || frame.len() < LEAST_FRAME_BYTES {
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+            .is_ok();
+        if frame.len() < LEAST_FRAME_BYTES {
             return None;
         }
         let compress = |level| lock(compressor).compress(frame, level, self.frame_bytes);
@@ -151,20 +153,23 @@ impl Packer {
                 return None;
             }
             let Some((adapting, link)) = self.adapting().zip(link) else {
-                return compress(self.asked?);
+                return is_left.then(|| compress(self.asked?)).flatten();
             };
             let is_settled = || lock(compressor).is_settled();
             let choice = match is_settled() {
                 true => lock(&self.codec).choose(&link, 1),
-                false => lock(&self.codec).same_again(),
+                false => lock(&self.codec).choose_in_young_stream(&link),
             };
-            let level = self.level_in_stream(choice, adapting, frame).unwrap_or(LIGHTEST_LEVEL);
+            let level = self.level_in_stream(choice, adapting, frame);
+            let level = level.or_else(|| is_left.then_some(LIGHTEST_LEVEL))?;
             let (compressed, seconds) = adapting.timed(|| compress(level));
             let len = compressed.as_ref().map_or(frame.len(), Vec::len);
             let len = is_settled().then_some(len);
             lock(&self.codec).record_measurement(level, frame.len(), len, seconds);
             let mut totals = lock(&adapting.report.0);
-            totals.compressed += compressed.as_deref().map_or(frame.len(), <[u8]>::len) as u64;
+            if is_left {
+                totals.compressed += compressed.as_deref().map_or(frame.len(), <[u8]>::len) as u64;
+            }
             totals.level = Some(level);
             compressed
         })
@@ -333,6 +338,9 @@ mod tests {
         let bytes = (totals.original, totals.for_fast_link, totals.incompressible);
         assert_eq!(bytes, (41 * text.len() as u64, text.len() as u64, noise().len() as u64));
         assert_eq!(totals.compressed, lens.iter().flatten().chain(&last).sum::<usize>() as u64);
+        // A payload that was left plain for a fast link leaves after the link became slow.
+        assert!(!is_packed(&packer, &text, fast));
+        assert!(packer.compress(&frame, slow).is_some());
         for (level, streams, has_history) in [(3, 0, true), (3, 2, false), (19, 1, false)] {
             let options = Options { streams, ..options(true, level) };
             let (packer, _) = packer_with(&hello, &options);

@@ -27,6 +27,8 @@ const DECOMPRESSION_SPEED: f64 = 2.5;
 const NEAR: f64 = 1.05;
 /// The present level stays if the best cost is above this factor of the cost of the present level.
 const KEPT: f64 = 0.9;
+/// The same part for a stream whose history is short.
+const KEPT_IN_YOUNG_STREAM: f64 = 0.82;
 /// Compressed frames between two trials of a neighbouring level.
 const TRIED_EVERY: u32 = 32;
 /// Uncompressed frames between two trials of the lightest level, which shows whether the processor became faster.
@@ -93,9 +95,21 @@ pub struct AdaptiveCodec {
 impl AdaptiveCodec {
     /// Chooses the compressor of the next frame for `link`, if `threads` threads compress.
     pub fn choose(&mut self, link: &LinkModel, threads: u32) -> FrameCodec {
+        self.choose_below(KEPT, link, threads)
+    }
+
+    /// Chooses the compressor of the next frame of a stream whose history is short. Another level would end the history,
+    /// so another level must save more than usual.
+    pub fn choose_in_young_stream(&mut self, link: &LinkModel) -> FrameCodec {
+        self.choose_below(KEPT_IN_YOUNG_STREAM, link, 1)
+    }
+
+    /// Chooses a compressor; another one than the present one only if its cost is at most the part `kept` of the present
+    /// cost.
+    fn choose_below(&mut self, kept: f64, link: &LinkModel, threads: u32) -> FrameCodec {
         let best = self.best_level(link, threads);
         let cost = |at| self.seconds_per_byte_at(at, link, threads);
-        if cost(best) <= cost(self.present) * KEPT {
+        if cost(best) <= cost(self.present) * kept {
             self.present = best;
         }
         self.frames += 1;
@@ -107,18 +121,11 @@ impl AdaptiveCodec {
             let level = Some(USUAL[self.next_to_try(present)].0);
             return FrameCodec { level, reason: CompressionReason::Trial };
         }
-        self.same_again()
-    }
-
-    /// Returns the present level again, without a trial and without another choice.
-    #[must_use]
-    pub fn same_again(&self) -> FrameCodec {
-        let level = self.present.map(|at| USUAL[at].0);
-        let reason = match level {
+        let reason = match present {
             Some(_) => CompressionReason::ForLink,
             None => CompressionReason::FastLink,
         };
-        FrameCodec { level, reason }
+        FrameCodec { level: present.map(|at| USUAL[at].0), reason }
     }
 
     /// True if one thread that compresses payloads of `bytes` bytes with a history costs no more than `threads` threads
