@@ -319,6 +319,57 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       expect(Object.keys(to.shown()).length).toBe(41);
     }));
 
+  /** Syncs files of two kinds, and lets the server delete many of one kind. The user is asked then. */
+  async function untilAsked(world: World): Promise<void> {
+    for (let nth = 0; nth < 25; nth++) for (const kind of ["a", "b"]) world.here.put(`${kind}/${nth}`, `content ${kind} ${nth}`);
+    await world.settle();
+    for (let nth = 0; nth < 25; nth++) world.server.disk.remove(`a/${nth}`);
+    world.server.disk.remove("b/0");
+    await world.run(2_000);
+    expect(world.follower.status.peek()).toEqual({ is: "asking", guard: { end: "here", files: 26, of: 50 } });
+  }
+
+  test("a consent to deletions is for the files of the question, and ends with a round that fails", () =>
+    within(async (world) => {
+      await untilAsked(world);
+      const asked = world.server.disk.shown();
+      world.server.isDown = true;
+      world.follower.confirm();
+      await world.run(1_000);
+      expect(world.follower.status.peek().is).toBe("offline");
+      // Now the server lacks as many other files.
+      for (const path of Object.keys(asked)) if (asked[path] !== "/") world.server.disk.remove(path);
+      for (let nth = 0; nth < 25; nth++) world.server.disk.put(`a/${nth}`, `content a ${nth}`);
+      world.server.disk.put("b/0", "content b 0");
+      world.server.disk.remove("a/0");
+      world.server.disk.remove("a/1");
+      world.restart();
+      await world.run(20_000);
+      expect(world.follower.status.peek()).toEqual({ is: "asking", guard: { end: "here", files: 26, of: 50 } });
+      expect(Object.values(world.here.shown()).filter((content) => content !== "/").length).toBe(50);
+    }));
+
+  test("a file that is deleted between the question and the consent is asked about, and one after it is not", () =>
+    within(async (world) => {
+      await untilAsked(world);
+      // The server does not tell of this deletion.
+      world.server.isDown = true;
+      world.server.disk.remove("b/1");
+      world.server.isDown = false;
+      world.follower.confirm();
+      await world.run(3_000);
+      expect(world.follower.status.peek()).toEqual({ is: "asking", guard: { end: "here", files: 27, of: 50 } });
+      expect(world.here.shown()["b/1"]).toBe("content b 1");
+      world.follower.confirm();
+      await world.run(3_000);
+      expect(world.follower.status.peek().is).toBe("synced");
+      expect(world.here.shown()).toEqual(world.server.disk.shown());
+      world.server.disk.remove("b/2");
+      await world.run(3_000);
+      expect(world.follower.status.peek().is).toBe("synced");
+      expect(world.here.shown()).toEqual(world.server.disk.shown());
+    }));
+
   test.each([1, 2, 3, 4, 5, 6])("looks at files of a folder that is gone are no deletions (%i)", (seed) =>
     within(async (world) => {
       for (let nth = 0; nth < 10; nth++) world.here.put(`d/${nth}`, `content ${nth}`);

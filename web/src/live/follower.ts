@@ -10,8 +10,8 @@ import { isBusy, pause, Problem, reach, reachable, Unreachable } from "../api/ht
 import type { Place } from "../api/volumes";
 import { follow } from "../files/events";
 import { SMALL_BYTES } from "../transfer/bundle";
+import { Consent } from "./consent";
 import { isMissing, Local, observe, permission } from "./local";
-import { planOf } from "./plan";
 import { DIGEST_BYTES, digestOf, Remote } from "./remote";
 import { Ancestor, keptCommon, keptFolders, type FolderRecord } from "./store";
 import { Outdated, parent, removeBelow, type Clash, type FileState, type Guard, type Node, type Plan, type Step, type Tree } from "./types";
@@ -53,12 +53,7 @@ export class Follower {
   #dirtyThere: Set<string> | "all" = "all";
   #wake = (): void => undefined;
   #isAwake = true;
-  /** The deletions that the user has agreed to. */
-  #confirmed: Guard | undefined;
-  /** The last question about deletions. */
-  #asked: Guard | undefined;
-  /** Files that were deleted here and there since the user was asked last. */
-  #deleted: [number, number] = [0, 0];
+  readonly #consent = new Consent();
   /** Time that the last complete looks took, and times at which they ended. */
   #tookHere = 0;
   #tookThere = 0;
@@ -108,7 +103,7 @@ export class Follower {
 
   /** The user agrees to the deletions that the plan asked about. */
   confirm(): void {
-    this.#confirmed = this.#asked;
+    this.#consent.give();
     this.again();
   }
 
@@ -116,7 +111,7 @@ export class Follower {
   bringBack(): void {
     this.#isChanged = true;
     for (const [path] of this.#ancestor.entries) if (!this.#here.has(path) || !this.#there.has(path)) this.#ancestor.set(path, undefined);
-    this.#deleted = [0, 0];
+    this.#consent.refuse();
     this.again();
   }
 
@@ -239,6 +234,7 @@ export class Follower {
       await this.#rounds();
     } catch (error) {
       if (stop.aborted) return;
+      this.#consent.end();
       this.#dirtyHere = this.#dirtyThere = "all";
       if (error instanceof Unreachable) {
         this.status.value = { is: "offline" };
@@ -270,17 +266,14 @@ export class Follower {
       await Promise.all([this.#refreshHere(), this.#refreshThere()]);
       const plan = await this.#plan();
       this.troubles.value = plan.clashes.map((why) => ({ path: why.path, why }));
-      if (plan.guard) {
-        this.#asked = plan.guard;
-        return void (this.status.value = { is: "asking", guard: plan.guard });
-      }
+      if (plan.guard) return void (this.status.value = { is: "asking", guard: plan.guard });
       const settles = this.#settles(plan);
       const failed = await this.#execute(settles ? withoutDeletions(plan.steps) : plan.steps);
       if (settles) {
         await this.#settle(plan);
         continue;
       }
-      this.#confirmed = undefined;
+      this.#consent.end();
       if (failed.length > 0) {
         this.troubles.value = [...this.troubles.value, ...failed];
         return void (this.status.value = { is: "synced" });
@@ -302,26 +295,17 @@ export class Follower {
     this.#mine.clear();
   }
 
-  /** Returns the plan. The user's consent is for the deletions of the question, and for no more. */
+  /** Returns the plan. */
   async #plan(): Promise<Plan> {
     // Equal trees have the same plan.
     if (!this.#isChanged && this.#planned && this.#planned.steps.length === 0 && !this.#planned.guard) return this.#planned;
     this.#isChanged = false;
     this.#planned = undefined;
-    return (this.#planned = await this.#newPlan());
+    return (this.#planned = await this.#consent.plan({ ancestor: this.#ancestor.entries, here: this.#here, there: this.#there }));
   }
 
   /** The last plan. */
   #planned: Plan | undefined;
-
-  async #newPlan(): Promise<Plan> {
-    const trees = { ancestor: this.#ancestor.entries, here: this.#here, there: this.#there };
-    const plan = await planOf(trees, false, this.#deleted);
-    const [asked, agreed] = [plan.guard, this.#confirmed];
-    if (!asked || !agreed || asked.end !== agreed.end || asked.files > agreed.files) return plan;
-    this.#deleted = [0, 0];
-    return planOf(trees, true, this.#deleted);
-  }
 
   /**
    * True if the deletions of the plan are new, and wait: while a folder is being removed or moved, some of its files
@@ -583,7 +567,7 @@ export class Follower {
     await (end === "here" ? this.#local : this.#remote).remove(path, was);
     (end === "here" ? this.#here : this.#there).delete(path);
     this.#ancestor.set(path, undefined);
-    if (was !== "d") this.#deleted[end === "here" ? 0 : 1]++;
+    if (was !== "d") this.#consent.count(end, path);
     return 0;
   }
 
