@@ -106,8 +106,8 @@ class World {
     this.follower.run();
   }
 
-  /** Kills the tab. What it has not written by then is lost. */
-  async kill(): Promise<void> {
+  /** Kills the tab, and opens another one after `meanwhile`. What the tab has not written by then is lost. */
+  async kill(meanwhile = (): Promise<void> => Promise.resolve()): Promise<void> {
     this.#tab.isDead = true;
     const records = database.copy();
     void this.follower.end();
@@ -118,6 +118,7 @@ class World {
       database.stores = records;
       this.mayComeBack = true;
     }
+    await meanwhile();
     this.open();
   }
 
@@ -368,6 +369,36 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       await world.run(3_000);
       expect(world.follower.status.peek().is).toBe("synced");
       expect(world.here.shown()).toEqual(world.server.disk.shown());
+    }));
+
+  test("an empty file of the user stays where an earlier page could not make a file", () =>
+    within(async (world) => {
+      await world.settle();
+      world.here.room = 0;
+      world.server.disk.put("k", "content");
+      await world.run(3_000);
+      expect(world.follower.troubles.peek().map(({ path }) => path)).toEqual(["k"]);
+      await world.kill(async () => {
+        world.server.disk.remove("k");
+        world.here.room = Infinity;
+        world.here.put("k", "");
+      });
+      await world.settle();
+      expect(world.server.disk.shown()).toEqual({ k: "" });
+    }));
+
+  test.each([0, 60_000])("of a page that is killed while it makes a file, an empty file goes, and one of %i ms later stays", (ms) =>
+    within(async (world) => {
+      await world.settle();
+      world.server.disk.put("k", "content");
+      while (world.here.shown()["k"] !== "") await world.run(1);
+      await world.kill(async () => {
+        world.server.disk.remove("k");
+        await world.run(ms);
+        if (ms > 0) world.here.put("k", "");
+      });
+      await world.settle();
+      expect(world.server.disk.shown()).toEqual(ms > 0 ? { k: "" } : {});
     }));
 
   test.each([1, 2, 3, 4, 5, 6])("looks at files of a folder that is gone are no deletions (%i)", (seed) =>

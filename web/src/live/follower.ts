@@ -13,7 +13,7 @@ import { SMALL_BYTES } from "../transfer/bundle";
 import { Consent } from "./consent";
 import { isMissing, Local, observe, permission } from "./local";
 import { DIGEST_BYTES, digestOf, Remote } from "./remote";
-import { Ancestor, keptCommon, keptFolders, type FolderRecord } from "./store";
+import { Ancestor, keptCommon, keptFolders, type FolderRecord, type HalfMade } from "./store";
 import { Outdated, parent, removeBelow, type Clash, type FileState, type Guard, type Node, type Plan, type Step, type Tree } from "./types";
 
 export type Status =
@@ -124,6 +124,7 @@ export class Follower {
     const { entries, making } = await keptCommon(this.record.id);
     this.#ancestor = new Ancestor(this.record.id, entries);
     this.#halfMade = making;
+    this.#local.notes = this.#ancestor;
     const inside = this.record.to.path.join("/");
     const unfollow = follow(this.record.to.volume, (path) => this.#heard(path, inside));
     let unobserve: (() => void) | undefined;
@@ -146,15 +147,15 @@ export class Follower {
 
   #observes = false;
   /** Files that an earlier page was making here. */
-  #halfMade: readonly string[] = [];
+  #halfMade: readonly HalfMade[] = [];
 
-  /** Removes the empty files that a page leaves which is killed while it makes them. */
+  /** Removes the empty files that a page leaves which is killed while it makes them. Empty files of later are the user's. */
   async #removeHalfMade(): Promise<void> {
     // Rejects if the folder is away: the notes stay for the next round.
     if (this.#halfMade.length > 0) await this.#local.hasEntries();
-    for (const path of this.#halfMade) {
+    for (const { path, at } of this.#halfMade) {
       const there = await this.#local.look(path);
-      if (typeof there === "object" && there.bytes === 0) await this.#local.remove(path, there);
+      if (typeof there === "object" && there.bytes === 0 && there.modified <= at + MAKING_MS) await this.#local.remove(path, there);
       this.#ancestor.set(path, undefined);
     }
     this.#halfMade = [];
@@ -574,12 +575,9 @@ export class Follower {
   async #rename(end: "here" | "there", from: string, to: string): Promise<number> {
     const tree = end === "here" ? this.#here : this.#there;
     const was = file(tree.get(from));
-    const isMade = end === "here" && was.bytes > 0;
-    if (isMade) await this.#ancestor.making(to);
     const state = await (end === "here" ? this.#local : this.#remote).rename(from, to, was);
     tree.delete(from);
     tree.set(to, state);
-    if (isMade) this.#ancestor.set(to, undefined);
     return 0;
   }
 
@@ -615,7 +613,6 @@ export class Follower {
   async #down(path: string): Promise<number> {
     const there = file(this.#there.get(path));
     const here = this.#here.get(path);
-    if (here === undefined) await this.#ancestor.making(path);
     const { state, bytes, there: now } = await this.#remote.get(path, there, this.#local, typeof here === "object" ? here : undefined);
     this.#here.set(path, state);
     this.#there.set(path, now);
@@ -664,6 +661,8 @@ const OBSERVED_MS = 30_000;
 const THERE_MS = 5_000;
 /** Time from the first sight of a deletion to its execution. */
 const SETTLE_SECS = 0.7;
+/** Longest time from the note that a file is being made to the making, with the difference between two clocks. */
+const MAKING_MS = 10_000;
 /** Longest time of a look at all of the server that is repeated before files are deleted here. */
 const QUICK_MS = 500;
 /** Number of changed paths above which an end is listed whole. */

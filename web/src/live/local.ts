@@ -38,7 +38,17 @@ interface Listed {
   dir: FileSystemDirectoryHandle;
 }
 
+/** Notes of files that are being made. A page that is killed meanwhile leaves an empty file. */
+export interface MakingNotes {
+  /** Resolves when the note is written. */
+  making(path: string): Promise<void>;
+  made(path: string): void;
+}
+
 export class Local {
+  /** Undefined: no notes. */
+  notes: MakingNotes | undefined;
+
   constructor(readonly root: FileSystemDirectoryHandle) {}
 
   /** Lists the folder `at`, with all folders below. Rejects if the folder is gone, or may not be read. */
@@ -164,7 +174,17 @@ export class Local {
     // A rejection is awaited below, or no longer matters.
     void proof?.catch(() => undefined);
     const dir = await this.#dir(parent(path), true);
-    await this.expect(path, was);
+    const isNoted = !was && content.size > 0;
+    if (isNoted) await this.notes?.making(path);
+    try {
+      await this.expect(path, was);
+      return await this.#put(dir, path, content, was, proof);
+    } finally {
+      if (isNoted) this.notes?.made(path);
+    }
+  }
+
+  async #put(dir: FileSystemDirectoryHandle, path: string, content: Blob, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
     const handle = await dir.getFileHandle(base(path), { create: true });
     try {
       const out = await handle.createWritable();

@@ -18,6 +18,14 @@ interface CommonRecord {
   path: string;
   /** `making`: a file that is being made here. A page that is killed meanwhile leaves an empty file. */
   common: Common | "making";
+  /** Time of the note `making`, in ms since 1970. */
+  at?: number;
+}
+
+/** A file that an earlier page was making here, and when. */
+export interface HalfMade {
+  path: string;
+  at: number;
 }
 
 const FOLDERS = "folders";
@@ -67,10 +75,10 @@ export function dropFolder(id: string): Promise<void> {
 }
 
 /** Returns the entries that both ends had alike, and the files that an earlier page was making here. */
-export async function keptCommon(id: string): Promise<{ entries: Map<string, Common>; making: string[] }> {
-  const [entries, making]: [Map<string, Common>, string[]] = [new Map(), []];
-  for (const { path, common } of await read<CommonRecord>(COMMON, ofFolder(id))) {
-    if (common === "making") making.push(path);
+export async function keptCommon(id: string): Promise<{ entries: Map<string, Common>; making: HalfMade[] }> {
+  const [entries, making]: [Map<string, Common>, HalfMade[]] = [new Map(), []];
+  for (const { path, common, at = 0 } of await read<CommonRecord>(COMMON, ofFolder(id))) {
+    if (common === "making") making.push({ path, at });
     else entries.set(path, common);
   }
   return { entries, making };
@@ -89,14 +97,23 @@ export class Ancestor {
   set(path: string, common: Common | undefined): void {
     if (common === undefined) this.entries.delete(path);
     else this.entries.set(path, common);
-    this.#changed.set(path, common);
-    this.#writing ??= new Promise<void>((resolve) => setTimeout(resolve, WRITE_MS)).then(() => this.#flush());
+    this.#note(path, common);
   }
 
   /** Notes that the file at `path`, which is not there, is about to be made here. Resolves when the note is written. */
   making(path: string): Promise<void> {
     this.#changed.set(path, "making");
     return this.#flush();
+  }
+
+  /** Takes the note back: the file is made, or is not made. */
+  made(path: string): void {
+    this.#note(path, this.entries.get(path));
+  }
+
+  #note(path: string, common: Common | undefined): void {
+    this.#changed.set(path, common);
+    this.#writing ??= new Promise<void>((resolve) => setTimeout(resolve, WRITE_MS)).then(() => this.#flush());
   }
 
   async #flush(): Promise<void> {
@@ -107,7 +124,7 @@ export class Ancestor {
     await write((_, store) => {
       for (const [path, common] of some) {
         if (common === undefined) store.delete([this.id, path]);
-        else store.put({ folder: this.id, path, common });
+        else store.put({ folder: this.id, path, common, ...(common === "making" ? { at: Date.now() } : {}) });
       }
     });
   }
