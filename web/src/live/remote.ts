@@ -61,14 +61,14 @@ export class Remote {
     const dirs: string[] = [];
     for await (const page of list(this.at(dir), this.stop)) {
       for (const { name, type, bytes, modified, etag } of page) {
-        if (!isPlain(name) || isPrivate(name)) {
-          found.set(dir ? `${dir}/${name}` : name, "o");
-          continue;
-        }
         const path = dir ? `${dir}/${name}` : name;
-        if (type === "dir") dirs.push(path);
+        // A list that repeats itself has no end.
+        if (found.has(path)) throw new Problem(0, `the server lists ${path} twice`);
         if (found.size >= MOST_ENTRIES) throw new Problem(0, `more than ${MOST_ENTRIES} entries`);
-        found.set(path, type === "dir" ? "d" : type === "file" && etag !== undefined ? { tag: etag, bytes, modified } : "o");
+        const isOther = !isPlain(name) || isPrivate(name);
+        if (type === "dir" && !isOther) dirs.push(path);
+        const node = type === "dir" ? "d" : type === "file" && etag !== undefined ? { tag: etag, bytes, modified } : "o";
+        found.set(path, isOther ? "o" : node);
       }
     }
     return dirs;
@@ -180,9 +180,7 @@ export class Remote {
     if (was && was.bytes >= WHOLE_BYTES && of.bytes >= WHOLE_BYTES) return this.#pull(path, of, local, was);
     const answer = await call(address("files", this.at(path)), { signal: this.stop });
     const tag = answer.headers.get("ETag") ?? "";
-    // A longer file is another version, or the server does not tell the truth.
-    if (Number(answer.headers.get("Content-Length") ?? 0) > of.bytes) throw new Outdated();
-    const content = await answer.blob();
+    const content = await contentOf(answer, of.bytes);
     // While a program writes the file, there is no tag, and the bytes may be of two versions.
     if (tag === "") throw new Outdated();
     const state = await local.write(path, content, was);
@@ -233,6 +231,25 @@ export class Remote {
   async make(path: string): Promise<void> {
     await makeFolder(this.at(path));
   }
+}
+
+/** Reads an answer of at most `most` bytes. A longer one is another version, or the server does not tell the truth. */
+async function contentOf(answer: Response, most: number): Promise<Blob> {
+  const told = answer.headers.get("Content-Length");
+  if (Number(told ?? 0) > most) throw new Outdated();
+  // The browser reads no more than the told length, unless the bytes that travel are coded.
+  if (told !== null && !answer.headers.has("Content-Encoding")) return answer.blob();
+  let bytes = 0;
+  const counted = new TransformStream<Uint8Array, Uint8Array>({
+    transform(part, out) {
+      bytes += part.length;
+      if (bytes > most) throw new Outdated();
+      out.enqueue(part);
+    },
+  });
+  const content = new Response(answer.body?.pipeThrough(counted) ?? null).blob();
+  // Some browsers reject with an error of their own.
+  return content.catch((error: unknown) => Promise.reject(bytes > most ? new Outdated() : error));
 }
 
 /** SHA-256 of a file in base64, or a text that equals no digest. */

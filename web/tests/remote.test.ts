@@ -1,0 +1,98 @@
+/** The end of a synced folder at a server, against servers that do not tell the truth. No browser is needed. */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { afterEach, describe, expect, test, vi } from "vitest";
+import type { Local } from "../src/live/local";
+import { Outdated, type FileState } from "../src/live/types";
+
+vi.stubGlobal("localStorage", { getItem: () => null });
+vi.stubGlobal("sessionStorage", { getItem: () => null });
+vi.stubGlobal("document", { baseURI: "http://127.0.0.1/" });
+vi.stubGlobal("addEventListener", () => undefined);
+
+const { Remote } = await import("../src/live/remote");
+
+let server: Server | undefined;
+afterEach(() => {
+  server?.closeAllConnections();
+  server?.close();
+});
+
+/** Starts a server that answers by `answer`. Returns the end there, and the requests. */
+async function remote(answer: (request: IncomingMessage, to: ServerResponse) => void): Promise<{ end: InstanceType<typeof Remote>; asked: string[] }> {
+  const asked: string[] = [];
+  server = createServer((request, to) => {
+    asked.push(`${request.method} ${request.url}`);
+    answer(request, to);
+  });
+  await new Promise<void>((resolve) => server!.listen(0, "127.0.0.1", resolve));
+  vi.stubGlobal("document", { baseURI: `http://127.0.0.1:${(server.address() as AddressInfo).port}/` });
+  return { end: new Remote({ volume: "files", path: [] }, new AbortController().signal), asked };
+}
+
+const entries = (names: readonly string[]) => names.map((name) => ({ name, type: "file", bytes: 1, modified: 1, etag: '"1"' }));
+
+describe("lists of a server", () => {
+  test("a list that repeats itself is refused", async () => {
+    const { end, asked } = await remote((_, to) => to.end(JSON.stringify({ entries: entries(["a", "b"]), more: true })));
+    await expect(end.list()).rejects.toThrow("the server lists a twice");
+    expect(asked.length).toBe(2);
+  });
+
+  test.each(["file", "."])("a list without an end is refused (%s)", async (kind) => {
+    let last = 0;
+    const { end, asked } = await remote((_, to) => {
+      const names = Array.from({ length: 50_000 }, () => `${kind === "." ? "../" : ""}${++last}`);
+      to.end(JSON.stringify({ entries: entries(names), more: true }));
+    });
+    await expect(end.list()).rejects.toThrow("more than 1000000 entries");
+    expect(asked.length).toBeLessThan(25);
+  });
+});
+
+describe("contents of a server", () => {
+  const of: FileState = { tag: '"1"', bytes: 1000, modified: 1 };
+  let written: Blob | undefined;
+  const local = { write: (_: string, content: Blob) => ((written = content), Promise.resolve(of)) } as unknown as Local;
+  const get = (end: InstanceType<typeof Remote>) => end.get("a", of, local, undefined);
+  const answers = {
+    chunked: (bytes: Buffer, to: ServerResponse) => {
+      to.writeHead(200, { ETag: of.tag });
+      for (let at = 0; at < bytes.length; at += 100) to.write(bytes.subarray(at, at + 100));
+      to.end();
+    },
+    coded: (bytes: Buffer, to: ServerResponse) => {
+      const coded = gzipSync(bytes);
+      to.writeHead(200, { ETag: of.tag, "Content-Encoding": "gzip", "Content-Length": coded.length }).end(coded);
+    },
+    plain: (bytes: Buffer, to: ServerResponse) => to.writeHead(200, { ETag: of.tag, "Content-Length": bytes.length }).end(bytes),
+  };
+
+  test.each(Object.keys(answers) as (keyof typeof answers)[])("of an answer that is %s no more than the length of the version is read", async (how) => {
+    for (const length of [0, 1, 1000]) {
+      const { end } = await remote((_, to) => answers[how](Buffer.alloc(length, 7), to));
+      await get(end);
+      expect(Buffer.from(await written!.arrayBuffer())).toEqual(Buffer.alloc(length, 7));
+      server!.close();
+    }
+    written = undefined;
+    const { end } = await remote((_, to) => answers[how](Buffer.alloc(1001, 7), to));
+    await expect(get(end)).rejects.toThrow(Outdated);
+    expect(written).toBeUndefined();
+  });
+
+  test("an answer without an end is not read to the end", async () => {
+    let sent = 0;
+    const { end } = await remote((_, to) => {
+      to.writeHead(200, { ETag: of.tag });
+      const more = () => {
+        while (!to.destroyed && to.write(Buffer.alloc(65_536))) sent += 65_536;
+      };
+      to.on("drain", more);
+      more();
+    });
+    await expect(get(end)).rejects.toThrow(Outdated);
+    expect(sent).toBeLessThan(64 << 20);
+  });
+});
