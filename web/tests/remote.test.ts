@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { afterEach, describe, expect, test, vi } from "vitest";
 import type { Local } from "../src/live/local";
-import { Outdated, type FileState } from "../src/live/types";
+import { Outdated, type FileState, type Tree } from "../src/live/types";
 
 vi.stubGlobal("localStorage", { getItem: () => null });
 vi.stubGlobal("sessionStorage", { getItem: () => null });
@@ -48,6 +48,35 @@ describe("lists of a server", () => {
     });
     await expect(end.list()).rejects.toThrow("more than 1000000 entries");
     expect(asked.length).toBeLessThan(25);
+  });
+});
+
+describe("looks at many paths", () => {
+  /** Answers as a server that has no entries. */
+  const empty = (request: IncomingMessage, to: ServerResponse) =>
+    request.method === "HEAD" ? to.writeHead(404).end() : to.end(JSON.stringify({ entries: [], more: false }));
+  const tree = (dir: string, count: number): Tree => new Map(Array.from({ length: count }, (_, nth) => [`${dir}/${nth}`, { tag: "", bytes: 1, modified: 1 }]));
+
+  test.each([
+    { entries: 100_000, looks: 9, lists: 0 },
+    { entries: 1_800, looks: 9, lists: 0 },
+    { entries: 1_799, looks: 9, lists: 1 },
+    { entries: 1_000, looks: 8, lists: 0 },
+    { entries: 0, looks: 9, lists: 1 },
+  ])("of $looks paths in a folder of $entries entries $lists folders are listed", async ({ entries, looks, lists }) => {
+    const { end, asked } = await remote(empty);
+    const paths = Array.from({ length: looks }, (_, nth) => `d/${nth}`);
+    const found = await end.lookAll(paths, new Map([...tree("d", entries), ...tree("e", 5_000)]));
+    expect(found).toEqual(new Map(paths.map((path) => [path, undefined])));
+    expect(asked.filter((one) => one.includes("/tree/")).length).toBe(lists);
+    expect(asked.filter((one) => one.startsWith("HEAD ")).length).toBe(lists ? 0 : looks);
+  });
+
+  test("in one folder paths are looked at, and another folder is listed", async () => {
+    const { end, asked } = await remote(empty);
+    await end.lookAll([...Array.from({ length: 9 }, (_, nth) => `d/${nth}`), "e/1"], new Map([...tree("d", 2_000), ...tree("e", 199)]));
+    expect(asked.filter((one) => !one.startsWith("HEAD "))).toEqual(["GET /v1/volumes/files/tree/e?limit=1000"]);
+    expect(asked.length).toBe(10);
   });
 });
 

@@ -374,7 +374,7 @@ export class Follower {
   /** Looks at paths of an end, and corrects the tree. */
   async #refresh(tree: Tree, paths: ReadonlySet<string>, end: AnyEnd): Promise<void> {
     if (paths.size === 0) return;
-    const found = await end.lookAll([...paths]);
+    const found = await end.lookAll([...paths], tree);
     const listed = new Set<string>();
     const isListed = (path: string): boolean => path !== "" && (listed.has(path) || isListed(parent(path)));
     // Folders come before their entries.

@@ -44,15 +44,10 @@ export class Remote {
 
   /** Lists folders several at once, with `isDeep` the folders below too. */
   async #listAll(dirs: readonly string[], found: Tree, isDeep: boolean): Promise<void> {
-    let level = dirs.slice();
-    // Not more at once: browsers open six connections to a server.
+    let level = dirs;
     while (level.length > 0) {
       const next: string[] = [];
-      const work = level;
-      const one = async () => {
-        for (let dir = work.pop(); dir !== undefined; dir = work.pop()) next.push(...(await this.#listOne(dir, found)));
-      };
-      await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
+      await eachOf(level, async (dir) => void next.push(...(await this.#listOne(dir, found))));
       level = isDeep ? next : [];
     }
   }
@@ -85,17 +80,12 @@ export class Remote {
     }
   }
 
-  /** Returns the entries at many paths, as `look` does: of many paths by listing their folders. */
-  async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
-    const work = paths.slice();
-    const found = new Map<string, Node | undefined>();
-    if (paths.length <= FEW) {
-      const one = async () => {
-        for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.look(path));
-      };
-      await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
-      return found;
-    }
+  /**
+   * Returns the entries at many paths, as `look` does. Folders of which many entries are wanted are listed. `known` has
+   * the entries of the last list.
+   */
+  async lookAll(paths: readonly string[], known: Tree): Promise<Map<string, Node | undefined>> {
+    const dirs = paths.length <= FEW ? [] : dirsToList(paths, known);
     const listed: Tree = new Map();
     const one = async (dir: string) => {
       try {
@@ -105,12 +95,10 @@ export class Remote {
         if (dir === "" || !(error instanceof Problem) || ![404, 409].includes(error.status)) throw error;
       }
     };
-    const dirs = [...new Set(work.map(parent))];
-    const some = async () => {
-      for (let dir = dirs.pop(); dir !== undefined; dir = dirs.pop()) await one(dir);
-    };
-    await Promise.all(Array.from({ length: Math.min(AT_ONCE, dirs.length) }, some));
-    for (const path of paths) found.set(path, listed.get(path));
+    await eachOf(dirs, one);
+    const isListed = new Set(dirs);
+    const found = new Map<string, Node | undefined>(paths.map((path) => [path, listed.get(path)]));
+    await eachOf(paths.filter((path) => !isListed.has(parent(path))), async (path) => void found.set(path, await this.look(path)));
     return found;
   }
 
@@ -233,6 +221,24 @@ export class Remote {
   }
 }
 
+/** Returns the folders of `paths` for which one list costs less than the looks. */
+function dirsToList(paths: readonly string[], known: Tree): string[] {
+  const looks = new Map<string, number>();
+  for (const path of paths) looks.set(parent(path), (looks.get(parent(path)) ?? 0) + 1);
+  const entries = new Map<string, number>();
+  for (const path of known.keys()) if (looks.has(parent(path))) entries.set(parent(path), (entries.get(parent(path)) ?? 0) + 1);
+  return [...looks].filter(([dir, count]) => count * ENTRIES_OF_LOOK > (entries.get(dir) ?? 0)).map(([dir]) => dir);
+}
+
+/** Works on several values at once. */
+async function eachOf<T>(values: readonly T[], work: (value: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  const one = async () => {
+    while (next < values.length) await work(values[next++]!);
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, values.length) }, one));
+}
+
 /** Reads an answer of at most `most` bytes. A longer one is another version, or the server does not tell the truth. */
 async function contentOf(answer: Response, most: number): Promise<Blob> {
   const told = answer.headers.get("Content-Length");
@@ -276,4 +282,7 @@ const QUICK_BYTES = 1 << 20;
 const MEMORY_BYTES = 24 << 20;
 /** Most entries that are looked at one by one. */
 const FEW = 8;
+/** A look costs as much as a list of so many entries. */
+const ENTRIES_OF_LOOK = 200;
+/** Requests at once. Browsers open six connections to a server. */
 const AT_ONCE = 4;
