@@ -371,6 +371,54 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       expect(world.here.shown()).toEqual(world.server.disk.shown());
     }));
 
+  test("files that the user wants back while a plan is being made are not deleted", () =>
+    within(async (world) => {
+      const files = Array.from({ length: 9_000 }, (_, nth) => `${nth}`);
+      await world.kill(() => {
+        const common = database.stores.get("common")!;
+        for (const path of files) {
+          world.here.put(path, path);
+          world.server.disk.put(path, path);
+          const { modified } = world.here.entries.get(path)!;
+          const here = { tag: `${modified}.${path.length}`, bytes: path.length, modified };
+          common.set(JSON.stringify(["folder", path]), { folder: "folder", path, common: { here, there: world.server.state(path) } });
+        }
+        return Promise.resolve();
+      });
+      await world.settle();
+      /** Deletes files at once, as seen by followers. */
+      const remove = (from: number, to: number) => {
+        world.server.isDown = true;
+        for (const path of files.slice(from, to)) world.server.disk.remove(path);
+        world.restart();
+      };
+      // These deletions wait. With those that come meanwhile, the user is asked.
+      remove(0, 2_000);
+      await world.run(500);
+      remove(4_000, 7_000);
+      await world.run(1_000);
+      expect(world.follower.status.peek()).toEqual({ is: "asking", guard: { end: "here", files: 5_000, of: 9_000 } });
+      // The first pause without a time is that between two parts of a plan's text.
+      let isDone = false;
+      vi.stubGlobal("setTimeout", (run: () => void, ms?: number) => {
+        if (ms === undefined && !isDone) {
+          isDone = true;
+          world.follower.bringBack();
+        }
+        return clock.setTimeout(run, ms);
+      });
+      try {
+        world.follower.again();
+        await world.run(500);
+      } finally {
+        vi.stubGlobal("setTimeout", clock.setTimeout);
+      }
+      expect(isDone).toBe(true);
+      await world.settle();
+      expect(Object.keys(world.here.shown()).length).toBe(9_000);
+      expect(world.server.disk.shown()).toEqual(world.here.shown());
+    }));
+
   test("an empty file of the user stays where an earlier page could not make a file", () =>
     within(async (world) => {
       await world.settle();

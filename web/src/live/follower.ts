@@ -107,12 +107,21 @@ export class Follower {
     this.again();
   }
 
-  /** The user wants the deleted files back: the ancestor forgets them, so they are new at the other end. */
+  /** The user wants the deleted files back. */
   bringBack(): void {
+    this.#bringsBack = true;
+    this.again();
+  }
+
+  /** True until the next plan, which is made without the deletions. No plan that is being made sees a part of them. */
+  #bringsBack = false;
+
+  /** Forgets files that an end lacks, so they are new at the other end. */
+  #forgetDeleted(): void {
+    this.#bringsBack = false;
     this.#isChanged = true;
     for (const [path] of this.#ancestor.entries) if (!this.#here.has(path) || !this.#there.has(path)) this.#ancestor.set(path, undefined);
     this.#consent.refuse();
-    this.again();
   }
 
   async #follow(): Promise<void> {
@@ -265,6 +274,7 @@ export class Follower {
     this.#hearEchoes();
     for (let round = 0; round < MOST_ROUNDS; round++) {
       await Promise.all([this.#refreshHere(), this.#refreshThere()]);
+      if (this.#bringsBack) this.#forgetDeleted();
       const plan = await this.#plan();
       this.troubles.value = plan.clashes.map((why) => ({ path: why.path, why }));
       if (plan.guard) return void (this.status.value = { is: "asking", guard: plan.guard });
