@@ -52,7 +52,7 @@ export async function labBench(bench: LabBench): Promise<Result[]> {
   }
   results = results.map((one) => ({ ...one, ...meter.of(one) }));
   for (const trial of trials({ ...choice, systems: native })) {
-    results.push(runCommand(bench, trial, meter.serverCpu));
+    results.push(await runCommand(bench, trial, meter.serverCpu));
     tell(`${trial.system}: ${results.at(-1)!.ms.toFixed(0)} ms`);
   }
   write(results, bench);
@@ -135,13 +135,14 @@ function threadTimes(server: Server): () => number {
 }
 
 /** Syncs by the command, with the files of the page's trial of the same edit. */
-function runCommand({ server }: LabBench, trial: Trial, serverCpu: () => number): Result {
+async function runCommand({ server }: LabBench, trial: Trial, serverCpu: () => number): Promise<Result> {
   const local = mkdtempSync(join(tmpdir(), "deltic-lab-"));
   try {
-    const files = versions(trial);
+    const made = await versions(trial);
+    const [old, edited] = [Buffer.from(await made.old.arrayBuffer()), Buffer.from(await made.edited.arrayBuffer())];
     const there = server.disk("files", "native.bin");
-    writeFileSync(there, files.old);
-    writeFileSync(join(local, "native.bin"), files.edited);
+    writeFileSync(there, old);
+    writeFileSync(join(local, "native.bin"), edited);
     const env = { ...process.env, DELTIC_TOKEN: server.token, TIMEFORMAT: "%U %S" };
     const args = ["sync", "--json", "-I", "--strategy", strategyOf(trial.system), join(local, "native.bin"), `http://${server.address}/files/native.bin`];
     const before = serverCpu();
@@ -151,7 +152,7 @@ function runCommand({ server }: LabBench, trial: Trial, serverCpu: () => number)
     if (status !== 0) throw new Error(`deltic ${args.join(" ")}: ${stderr}`);
     const cpuMs = stderr.trim().split("\n").at(-1)!.split(" ").reduce((sum, secs) => sum + Number(secs) * 1000, 0);
     const summary = stdout.split("\n").filter(Boolean).map((line) => JSON.parse(line) as { event: string; sent_bytes: number; received_bytes: number }).find(({ event }) => event === "summary")!;
-    const isEqual = readFileSync(there).equals(files.edited);
+    const isEqual = readFileSync(there).equals(edited);
     rmSync(there);
     return { ...trial, at, ms, clientMs: Math.min(cpuMs, ms), serverMs: serverCpu() - before, cpuMs, up: summary.sent_bytes, down: summary.received_bytes, late: [], isEqual };
   } finally {

@@ -4,7 +4,7 @@ import type { Edit, System } from "../src/lab/experiment";
 import type { Result } from "../src/lab/results";
 import type { Shape } from "../src/lab/chart";
 
-import { EDITS, edited, KINDS, noise, pieces, trials, versions } from "../src/lab/experiment";
+import { EDITS, KINDS, noise, noiseParts, pieces, trials, versions } from "../src/lab/experiment";
 import { fromCsv, spread, toCsv, typical } from "../src/lab/results";
 import { barChart, laneChart, lineChart, ticks } from "../src/lab/chart";
 import { figures, systemsOf } from "../src/lab/figures";
@@ -38,16 +38,16 @@ describe("edits", () => {
     expect(Math.max(...counts)).toBeGreaterThan(15);
   });
 
-  test("make the file that the pieces describe", () => {
+  test("make the file that the pieces describe", async () => {
     for (const edit of each) {
-      const old = noise(edit.length, 1);
-      const made = edited(old, edit);
+      const versionsOf = await versions(edit);
+      const [old, made] = [Buffer.from(await versionsOf.old.arrayBuffer()), Buffer.from(await versionsOf.edited.arrayBuffer())];
       const kept: number[][] = [];
       // The slow version: parts between pieces stand in the new version in their order.
       let from = 0;
       let to = 0;
       for (const { at, length } of [...pieces(edit), { at: old.length, length: 0 }]) {
-        expect(Buffer.from(made.subarray(to, to + at - from)).equals(old.subarray(from, at))).toBe(true);
+        expect(made.subarray(to, to + at - from).equals(old.subarray(from, at))).toBe(true);
         to += at - from;
         from = at;
         if (edit.kind === "cut") from += length;
@@ -61,13 +61,18 @@ describe("edits", () => {
     }
   });
 
-  test("are equal for equal seeds, and differ between repeats", () => {
+  test("are equal for equal seeds, and differ between repeats", async () => {
     const edit: Edit = { kind: "insert", bytes: 10_000, length: 50_000, repeat: 1 };
-    expect(versions(edit)).toEqual(versions(edit));
-    expect(versions(edit).old).not.toEqual(versions({ ...edit, repeat: 2 }).old);
+    const bytesOf = async (edit: Edit) => Buffer.from(await (await versions(edit)).edited.arrayBuffer());
+    expect(await bytesOf(edit)).toEqual(await bytesOf(edit));
+    expect(await bytesOf(edit)).not.toEqual(await bytesOf({ ...edit, repeat: 2 }));
     const counts = new Uint32Array(256);
     for (const byte of noise(1 << 20, 5)) counts[byte]!++;
     expect(Math.min(...counts) / Math.max(...counts)).toBeGreaterThan(0.85);
+  });
+
+  test("are made in parts that are equal to one part", () => {
+    for (const most of [4, 1_000, 9_996, 10_000, 10_004]) expect(Buffer.concat([...noiseParts(10_001, 3, most)])).toEqual(Buffer.from(noise(10_001, 3)));
   });
 
   test("the systems of a choice take turns", () => {

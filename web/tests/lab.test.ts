@@ -39,7 +39,7 @@ describe.skipIf(why)("the lab", () => {
   let s: Setup;
   beforeAll(async () => {
     browser = await launch();
-    s = await setUp(browser);
+    s = await setUp(browser, { volumes: ["files", "other"] });
   });
   afterAll(async () => {
     await s?.stop();
@@ -111,16 +111,75 @@ describe.skipIf(why)("the lab", () => {
     expect(s.wrongs).toEqual([]);
   });
 
+  /** Folders of the lab at the server. Beside them the server has a folder of its own while files are being written. */
+  const folders = () => readdirSync(s.server.disk("files")).filter((name) => name.startsWith(".lab-"));
+
   test("a page that is closed in mid-run leaves files that the next visit removes", async () => {
     const { page } = s;
     await openLab(s);
     await choose(page, { lengths: ["10000000"] });
     await page.getByRole("button", { name: "Start" }).click();
-    await expect.poll(() => readdirSync(s.server.disk("files")).length).toBe(1);
+    await expect.poll(() => folders().length).toBe(1);
     await page.goto("about:blank");
-    expect(readdirSync(s.server.disk("files"))).toHaveLength(1);
+    expect(folders()).toHaveLength(1);
     await openLab(s);
+    await expect.poll(() => folders()).toEqual([]);
+  });
+
+  test("the folder of a closed page stays noted while a sign-in without the volume uses the page", async () => {
+    const { page } = s;
+    const token = await s.server.add("elsewhere", "--volume", "other");
+    await openLab(s);
+    await choose(page, { lengths: ["10000000"] });
+    await page.getByRole("button", { name: "Start" }).click();
+    await expect.poll(() => folders().length).toBe(1);
+    await page.goto("about:blank");
+    const signInAs = async (token: string) => {
+      await page.goto(`${s.origin.url}files/`);
+      await page.evaluate(() => (localStorage.removeItem("deltic.token"), sessionStorage.removeItem("deltic.token")));
+      await page.goto("about:blank");
+      await page.goto(`${s.origin.url}other/#t=${token}`);
+      await page.locator(".shell").waitFor();
+      await page.goto(`${s.origin.url}other/#lab`);
+      await page.getByRole("heading", { name: "Lab", exact: true }).waitFor();
+    };
+    s.origin.seen.length = 0;
+    await signInAs(token);
+    await expect.poll(() => s.origin.seen.filter((one) => one.includes("/files/tree/.lab-")).length).toBeGreaterThan(0);
+    await page.waitForTimeout(1_000);
+    expect(folders()).toHaveLength(1);
+    await signInAs(s.server.token);
+    await expect.poll(() => folders()).toEqual([]);
+  });
+
+  test("a run that cannot start its worker leaves nothing behind", async () => {
+    const { page } = s;
+    await openLab(s);
+    await page.evaluate(() => {
+      Object.assign(window, {
+        Worker: class {
+          constructor() {
+            throw new Error("no worker");
+          }
+        },
+      });
+    });
+    await page.getByRole("button", { name: "Start" }).click();
+    await page.getByText("The run ended: no worker").waitFor();
     await expect.poll(() => readdirSync(s.server.disk("files"))).toEqual([]);
+    await page.reload();
+  });
+
+  test("a machine with little memory offers no files of 100 MB", async () => {
+    const context = await browser.newContext({ locale: "en-GB" });
+    await context.addInitScript(() => Object.defineProperty(Navigator.prototype, "deviceMemory", { get: () => 2 }));
+    const page = await context.newPage();
+    await page.goto(`${s.origin.url}files/#t=${s.server.token}`);
+    await page.locator(".shell").waitFor();
+    await page.goto(`${s.origin.url}files/#lab`);
+    await page.getByRole("heading", { name: "Lab", exact: true }).waitFor();
+    expect(await page.locator("input[name=lengths]").evaluateAll((boxes) => boxes.map((box) => (box as HTMLInputElement).value))).toEqual(["1000000", "10000000"]);
+    await context.close();
   });
 
   test("the bench writes the table, the figures and a document", async () => {

@@ -2,7 +2,7 @@
 import type { JSX } from "preact";
 import { lab } from "./words";
 import { Icon } from "../ui/Icon";
-import { EDITS, KINDS, LENGTHS, PAGE_PLACES, paperName, placesOf, STRATEGIES, type Choice, type System } from "./experiment";
+import { EDITS, KINDS, lengthsHere, PAGE_PLACES, paperName, placesOf, STRATEGIES, type Choice, type System } from "./experiment";
 import { choice, chosenVolume, planned, plannedBytes, run, start, stopRun, usable, volume } from "./lab";
 import { Select } from "./Select";
 import { hasEngine } from "./trial";
@@ -26,7 +26,7 @@ export function Choices(): JSX.Element {
         <div class="pad runs">
           <Checks legend={words.edit} of="kinds" options={KINDS.map((kind) => [kind, words.kinds[kind]])} disabled={isRunning} />
           <Checks legend={words.editLength} of="edits" options={EDITS.map((bytes) => [bytes, words.bytes(bytes)])} disabled={isRunning} />
-          <Checks legend={words.fileLength} of="lengths" options={LENGTHS.map((bytes) => [bytes, words.bytes(bytes)])} disabled={isRunning} />
+          <Checks legend={words.fileLength} of="lengths" options={lengthsHere().map((bytes) => [bytes, words.bytes(bytes)])} disabled={isRunning} />
           <div class="stack s2">
             <Select
               label={words.repeats}
@@ -65,7 +65,8 @@ function plan(): string {
   if (usable.value.length === 0) return words.noVolume;
   if (planned.value.length === 0) return words.nothingChosen;
   const says = [words.planned(planned.value.length, plannedBytes.value)];
-  if (volume.value?.versions) says.push(words.versionsHelp);
+  // Old and new versions stay.
+  if (volume.value?.versions) says.push(words.versionsHelp(2 * plannedBytes.value));
   if (!hasEngine) says.push(words.noEngine);
   return says.join(" ");
 }

@@ -10,6 +10,12 @@ export type Kind = (typeof KINDS)[number];
 
 /** Lengths of files, in bytes. */
 export const LENGTHS = [1_000_000, 10_000_000, 100_000_000] as const;
+/** Returns the lengths that this machine can hold several times. Not all browsers tell the memory of a machine. */
+export function lengthsHere(): readonly number[] {
+  const { deviceMemory = LEAST_MEMORY } = navigator as { deviceMemory?: number };
+  return deviceMemory < LEAST_MEMORY ? LENGTHS.slice(0, -1) : LENGTHS;
+}
+
 /** Lengths of edits, in bytes. */
 export const EDITS = [1, 1_000, 10_000, 100_000] as const;
 
@@ -106,17 +112,26 @@ function random(seed: number): () => number {
   };
 }
 
-/** Returns bytes without a pattern (xorshift). */
-export function noise(length: number, seed: number): Uint8Array<ArrayBuffer> {
-  const words = new Uint32Array(Math.ceil(length / 4));
+/** Returns bytes without a pattern (xorshift), in parts of at most `most` bytes. */
+export function* noiseParts(length: number, seed: number, most: number): Generator<Uint8Array<ArrayBuffer>> {
   let x = Math.imul(seed, 0x9e3779b1) | 1;
-  for (let i = 0; i < words.length; i++) {
-    x ^= x << 13;
-    x ^= x >>> 17;
-    x ^= x << 5;
-    words[i] = x;
+  for (let at = 0; at < length; at += most) {
+    const bytes = Math.min(most, length - at);
+    const words = new Uint32Array(Math.ceil(bytes / 4));
+    for (let i = 0; i < words.length; i++) {
+      x ^= x << 13;
+      x ^= x >>> 17;
+      x ^= x << 5;
+      words[i] = x;
+    }
+    yield new Uint8Array(words.buffer, 0, bytes);
   }
-  return new Uint8Array(words.buffer, 0, length);
+}
+
+/** Returns bytes without a pattern. */
+export function noise(length: number, seed: number): Uint8Array<ArrayBuffer> {
+  const [all = new Uint8Array()] = noiseParts(length, seed, length);
+  return all;
 }
 
 /** A range of the old file. For an insertion, `length` counts bytes inserted before `at`. */
@@ -147,38 +162,34 @@ export function pieces({ kind, length, bytes, repeat }: Edit): Piece[] {
   });
 }
 
-/** Returns the new version of a file. */
-export function edited(old: Uint8Array, edit: Edit): Uint8Array<ArrayBuffer> {
+/** Returns the new version of a file: parts of the old version, which are not copied, and bytes of the edit. */
+async function edited(old: Blob, edit: Edit): Promise<Blob> {
   const { kind, bytes, repeat } = edit;
-  const grown = kind === "append" || kind === "insert" ? bytes : kind === "cut" ? -bytes : 0;
-  const made = new Uint8Array(old.length + grown);
-  const fresh = noise(grown > 0 ? bytes : 0, FRESH_SEED + repeat);
-  let [from, to, used] = [0, 0, 0];
-  const copy = (end: number) => {
-    made.set(old.subarray(from, end), to);
-    to += end - from;
-    from = end;
-  };
+  const fresh = noise(bytes, FRESH_SEED + repeat);
+  const parts: BlobPart[] = [];
+  let [from, used] = [0, 0];
   for (const { at, length } of pieces(edit)) {
-    copy(at);
-    if (kind === "cut") from += length;
-    else if (kind === "inverse") for (const end = from + length; from < end; ) made[to++] = ~old[from++]!;
-    else {
-      made.set(fresh.subarray(used, used + length), to);
-      used += length;
-      to += length;
-    }
+    parts.push(old.slice(from, at));
+    from = at;
+    if (kind === "append" || kind === "insert") parts.push(fresh.subarray(used, (used += length)));
+    else from += length;
+    if (kind === "inverse") parts.push(new Uint8Array(await old.slice(at, from).arrayBuffer()).map((byte) => ~byte));
   }
-  copy(old.length);
-  return made;
+  return new Blob([...parts, old.slice(from)]);
 }
 
-/** Returns the old and the new version of an edit. */
-export function versions(edit: Edit): { old: Uint8Array<ArrayBuffer>; edited: Uint8Array<ArrayBuffer> } {
-  const old = noise(edit.length, edit.repeat + 1);
-  return { old, edited: edited(old, edit) };
+/** Returns the old and the new version of an edit. A browser may keep them outside the memory of the page. */
+export async function versions(edit: Edit): Promise<{ old: Blob; edited: Blob }> {
+  const parts: Blob[] = [];
+  for (const part of noiseParts(edit.length, edit.repeat + 1, PART_BYTES)) parts.push(new Blob([part]));
+  const old = new Blob(parts);
+  return { old, edited: await edited(old, edit) };
 }
 
 const DISPERSED_BYTES = 1_000;
 const MOST_PIECES = 20;
 const FRESH_SEED = 1_000_000;
+/** Bytes of a file that are made at once. A multiple of 4: noise is made in words. */
+const PART_BYTES = 1 << 20;
+/** Memory of a machine, in GB, below which a page does not sync the longest files. */
+const LEAST_MEMORY = 4;

@@ -85,13 +85,14 @@ let tidied: Promise<unknown> = Promise.resolve();
 async function runAll(all: readonly Trial[], at: string, stop: AbortSignal): Promise<void> {
   await sweep();
   const folder = await openScratch(at);
-  const bench = new Bench(folder, stop);
+  let bench: Bench | undefined;
   try {
+    bench = new Bench(folder, stop);
     await runEach(bench, all, stop);
   } catch (error) {
     if (!stop.aborted) note(lab().ended(said(error)));
   } finally {
-    bench.close();
+    bench?.close();
     run.value = { done: run.value?.done ?? 0, of: all.length, now: undefined, secondsLeft: undefined };
     await removeScratch(folder).catch(() => note(lab().notRemoved));
   }

@@ -3,7 +3,7 @@
  * of the origin before it is made, so that the next visit removes what a closed page left behind.
  */
 import { pause, Problem } from "../api/http";
-import { list, look, makeFolder, remove, type Place } from "../api/volumes";
+import { list, look, makeFolder, remove, volumes, type Place } from "../api/volumes";
 import { SCRATCH_FOLDER } from "../live/local";
 import { scoped } from "../root";
 
@@ -28,12 +28,18 @@ export async function removeScratch(folder: Place): Promise<void> {
       break;
     } catch (error) {
       const status = error instanceof Problem ? error.status : undefined;
-      if (status === 404) break;
+      if (status === 404 && (await isUsable(folder.volume))) break;
+      if (status === 404) throw error;
       if (tries >= TRIES || status === 401 || status === 403) throw error;
       await pause(PAUSE_SECS);
     }
   }
   note(noted().filter((one) => one.volume !== folder.volume || one.path[0] !== folder.path[0]));
+}
+
+/** True if this sign-in may do all in the volume. Otherwise the folder may be there, and be seen by another sign-in. */
+async function isUsable(volume: string): Promise<boolean> {
+  return (await volumes()).volumes.some(({ name, read, write, delete: may }) => name === volume && read && write && may);
 }
 
 /** Removes folders of earlier pages, which were closed during a run. Call this only within {@link alone}. */

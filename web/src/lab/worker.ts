@@ -18,7 +18,7 @@ export interface There {
 
 /** Calls that the page makes, and their answers. */
 export interface Calls {
-  make: (edit: Edit) => Made;
+  make: (edit: Edit) => Promise<Made>;
   open: (way: Way) => Promise<void>;
   sync: (sync: Sync) => Promise<Cost>;
   /** True if the server's file equals `file`. */
@@ -32,10 +32,10 @@ const files = new BlobFiles();
 const runner = new Runner({ files, open: (file) => files.open(file) });
 
 const calls: Calls = {
-  make: (edit) => {
-    const made = versions(edit);
+  make: async (edit) => {
+    const made = await versions(edit);
     // A file in the storage of the origin would be nearer to a file of the user, and is not everywhere.
-    const file = (bytes: Uint8Array<ArrayBuffer>, ms: number) => new File([bytes], "lab.bin", { lastModified: ms });
+    const file = (content: Blob, ms: number) => new File([content], "lab.bin", { lastModified: ms });
     const now = Date.now();
     return { old: file(made.old, now - 1000), edited: file(made.edited, now) };
   },
