@@ -421,7 +421,7 @@ describe.skipIf(why)("a synced folder", () => {
     const names = ["..", ".", "", "../outside.txt", "a/b", "nul\0", "..\\outside.txt", "CON", "con.txt", "x".repeat(300)];
     await s.page.route(/\/v1\/volumes\/files\/tree\//, (route) => {
       const entries = [...names, "good.txt"].map((name) => ({ name, type: "file", bytes: 4, modified: 1, etag: '"1"' }));
-      entries.push({ name: "..", type: "dir", bytes: 0, modified: 1, etag: "" });
+      entries.push({ name: "../..", type: "dir", bytes: 0, modified: 1, etag: "" });
       return route.fulfill({ json: { entries, more: false } });
     });
     await s.page.route(/\/v1\/volumes\/files\/files\//, (route) => route.fulfill({ body: "evil", headers: { ETag: '"1"' } }));
