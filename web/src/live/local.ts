@@ -206,7 +206,10 @@ export class Local {
       if (!was && (await handle.getFile().catch(() => undefined))?.size === 0) await dir.removeEntry(base(path)).catch(() => undefined);
       throw error;
     }
-    return stateOf(await handle.getFile());
+    const state = stateOf(await handle.getFile());
+    // The user may have written to the file since.
+    if (state.bytes !== content.size) throw new Outdated();
+    return state;
   }
 
   /** Renames the file `from`, which is in the state `was`, to the free path `to`. Returns the new state. */
