@@ -82,8 +82,8 @@ describe("looks at many paths", () => {
 
 describe("contents of a server", () => {
   const of: FileState = { tag: '"1"', bytes: 1000, modified: 1 };
-  let written: Blob | undefined;
-  const local = { write: (_: string, content: Blob) => ((written = content), Promise.resolve(of)) } as unknown as Local;
+  let written: BlobPart | undefined;
+  const local = { write: (_: string, content: BlobPart) => ((written = content), Promise.resolve(of)) } as unknown as Local;
   const get = (end: InstanceType<typeof Remote>) => end.get("a", of, local, undefined);
   const answers = {
     chunked: (bytes: Buffer, to: ServerResponse) => {
@@ -102,7 +102,7 @@ describe("contents of a server", () => {
     for (const length of [0, 1, 1000]) {
       const { end } = await remote((_, to) => answers[how](Buffer.alloc(length, 7), to));
       await get(end);
-      expect(Buffer.from(await written!.arrayBuffer())).toEqual(Buffer.alloc(length, 7));
+      expect(Buffer.from(await new Blob([written!]).arrayBuffer())).toEqual(Buffer.alloc(length, 7));
       server!.close();
     }
     written = undefined;

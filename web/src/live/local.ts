@@ -32,6 +32,10 @@ export const SCRATCH_FOLDER = /^\.lab-[0-9a-f]{8}$/;
 /** True for names that a browser, a server or the lab uses for files of the moment. Such names are synced from neither end. */
 export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic" || SCRATCH_FOLDER.test(name);
 
+/** A content of a file. A short one costs a browser less as bytes than as a Blob. */
+export type Content = Blob | ArrayBuffer;
+export const bytesOf = (content: Content): number => ("size" in content ? content.size : content.byteLength);
+
 /** A folder that is being listed. */
 interface Listed {
   path: string;
@@ -48,11 +52,14 @@ export interface MakingNotes {
 export class Local {
   /** Undefined: no notes. */
   notes: MakingNotes | undefined;
+  /** Folders that were found since the last look. A browser takes as long for a folder as for a file. */
+  #dirs = new Map<string, Promise<FileSystemDirectoryHandle>>();
 
   constructor(readonly root: FileSystemDirectoryHandle) {}
 
   /** Lists the folder `at`, with all folders below. Rejects if the folder is gone, or may not be read. */
   async list(at = ""): Promise<Tree> {
+    this.#dirs.clear();
     const found: Tree = new Map();
     const waiting: Listed[] = [{ path: at, dir: await this.#dir(at) }];
     let running = 0;
@@ -114,16 +121,11 @@ export class Local {
 
   /** Returns the entries at many paths, as `look` does, several at a time. */
   async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
+    this.#dirs.clear();
     const found = new Map<string, Node | undefined>();
-    const dirs = new Map<string, Promise<FileSystemDirectoryHandle>>();
-    const dirOf = (path: string) => {
-      const known = dirs.get(path) ?? this.#dir(path);
-      dirs.set(path, known);
-      return known;
-    };
     const work = paths.slice();
     const one = async () => {
-      for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.#lookIn(dirOf(parent(path)), path));
+      for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.look(path));
     };
     await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
     return found;
@@ -170,11 +172,11 @@ export class Local {
    * Replaces the file at `path`, which is in the state `was`. Returns the new state. If `proof` rejects, the file stays
    * as it is.
    */
-  async write(path: string, content: Blob, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
+  async write(path: string, content: Content, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
     // A rejection is awaited below, or no longer matters.
     void proof?.catch(() => undefined);
     const dir = await this.#dir(parent(path), true);
-    const isNoted = !was && content.size > 0;
+    const isNoted = !was && bytesOf(content) > 0;
     if (isNoted) await this.notes?.making(path);
     try {
       await this.expect(path, was);
@@ -184,7 +186,7 @@ export class Local {
     }
   }
 
-  async #put(dir: FileSystemDirectoryHandle, path: string, content: Blob, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
+  async #put(dir: FileSystemDirectoryHandle, path: string, content: Content, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
     const handle = await dir.getFileHandle(base(path), { create: true });
     try {
       const out = await handle.createWritable();
@@ -208,7 +210,7 @@ export class Local {
     }
     const state = stateOf(await handle.getFile());
     // The user may have written to the file since.
-    if (state.bytes !== content.size) throw new Outdated();
+    if (state.bytes !== bytesOf(content)) throw new Outdated();
     return state;
   }
 
@@ -227,16 +229,22 @@ export class Local {
     if (was !== "d") await this.expect(path, was);
     // Without `recursive`, a folder with entries stays.
     await dir.removeEntry(base(path));
+    if (was === "d") this.#dirs.clear();
   }
 
   async make(path: string): Promise<void> {
     await this.#dir(path, true);
   }
 
-  async #dir(path: string, create = false): Promise<FileSystemDirectoryHandle> {
-    let dir = this.root;
-    for (const name of path ? path.split("/") : []) dir = await dir.getDirectoryHandle(name, { create });
-    return dir;
+  #dir(path: string, create = false): Promise<FileSystemDirectoryHandle> {
+    if (path === "") return Promise.resolve(this.root);
+    const known = this.#dirs.get(path);
+    if (known) return known;
+    const found = this.#dir(parent(path), create).then((above) => above.getDirectoryHandle(base(path), { create }));
+    this.#dirs.set(path, found);
+    // A folder that is not there may be made.
+    found.catch(() => this.#dirs.delete(path));
+    return found;
   }
 }
 

@@ -5,7 +5,7 @@ import { transfer } from "../transfer/delta/client";
 import { isSmall, NotBundled, sendSmall, sendWaiting } from "../transfer/bundle";
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
-import { isPrivate, type Local } from "./local";
+import { bytesOf, isPrivate, type Content, type Local } from "./local";
 import { Outdated, parent, type FileState, type Node, type Tree } from "./types";
 
 /** Files up to this length travel whole. */
@@ -172,7 +172,8 @@ export class Remote {
     // While a program writes the file, there is no tag, and the bytes may be of two versions.
     if (tag === "") throw new Outdated();
     const state = await local.write(path, content, was);
-    return { state, bytes: content.size, there: { ...of, tag, bytes: content.size } };
+    const bytes = bytesOf(content);
+    return { state, bytes, there: { ...of, tag, bytes } };
   }
 
   async #pull(path: string, of: FileState, local: Local, was: FileState): Promise<Moved & { there: FileState }> {
@@ -240,11 +241,11 @@ async function eachOf<T>(values: readonly T[], work: (value: T) => Promise<void>
 }
 
 /** Reads an answer of at most `most` bytes. A longer one is another version, or the server does not tell the truth. */
-async function contentOf(answer: Response, most: number): Promise<Blob> {
+async function contentOf(answer: Response, most: number): Promise<Content> {
   const told = answer.headers.get("Content-Length");
   if (Number(told ?? 0) > most) throw new Outdated();
   // The browser reads no more than the told length, unless the bytes that travel are coded.
-  if (told !== null && !answer.headers.has("Content-Encoding")) return answer.blob();
+  if (told !== null && !answer.headers.has("Content-Encoding")) return Number(told) < WHOLE_BYTES ? answer.arrayBuffer() : answer.blob();
   let bytes = 0;
   const counted = new TransformStream<Uint8Array, Uint8Array>({
     transform(part, out) {

@@ -88,6 +88,10 @@ export async function keptCommon(id: string): Promise<{ entries: Map<string, Com
 export class Ancestor {
   #changed = new Map<string, CommonRecord["common"] | undefined>();
   #writing: Promise<void> | undefined;
+  /** The next write of notes. */
+  #noting: Promise<void> | undefined;
+  /** The last write, which may have failed. */
+  #last: Promise<void> = Promise.resolve();
 
   constructor(
     readonly id: string,
@@ -103,7 +107,8 @@ export class Ancestor {
   /** Notes that the file at `path`, which is not there, is about to be made here. Resolves when the note is written. */
   making(path: string): Promise<void> {
     this.#changed.set(path, "making");
-    return this.#flush();
+    // Notes that come while others are being written are written together.
+    return (this.#noting ??= this.#last.then(() => this.#flush()));
   }
 
   /** Takes the note back: the file is made, or is not made. */
@@ -119,14 +124,16 @@ export class Ancestor {
   async #flush(): Promise<void> {
     const some = this.#changed;
     this.#changed = new Map();
-    this.#writing = undefined;
+    this.#writing = this.#noting = undefined;
     if (some.size === 0) return;
-    await write((_, store) => {
+    const done = write((_, store) => {
       for (const [path, common] of some) {
         if (common === undefined) store.delete([this.id, path]);
         else store.put({ folder: this.id, path, common, ...(common === "making" ? { at: Date.now() } : {}) });
       }
     });
+    this.#last = done.catch(() => undefined);
+    await done;
   }
 
   /** Resolves when all changes are written. */
