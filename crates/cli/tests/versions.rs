@@ -1,12 +1,15 @@
 //! Old versions that a volume keeps: of what plain HTTP and sessions replace and remove.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::common::http::{Answer, ask};
 use crate::common::server::Server;
+use crate::common::terminal::Terminal;
 use crate::common::{DELTIC, Run, World, noise};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -284,6 +287,37 @@ fn a_file_that_is_not_restored_is_counted_and_the_others_are_restored() {
     assert!(run.stdout.starts_with("1 file restored"), "{run:#?}");
     assert_eq!(world.read("photos/b"), b"b");
     assert_eq!(world.read("photos/a/below"), b"in the way");
+}
+
+#[test]
+fn a_directory_is_restored_whatever_its_names_at_the_rate_that_the_server_allows() {
+    let world = World::new();
+    let server = Server::set_volume(
+        &world,
+        "versions = 10",
+        "[limits]\nrequests_per_second = 4\nrequest_burst = 6\n",
+    );
+    // Two names are written alike in a list.
+    let odd: [&[u8]; 2] = [b"odd\nname", b"odd\\nname"];
+    let plain: Vec<_> = (0..12).map(|nth| format!("plain{nth}")).collect();
+    let names = || odd.into_iter().chain(plain.iter().map(String::as_bytes));
+    let at = |dir: &str, name: &[u8]| OsString::from_vec([dir.as_bytes(), name].concat());
+    names().for_each(|name| world.write(at("src/", name), name));
+    server.ok("sync -rt src/ URL/photos/dir/");
+    let then = moment();
+    names().for_each(|name| world.write(at("src/", name), "changed"));
+    server.ok("sync -rt src/ URL/photos/dir/");
+    world.write("token", server.add_token("laptop"));
+    let url = format!("{}/photos/dir/", server.url);
+    let mut command = Command::new(DELTIC);
+    world.place(command.args(["restore", &url, "--token", "@token", "--at", &date(then)]));
+    let terminal = Terminal::start(&mut command);
+    let (code, shown) = terminal.end();
+    assert!(code == Some(0) && shown.contains("14 files restored, 0 unchanged"), "{shown}");
+    assert!(shown.matches("restored, 0 unchanged").count() > 1, "no status: {shown}");
+    for name in names() {
+        assert_eq!(world.read(at("photos/dir/", name)), name);
+    }
 }
 
 #[test]

@@ -37,9 +37,10 @@ use crate::trust::{self, WrongPin, client_config};
 
 pub use self::directory::{DirectoryRequests, FileVersions, FileVersionsPage};
 use self::handshake::NoSocket;
-pub use self::request::{KeptVersion, KnownChange, QuotaUse, TokenQuotas, VolumeRights, escape};
+pub use self::request::{KeptVersion, KnownChange, QuotaUse, TokenQuotas, VolumeRights};
 pub use self::updates::{Local, State, Updated, Updates};
 pub use self::updating::Updating;
+pub use crate::percent::escape;
 
 /// Address of a volume on a server, with a path: `https://host[:port]/volume/path`. If a proxy serves the server
 /// below a path, that path and `/-` come first: `https://host/below/-/volume/path`.

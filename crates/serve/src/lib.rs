@@ -10,6 +10,7 @@ pub mod channel;
 pub mod client;
 
 mod pass;
+mod percent;
 pub mod private;
 pub mod server;
 pub mod token;

@@ -13,6 +13,7 @@ use crate::plan::server::{address_of, credentials};
 use crate::report::exit::Exit;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
+use crate::report::status::StatusLine;
 use crate::words::refused::Misused;
 use crate::words::zone::Zone;
 
@@ -190,7 +191,7 @@ fn restore_below(args: &RestoreArgs, address: &Address, credentials: &Credential
         return Err(Misused(why).into());
     };
     let time = at.time();
-    let mut restored = RestoredFiles::default();
+    let (mut restored, mut status) = (RestoredFiles::default(), StatusLine::new());
     let mut requests = DirectoryRequests::new(address, credentials)?;
     each_file(&mut requests, args.delete, |requests, file| {
         let step = RestoreStep::of(file, time, args.delete);
@@ -199,25 +200,26 @@ fn restore_below(args: &RestoreArgs, address: &Address, credentials: &Credential
             Err(error) if is_final(&error) => return Err(error),
             Err(error) => {
                 restored.failed += 1;
+                status.clear();
                 let path = printable(file.path.as_bytes());
                 output::complain(&format!("{path}: {}", output::words(&error)), None);
             }
             Ok(()) => {}
         }
+        status.show(|| restored.summary());
         Ok(())
     })?;
+    status.clear();
     let mut output = Output::stdout();
     output.line(restored.summary());
     output.finish()?;
     Ok(if restored.failed > 0 { Exit::Partial } else { Exit::Success })
 }
 
-/// True for an error that every later request would meet too.
+/// True for an error that every later request would meet too. A busy server was waited for.
 fn is_final(error: &anyhow::Error) -> bool {
     let error = error.downcast_ref::<SyncError>();
-    error.is_some_and(|error| {
-        !matches!(error, SyncError::SelectionThere(_) | SyncError::Busy { .. })
-    })
+    error.is_some_and(|error| !matches!(error, SyncError::SelectionThere(_)))
 }
 
 /// A step that restores a file to its version at a time.
@@ -270,12 +272,12 @@ impl RestoredFiles {
         step: RestoreStep,
     ) -> Result<()> {
         let count = match step {
-            RestoreStep::Restore(version) => match requests.restore(&file.path, version)? {
+            RestoreStep::Restore(version) => match requests.restore(file, version)? {
                 true => &mut self.restored,
                 false => &mut self.unchanged,
             },
             RestoreStep::Delete => {
-                requests.delete(&file.path)?;
+                requests.delete(file)?;
                 &mut self.deleted
             }
             RestoreStep::LeaveYounger => &mut self.younger,
@@ -310,7 +312,7 @@ mod tests {
         };
         let file = |deleted, created, versions: &[KeptVersion]| {
             let (path, versions) = ("a".into(), versions.to_vec());
-            FileVersions { path, deleted, created, versions }
+            FileVersions { path, escaped: None, deleted, created, versions }
         };
         let old = [kept(30, Some(20), 30), kept(20, Some(10), 20), kept(10, None, 10)];
         let step =

@@ -22,6 +22,7 @@ mod person;
 pub(crate) mod progress;
 pub(crate) mod question;
 pub(crate) mod reporter;
+pub(crate) mod status;
 pub(crate) mod summary;
 pub(crate) mod view;
 pub(crate) mod waiting;

@@ -1,6 +1,8 @@
 //! Requests about the files below a directory of a server, over one connection.
 
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_net::SyncError;
@@ -8,14 +10,19 @@ use http::{Method, StatusCode};
 use serde::Deserialize;
 use tokio::runtime::Runtime;
 
-use super::request::{Answer, KeptVersion, Requests, escape, runtime};
+use super::request::{Answer, KeptVersion, Requests, runtime};
 use super::{Address, Credentials, failed};
+use crate::percent::escape;
 
 /// A file below a directory, with its old versions.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct FileVersions {
-    /// Path of the file in the volume. Bytes that are not UTF-8 are written as `\xNN`.
+    /// Path of the file in the volume. Control characters are escaped, and bytes that are not UTF-8 are written as
+    /// `\xNN`.
     pub path: String,
+    /// The path, percent-encoded, if `path` has escaped characters: another file may have the path as written.
+    #[serde(default)]
+    pub escaped: Option<String>,
     /// True if no regular file has this path now.
     pub deleted: bool,
     /// Time at which the present file was created, in seconds since 1970, if the server knows it.
@@ -70,26 +77,52 @@ impl DirectoryRequests {
         serde_json::from_slice(&answer.body).map_err(none)
     }
 
-    /// Restores an old version of `file`, a path in the volume. Returns false if the file has the bytes of this version
-    /// already.
+    /// Restores an old version of `file`. Returns false if the file has the bytes of this version already.
     ///
     /// # Errors
     /// See [`DirectoryRequests`].
-    pub fn restore(&mut self, file: &str, version: u64) -> Result<bool, SyncError> {
-        let file = self.address.request("files", file.as_bytes());
+    pub fn restore(&mut self, file: &FileVersions, version: u64) -> Result<bool, SyncError> {
+        let file = self.file(file);
         let answer = self.answer(Method::POST, &format!("{file}?as=restore&version={version}"))?;
         Ok(answer.status != StatusCode::OK)
     }
 
-    /// Deletes `file`, a path in the volume, of any version.
+    /// Deletes `file`, of any version.
     ///
     /// # Errors
     /// See [`DirectoryRequests`].
-    pub fn delete(&mut self, file: &str) -> Result<(), SyncError> {
-        self.answer(Method::DELETE, &self.address.request("files", file.as_bytes())).map(drop)
+    pub fn delete(&mut self, file: &FileVersions) -> Result<(), SyncError> {
+        self.answer(Method::DELETE, &self.file(file)).map(drop)
     }
 
+    /// Returns the path of requests about `file`.
+    fn file(&self, FileVersions { path, escaped, .. }: &FileVersions) -> String {
+        let of_volume = self.address.request("files", b"");
+        match escaped {
+            Some(escaped) => format!("{of_volume}{escaped}"),
+            None => format!("{of_volume}{}", escape(path.as_bytes())),
+        }
+    }
+
+    /// Sends a request. If the server limits the rate of requests, waits as long as the server says, up to
+    /// [`BUSY_WITHIN`].
     fn answer(&mut self, method: Method, path: &str) -> Result<Answer, SyncError> {
-        self.runtime.block_on(self.requests.answer(method, path, Bytes::new()))
+        let mut waited = Duration::ZERO;
+        loop {
+            let asking = self.requests.answer(method.clone(), path, Bytes::new());
+            match self.runtime.block_on(asking) {
+                Err(SyncError::Busy { wait, .. }) if waited.saturating_add(wait) <= BUSY_WITHIN => {
+                    let wait = wait.max(SHORTEST_WAIT);
+                    waited += wait;
+                    thread::sleep(wait);
+                }
+                answer => return answer,
+            }
+        }
     }
 }
+
+/// Longest time to wait for a busy server before one request is given up.
+const BUSY_WITHIN: Duration = Duration::from_mins(1);
+/// Shortest wait for a busy server.
+const SHORTEST_WAIT: Duration = Duration::from_millis(100);

@@ -1,6 +1,5 @@
 //! Plain HTTP requests to a server.
 
-use std::fmt::Write;
 use std::io;
 use std::time::Duration;
 
@@ -17,6 +16,7 @@ use tokio::time::timeout;
 
 use super::refusal::{detail, retry_after};
 use super::{Address, Credentials, NO_TOKEN, failed};
+use crate::percent::escape;
 
 /// Longest time for an answer, including the time to send the request's body.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
@@ -322,29 +322,4 @@ fn alone<T>(asking: impl Future<Output = Result<T, SyncError>>) -> Result<T, Syn
 pub(super) fn runtime() -> Result<Runtime, SyncError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|source| SyncError::Transport { action: "start a runtime", source })
-}
-
-/// Escapes a path for an address.
-#[must_use]
-pub fn escape(path: &[u8]) -> String {
-    path.iter().fold(String::new(), |mut text, byte| {
-        let is_plain = byte.is_ascii_alphanumeric() || b"-_.~/".contains(byte);
-        let written = match is_plain {
-            true => text.write_char(char::from(*byte)),
-            false => write!(text, "%{byte:02X}"),
-        };
-        written.expect("a string takes all");
-        text
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_escaped_where_an_address_could_mean_otherwise() {
-        assert_eq!(escape(b"2026/a b/%?#.jpg"), "2026/a%20b/%25%3F%23.jpg");
-        assert_eq!(escape(&[0xc3, 0xa4, 0, b'~']), "%C3%A4%00~");
-    }
 }

@@ -17,6 +17,7 @@ use super::changes::{Names, shown as change_shown};
 use super::pieces::{PIECE, Step, steps};
 use super::replacement::{CommittedFile, NewAttributes, ReplaceError, ReplaceTarget, Replacement};
 use super::request::{At, no_store, on_disk};
+use crate::percent::escape;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
 use crate::server::volume::{Right, Volume};
@@ -78,12 +79,19 @@ pub(super) async fn list_below(
 /// Returns a file with its old versions, as a listing shows them.
 fn file_shown(file: &VersionsOfFile, names: Names) -> Value {
     let VersionsOfFile { path, present, versions } = file;
-    json!({
-        "path": printable(path.as_bytes()),
+    let printed = printable(path.as_bytes());
+    // Another file may have the printed path, and a request with that path is about the other file.
+    let escaped = (printed.as_bytes() != path.as_bytes()).then(|| escape(path.as_bytes()));
+    let mut told = json!({
+        "path": printed,
         "deleted": present.is_none(),
         "created": present.and_then(|present| present.created).map(|created| created.as_secs()),
         "versions": versions.iter().take(MOST).map(|old| shown(old, names)).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(escaped) = escaped {
+        told["escaped"] = escaped.into();
+    }
+    told
 }
 
 /// Returns an old version, as listings show it.
