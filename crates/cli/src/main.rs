@@ -15,7 +15,7 @@ use args::{Command, settings};
 use commands::start;
 use deltic_net::SyncError;
 use report::exit::Exit;
-use report::output;
+use report::{hint, output};
 
 fn main() -> ExitCode {
     let parsed = args::read(std::env::args_os(), &settings::SettingSources::here());
@@ -79,6 +79,7 @@ fn ended_with(command: impl FnOnce() -> anyhow::Result<Exit>) -> Exit {
         Ok(exit) => return exit,
         Err(error) => error,
     };
-    output::complain(&output::words(&error), None);
-    error.downcast_ref::<SyncError>().map_or_else(|| Exit::from(&error), Exit::from)
+    let of_sync = error.downcast_ref::<SyncError>();
+    output::complain(&output::words(&error), of_sync.and_then(hint::of_dial));
+    of_sync.map_or_else(|| Exit::from(&error), Exit::from)
 }

@@ -166,6 +166,38 @@ fn a_wrong_pin_is_told_beside_the_right_one_and_no_pin_is_taken_for_one() {
 }
 
 #[test]
+fn a_client_without_the_pin_or_with_the_other_scheme_is_told_what_to_write() {
+    let world = World::new();
+    world.write("src/a", "a");
+    let (secret, plain) = (World::new(), World::new());
+    let (secret, plain) = (Server::start(&secret, "--lan"), Server::start(&plain, ""));
+    world.write("token", secret.token());
+    let port = |server: &Server<'_>| server.url.rsplit(':').next().expect("it has one").to_owned();
+    let https_at_plain = format!("https://127.0.0.1:{}", port(&plain));
+    let http_at_secret = format!("http://127.0.0.1:{}", port(&secret));
+    let pinless = "cannot trust URL: the server's certificate is self-signed, or signed by an unknown authority\n  \
+                   hint: a server with a key of its own is trusted by its pin: `deltic serve --show` there prints the pin";
+    let plain =
+        "cannot trust URL: the server answers without TLS\n  hint: `deltic serve --show` there";
+    let other = "cannot ask URL: the answer is not HTTP\n  hint: if the server uses TLS, begin the address with https://";
+    for (url, told) in [(&secret.url, pinless), (&https_at_plain, plain), (&http_at_secret, other)]
+    {
+        let told = told.replace("URL", url);
+        let login = format!("{url}/photos/#t={}", secret.token());
+        for words in [
+            format!("login {login}"),
+            format!("sync -a --no-retry --token @token src/ {url}/photos/"),
+            format!("versions --token @token {url}/photos/a"),
+            format!("ls --token @token {url}/photos/"),
+        ] {
+            let run = Run::of(&mut world.command(DELTIC, words.split_whitespace()));
+            assert_eq!(run.code, Some(10), "{words}: {run:#?}");
+            assert!(run.stderr.contains(&told), "{words}: {told}: {run:#?}");
+        }
+    }
+}
+
+#[test]
 fn words_that_make_no_sense_end_all_commands_alike_and_say_where_they_stand() {
     let world = World::new();
     world.write("src/a", "a");

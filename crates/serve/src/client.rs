@@ -33,7 +33,7 @@ use crate::channel::{Channel, Connection, Mux, invalid, limits};
 use crate::lock;
 use crate::pass::Pass;
 use crate::token::Token;
-use crate::trust::{self, WrongPin, client_config};
+use crate::trust::{self, TlsFault, client_config};
 
 pub use self::directory::{DirectoryRequests, FileVersions, FileVersionsPage};
 use self::handshake::NoSocket;
@@ -304,7 +304,7 @@ impl Address {
         let Some(connector) = connector else { return Ok(Box::pin(stream)) };
         let name = ServerName::try_from(host)
             .map_err(|error| failed("connect to")(io::Error::other(error)))?;
-        let stream = connector.connect(name, stream).await.map_err(WrongPin::unwrap_wrong_pin);
+        let stream = connector.connect(name, stream).await.map_err(TlsFault::unwrap_fault);
         Ok(Box::pin(stream.map_err(failed("trust"))?))
     }
 
@@ -408,7 +408,10 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
             let ended = io::Error::new(io::ErrorKind::UnexpectedEof, why);
             return NoLink::Cut(failed("connect to", &server)(ended));
         }
-        NoSocket::Garbled(why) => {
+        NoSocket::NotHttp(_) if !to.is_secret => {
+            return NoLink::Refused(failed("ask", &server)(TlsFault::NotHttp.into()));
+        }
+        NoSocket::NotHttp(why) | NoSocket::Garbled(why) => {
             (format!("there is no deltic server at this address ({why})"), false)
         }
     };

@@ -10,7 +10,8 @@ use rustls::client::WantsClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
-    ClientConfig, ConfigBuilder, DigitallySignedStruct, OtherError, SignatureScheme, WantsVerifier,
+    CertificateError, ClientConfig, ConfigBuilder, DigitallySignedStruct, InvalidMessage,
+    OtherError, SignatureScheme, WantsVerifier,
 };
 use rustls_platform_verifier::BuilderVerifierExt;
 use sha2::{Digest, Sha256};
@@ -51,31 +52,62 @@ impl FromStr for Pin {
     }
 }
 
-/// Error: the server has another key than the pin requires.
+/// Reason why a connection to a server is not made, found while the client checks the server's TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the server's key does not match the pin: expected {wanted}, got {shown}")]
-pub struct WrongPin {
-    /// The required pin.
-    pub wanted: Pin,
-    /// The pin of the key that the server has.
-    pub shown: Pin,
+pub enum TlsFault {
+    /// The server has another key than the pin requires.
+    #[error("the server's key does not match the pin: expected {wanted}, got {shown}")]
+    WrongPin {
+        /// The required pin.
+        wanted: Pin,
+        /// The pin of the key that the server has.
+        shown: Pin,
+    },
+    /// The client has no pin, and no authority that the system trusts has signed the server's certificate.
+    #[error("the server's certificate is self-signed, or signed by an unknown authority")]
+    UnknownSigner,
+    /// The port answers without TLS.
+    #[error("the server answers without TLS")]
+    WithoutTls,
+    /// The port does not answer in HTTP: the port may expect TLS.
+    #[error("the answer is not HTTP")]
+    NotHttp,
 }
 
-impl WrongPin {
-    /// True if `error` is a `WrongPin`.
+impl TlsFault {
+    /// Returns the fault in `error`, if there is one.
     #[must_use]
-    pub fn is(error: &io::Error) -> bool {
-        error.get_ref().is_some_and(|why| why.is::<Self>())
+    pub fn of(error: &io::Error) -> Option<Self> {
+        error.get_ref().and_then(|why| why.downcast_ref()).copied()
     }
 
-    /// Unwraps a `WrongPin` from the error of a TLS handshake. Returns other errors unchanged.
-    pub(crate) fn unwrap_wrong_pin(error: io::Error) -> io::Error {
-        let why = error.get_ref().and_then(|why| why.downcast_ref::<rustls::Error>());
-        let Some(rustls::Error::Other(OtherError(other))) = why else { return error };
-        match other.downcast_ref::<Self>() {
-            Some(wrong) => io::Error::new(error.kind(), *wrong),
+    /// Unwraps a `TlsFault` from the error of a TLS handshake. Returns other errors unchanged.
+    pub(crate) fn unwrap_fault(error: io::Error) -> io::Error {
+        let why = error.get_ref().and_then(|why| why.downcast_ref());
+        match why.and_then(Self::of_tls) {
+            Some(fault) => fault.into(),
             None => error,
         }
+    }
+
+    /// Returns the fault that an error of rustls stands for.
+    fn of_tls(error: &rustls::Error) -> Option<Self> {
+        match error {
+            rustls::Error::Other(OtherError(other)) => other.downcast_ref().copied(),
+            rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
+                Some(Self::UnknownSigner)
+            }
+            rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
+                Some(Self::WithoutTls)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<TlsFault> for io::Error {
+    fn from(fault: TlsFault) -> Self {
+        Self::new(io::ErrorKind::InvalidData, fault)
     }
 }
 
@@ -130,7 +162,7 @@ impl ServerCertVerifier for Pinned {
         if shown == wanted {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(rustls::Error::Other(OtherError(Arc::new(WrongPin { wanted, shown }))))
+        Err(rustls::Error::Other(OtherError(Arc::new(TlsFault::WrongPin { wanted, shown }))))
     }
 
     fn verify_tls12_signature(

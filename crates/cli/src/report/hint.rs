@@ -10,7 +10,7 @@ use deltic_net::plan::{Destination, Remote, Sources};
 use deltic_net::{Plan, SyncError};
 use deltic_protocol::options::{Delete, Missing, Options};
 use deltic_protocol::report::{Side, Trouble, TroubleKind};
-use deltic_serve::trust::WrongPin;
+use deltic_serve::trust::TlsFault;
 use deltic_tree::path::printable;
 use rustix::io::Errno;
 
@@ -177,15 +177,7 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
             let question = "is the remote shell installed? -e names another remote shell";
             return Some(far.meant.clone().unwrap_or_else(|| question.into()));
         }
-        SyncError::Dial { source, .. } if WrongPin::is(source) => {
-            "another server may have answered; if the server has a new key, its operator knows the new pin"
-        }
-        SyncError::Dial { source, .. } if source.kind() == io::ErrorKind::InvalidData => {
-            "a server with its own key has a pin; use `deltic login` or --pin"
-        }
-        SyncError::Dial { .. } => {
-            "is `deltic serve` running there, and reachable from here? `deltic serve --show` there tells address and pin"
-        }
+        SyncError::Dial { source, .. } => of_server(source),
         SyncError::Incompatible(_) => {
             "is the same deltic on both machines? --deltic-path names another program there"
         }
@@ -264,6 +256,37 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
     Some(fixed.into())
 }
 
+/// Returns the hint for a server that a command without a session did not reach or trust.
+pub(crate) fn of_dial(error: &SyncError) -> Option<&'static str> {
+    match error {
+        SyncError::Dial { source, .. } => Some(of_server(source)),
+        _ => None,
+    }
+}
+
+/// Returns the hint for a server that is not reached or not trusted.
+fn of_server(error: &io::Error) -> &'static str {
+    match TlsFault::of(error) {
+        Some(TlsFault::WrongPin { .. }) => {
+            "another server may have answered; if the server has a new key, its operator knows the new pin"
+        }
+        Some(TlsFault::UnknownSigner) => {
+            "a server with a key of its own is trusted by its pin: `deltic serve --show` there prints the pin, \
+             and an invitation ends in `&pin=sha256//...`; use `deltic login 'INVITATION'`, or --pin"
+        }
+        Some(TlsFault::WithoutTls) => {
+            "`deltic serve --show` there prints the address; http:// is for a server on this machine"
+        }
+        Some(TlsFault::NotHttp) => "if the server uses TLS, begin the address with https://",
+        None if error.kind() == io::ErrorKind::InvalidData => {
+            "a server with its own key has a pin; use `deltic login` or --pin"
+        }
+        None => {
+            "is `deltic serve` running there, and reachable from here? `deltic serve --show` there tells address and pin"
+        }
+    }
+}
+
 impl RemoteMachine {
     /// True if the options of the remote shell ask for a terminal there: `-t`, `-tt`.
     fn has_terminal(&self) -> bool {
@@ -307,7 +330,8 @@ pub(crate) fn for_trouble(
 
 /// Returns the hint for a missing source with a telling name: a quoted home directory, or a port.
 pub(crate) fn for_missing(trouble: &Trouble, far: &RemoteMachine) -> Option<&'static str> {
-    let spot = trouble.spot.as_ref()?;
+    // A name that vanished was there: nobody mistyped the name.
+    let spot = trouble.spot.as_ref().filter(|_| trouble.kind == TroubleKind::Failed)?;
     let path = spot
         .full_path
         .as_deref()
@@ -428,6 +452,18 @@ mod tests {
         assert!(for_trouble(&changed, false, &mut false).is_some());
         let errno = Errno::NOENT.raw_os_error().try_into().ok();
         assert!(for_trouble(&changed.with_errno(errno), false, &mut false).is_none());
+    }
+
+    #[test]
+    fn a_missing_source_with_the_name_of_a_port_may_be_one_and_a_vanished_file_is_none() {
+        let far = RemoteMachine { side: Some(Side::Receiver), ..far("ssh", "backup") };
+        let path = deltic_tree::RelPath::parse(b"2222").unwrap();
+        for (kind, is_told) in [(TroubleKind::Failed, true), (TroubleKind::Vanished, false)] {
+            let trouble = Trouble::at(kind, &path, |path| format!("cannot read {path}"));
+            let mut trouble = trouble.with_errno(Errno::NOENT.raw_os_error().try_into().ok());
+            trouble.locate(Side::Sender, |_| Some((*b"/srv/2222").into()));
+            assert_eq!(for_missing(&trouble, &far).is_some(), is_told, "{kind:?}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub(super) enum NoSocket {
     Busy(String, Duration),
     /// The connection ended before a complete answer.
     Ended(String),
+    /// The answer is not HTTP.
+    NotHttp(String),
     /// The answer is invalid.
     Garbled(String),
 }
@@ -89,8 +91,17 @@ impl From<hyper::Error> for NoSocket {
     fn from(error: hyper::Error) -> Self {
         let io = error.source().and_then(|source| source.downcast_ref::<io::Error>());
         let has_ended = error.is_incomplete_message() || error.is_closed() || io.is_some();
-        if has_ended { Self::Ended(error.to_string()) } else { Self::Garbled(error.to_string()) }
+        match has_ended {
+            true => Self::Ended(error.to_string()),
+            false if is_not_http(&error) => Self::NotHttp(error.to_string()),
+            false => Self::Garbled(error.to_string()),
+        }
     }
+}
+
+/// True if the answer did not begin as an answer of HTTP does.
+pub(super) fn is_not_http(error: &hyper::Error) -> bool {
+    error.is_parse() && !error.is_parse_status()
 }
 
 #[cfg(test)]
@@ -146,11 +157,14 @@ mod tests {
             let met = asked(&switch(accept)).await.unwrap_err();
             assert!(matches!(met, NoSocket::Garbled(_)), "{accept}: {met:?}");
         }
-        for answer in
-            ["x\r\n\r\n", "HTTP/1.1 101 x\r\n\r\n", "HTTP/1.1 101 x\r\nUpgrade: a\r\n\r\n"]
-        {
+        for answer in ["HTTP/1.1 101 x\r\n\r\n", "HTTP/1.1 101 x\r\nUpgrade: a\r\n\r\n"] {
             let met = asked(answer).await.unwrap_err();
             assert!(matches!(met, NoSocket::Garbled(_)), "{answer}: {met:?}");
+        }
+        // The second one is an alert of TLS.
+        for answer in ["x\r\n\r\n", "\x15\x03\x03\0\x02\x02\x46"] {
+            let met = asked(answer).await.unwrap_err();
+            assert!(matches!(met, NoSocket::NotHttp(_)), "{answer}: {met:?}");
         }
         for answer in ["", "HTTP/1.1 10"] {
             let met = asked(answer).await.unwrap_err();

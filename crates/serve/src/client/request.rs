@@ -14,9 +14,11 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
+use super::handshake::is_not_http;
 use super::refusal::{detail, retry_after};
 use super::{Address, Credentials, NO_TOKEN, failed};
 use crate::percent::escape;
+use crate::trust::TlsFault;
 
 /// Longest time for an answer, including the time to send the request's body.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
@@ -308,8 +310,13 @@ impl Requests {
                 sender
             }
         };
-        let answer = sender.send_request(request).await;
-        Ok((sender, answer.map_err(|error| failed(error.to_string()))?))
+        let answer = sender.send_request(request).await.map_err(|error| {
+            match is_not_http(&error) && !self.to.is_secret {
+                true => super::failed("ask", &self.to.server())(TlsFault::NotHttp.into()),
+                false => failed(error.to_string()),
+            }
+        });
+        Ok((sender, answer?))
     }
 }
 
