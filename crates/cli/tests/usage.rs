@@ -64,6 +64,8 @@ fn a_tip_names_the_right_option_or_there_is_none() {
     ] {
         assert!(told(word).contains(right), "{word}: {}", told(word));
     }
+    assert!(refusal(&["snc", "a", "b"]).contains("similar subcommand exists: 'sync'"));
+    assert!(!refusal(&["nosuch", "a", "b"]).contains("tip:"));
     for word in ["-Q", "--zzz", "--transmute"] {
         assert!(!told(word).contains("tip:") && told(word).contains(word), "{}", told(word));
     }

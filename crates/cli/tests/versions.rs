@@ -98,7 +98,11 @@ fn a_replaced_or_removed_file_is_kept_by_whatever_way() {
     let run = Run::of(sentence.args(["--at", "2 days ago"]));
     assert_eq!(run.code, Some(0), "{run:#?}");
     server.fails(1, "restore URL/photos/dir/a --at soon", "'2 days ago'");
-    server.fails(1, "restore URL/photos/dir/a", "--version");
+    let run = server.deltic("restore URL/photos/dir/a");
+    assert_eq!(run.code, Some(1), "{run:#?}");
+    assert!(run.stderr.contains("  <--version <ID>|--at <TIME>>\n"), "{run:#?}");
+    assert!(run.stderr.contains("hint: `deltic versions URL` lists the versions"), "{run:#?}");
+    server.fails(1, "restore URL/photos/dir/a --at 1d --version 7", "cannot be used with");
     server.fails(3, "restore URL/photos/dir/a --version 7", "dir/a");
     server.fails(3, "versions URL/photos/none", "no such file");
     server.fails(3, "versions URL/photos/dir", "end the path with a slash");

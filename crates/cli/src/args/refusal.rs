@@ -76,6 +76,12 @@ impl UsageError {
         text.contains("<COMMAND>")
             && self.error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     }
+
+    /// True if `deltic restore` is told neither a version nor a time.
+    pub(crate) fn lacks_version(&self, text: &str) -> bool {
+        let is_missing = self.error.kind() == ErrorKind::MissingRequiredArgument;
+        is_missing && text.contains("--version <ID>|--at <TIME>")
+    }
 }
 
 /// The start of clap's closing reference to the help.
@@ -96,23 +102,27 @@ fn in_rsyncs_words(error: &clap::Error, text: &str) -> String {
     }
 }
 
-/// Removes misleading tips from `text`: a mistyped option gets only a similar name as a tip.
+/// Removes misleading tips from `text`: a mistyped option or command gets only a similar name as a tip.
 fn with_useful_tips(error: &clap::Error, text: &str) -> String {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return text.to_owned();
-    }
-    let word = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-    let near = match error.get(ContextKind::SuggestedArg) {
-        Some(ContextValue::String(near)) => {
-            edits(&word, near) <= MAX_TYPOS || near.starts_with(&word)
+    let (word, near) = match error.kind() {
+        ErrorKind::UnknownArgument => (ContextKind::InvalidArg, ContextKind::SuggestedArg),
+        ErrorKind::InvalidSubcommand => {
+            (ContextKind::InvalidSubcommand, ContextKind::SuggestedSubcommand)
         }
+        _ => return text.to_owned(),
+    };
+    let word = error.get(word).map(ToString::to_string).unwrap_or_default();
+    let is_near = |near: &String| edits(&word, near) <= MAX_TYPOS || near.starts_with(&word);
+    let near = match error.get(near) {
+        Some(ContextValue::String(near)) => is_near(near),
+        Some(ContextValue::Strings(near)) => near.iter().any(is_near),
         _ => false,
     };
     let is_useful = |part: &&str| !part.starts_with("  tip: ") || near && part.contains("similar");
     text.split("\n\n").filter(is_useful).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Most wrong characters in a mistyped option.
+/// Most wrong characters in a mistyped option or command.
 const MAX_TYPOS: usize = 2;
 
 /// Returns the edit distance of two words, in characters.

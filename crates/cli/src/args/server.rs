@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Listen on this address [default: 127.0.0.1:8420]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     pub(crate) listen: Option<SocketAddr>,
     /// Serve the whole network, with a self-signed key that clients verify by a pin
     #[arg(long)]
@@ -76,6 +76,13 @@ pub(crate) struct ServeArgs {
     /// Print the address, the pin and the volumes of the running server, and exit
     #[arg(long, conflicts_with = "check")]
     pub(crate) show: bool,
+}
+
+/// Parses the address of `--listen`.
+fn listen_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| {
+        "write IP:PORT: 127.0.0.1:8420 for this machine, 0.0.0.0:8420 or [::]:8420 for the network"
+    })
 }
 
 /// The server's own directory.
@@ -203,12 +210,13 @@ pub(crate) struct VersionsArgs {
 /// ends in a slash names a directory: every file below becomes what it was at the time of --at.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERSIONS_EXAMPLES)]
+#[command(group(clap::ArgGroup::new("which").args(["version", "at"]).required(true)))]
 pub(crate) struct RestoreArgs {
     /// The file, or the directory with a slash: https://HOST/VOLUME/PATH
     #[arg(value_name = "URL")]
     pub(crate) url: String,
     /// The version, as `deltic versions` lists it
-    #[arg(long, value_name = "ID", required_unless_present = "at", conflicts_with = "at")]
+    #[arg(long, value_name = "ID")]
     pub(crate) version: Option<u64>,
     /// The version at this time: '2 days ago', 12h, 30d, 2026-11-27T10:00:00Z
     #[arg(long, value_name = "TIME")]

@@ -40,8 +40,16 @@ pub(crate) fn explain(refusal: &UsageError) -> Exit {
     if refusal.lacks_command(&text) {
         output::note("  hint: to sync as rsync does, write `deltic sync [OPTIONS] SRC... DEST`\n");
     }
+    if refusal.lacks_version(&text) {
+        output::note(RESTORE_HINT);
+    }
     exit
 }
+
+/// Hint for a restore without a version and a time.
+const RESTORE_HINT: &str = "  hint: `deltic versions URL` lists the versions; \
+     `deltic restore URL --at '2 days ago'` restores the version of that time\n";
+
 /// Makes chunkers use the instruction set that the environment names. Returns an exit code if this machine lacks the
 /// instruction set.
 pub(crate) fn prefer_isa() -> Option<Exit> {
