@@ -71,9 +71,18 @@ fn what_is_not_there_ends_with_an_error() {
     }
     server.fails(3, "ls URL/photos/none/", "none");
     server.fails(3, "cat URL/photos/2026", "2026");
+    for url in ["URL/photos", "URL/photos/2026/"] {
+        server.fails(1, &format!("cat {url}"), "is a directory; `deltic ls` lists");
+    }
+    for command in ["ls", "size", "cat", "versions", "restore --at 1d"] {
+        let told = format!("`deltic doctor {}` lists the volumes", server.url);
+        server.fails(1, &format!("{command} URL"), &told);
+    }
+    assert_eq!(server.deltic("size URL/photos/none").stdout, "");
     server.fails(1, "cat photos/2026/b.txt", "write `cat photos/2026/b.txt`");
     server.fails(1, "cat host:b.txt", "write `ssh host cat b.txt`");
     server.fails(1, "ls", "URL");
+    server.fails(1, "ls s3://", "write s3://BUCKET/PATH");
 }
 
 #[test]
@@ -96,6 +105,16 @@ fn a_store_and_a_path_are_listed_and_counted() {
     assert_eq!(names(&ran("ls -r gs://bucket/dir")), ["a.csv", "b.csv", "sub", "sub/c.txt"]);
     assert_eq!(ran("size gs://bucket").stdout, "3 files, 2 directories, 6 B (6 bytes)\n");
     assert_eq!(ran("size gs://bucket/*/*.csv").stdout, "2 files, 0 directories, 3 B (3 bytes)\n");
+    // Without -r, a directory is skipped, and a missing one is an error.
+    for (url, code, told) in [
+        ("gs://bucket/dir/", 0, "skipping directory ."),
+        ("gs://bucket/none/", 23, "cannot read gs://bucket/none"),
+    ] {
+        let mut command = world.command(DELTIC, ["sync", url, "out"]);
+        let run = Run::of(command.env("STORAGE_EMULATOR_HOST", &bucket.address));
+        assert_eq!(run.code, Some(code), "{run:#?}");
+        assert!(format!("{}{}", run.stdout, run.stderr).contains(told), "{run:#?}");
+    }
     assert_eq!(names(&ran("ls photos/2026")), ["a.jpg", "b.txt", "sub"]);
     assert!(!bucket.was_read());
 }

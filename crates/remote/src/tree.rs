@@ -177,8 +177,15 @@ impl RemoteTree {
         let mut top_sources = HashMap::new();
         for (at, root) in self.0.roots.iter().enumerate() {
             let found = match &root.name {
-                // The directory itself is skipped.
-                None if !self.0.takes.recursive && !self.0.takes.dirs => continue,
+                // The directory itself is skipped, if it is there.
+                None if !self.0.takes.recursive && !self.0.takes.dirs => {
+                    match self.look_up(&root.path) {
+                        Ok(Some(_)) => continue,
+                        Ok(None) if root.path.is_empty() => continue,
+                        Ok(None) => Err(RemoteError::NotFound),
+                        Err(error) => Err(error),
+                    }
+                }
                 None => self.list_dir(&root.path),
                 Some(name) => match self.look_up(&root.path) {
                     Ok(Some(found)) => Ok((vec![(name.clone(), found)], Vec::new())),

@@ -3,9 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::slice;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::{Plan, SyncError, User};
 use deltic_protocol::options::{Options, Select};
@@ -70,6 +69,10 @@ pub(crate) fn size(args: &SizeArgs) -> Result<Exit> {
         Kind::Dir => dirs += 1,
         _ => {}
     })?;
+    if exit == Exit::Selection {
+        // Nothing is there: a count of nothing would look like an empty directory.
+        return Ok(exit);
+    }
     let mut output = Output::stdout();
     output.line(match json {
         true => JsonEvent::Size { files, dirs, bytes }.line(),
@@ -110,7 +113,7 @@ fn content(
     take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<io::Result<()>> {
     let shown = printable(args.url.as_bytes());
-    match sources_of(slice::from_ref(&args.url))? {
+    match parsed_source(&args.url)? {
         Sources::Remote { host, paths } if is_store(&host) => {
             let remote = RemoteSystem::new(&host, &ProcessEnvironment)?;
             let path = paths[0].as_bytes();
@@ -120,6 +123,11 @@ fn content(
         Sources::Remote { host, .. } if Address::looks_like(host.as_bytes()) => {
             let url = args.url.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
             let address = address_of(url)?;
+            let is_dir = address.path.is_empty() || address.path.ends_with(b"/");
+            ensure!(
+                !is_dir,
+                Misused(format!("'{shown}' is a directory; `deltic ls` lists the names in it"))
+            );
             let credentials = credentials(&address, &args.login)?;
             Ok(address.download(&credentials, take)?)
         }
@@ -131,6 +139,14 @@ fn content(
             Err(Misused(format!("'{shown}' is no URL; write `cat {shown}`")).into())
         }
     }
+}
+
+/// Parses the operand of a command.
+///
+/// # Errors
+/// [`Misused`].
+fn parsed_source(url: &OsStr) -> Result<Sources> {
+    sources_of(&[url.to_owned()]).map_err(|why| Misused(output::words(&why)).into())
 }
 
 /// A source to list.
@@ -145,7 +161,7 @@ type TakeEntry<'a> = &'a mut (dyn FnMut(&RelPath, &Meta) + Send);
 impl UrlListing<'_> {
     /// Passes the entries of a directory, or the entry of a file, to `each`.
     fn run(&self, recursive: bool, each: TakeEntry<'_>) -> Result<Exit> {
-        let mut sources = sources_of(&[self.url.to_owned()])?;
+        let mut sources = parsed_source(self.url)?;
         if !names_content(&sources) {
             let mut named = Vec::new();
             let mut take = |path: &RelPath, meta: &Meta| named.push((path.clone(), meta.clone()));

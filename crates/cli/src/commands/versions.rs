@@ -9,7 +9,7 @@ use deltic_tree::path::printable;
 use serde::Serialize;
 
 use crate::args::server::{RestoreArgs, VersionsArgs};
-use crate::plan::server::{address_of, credentials};
+use crate::plan::server::{address_in_volume, credentials};
 use crate::report::exit::Exit;
 use crate::report::numbers::counted;
 use crate::report::output::{self, Output};
@@ -19,7 +19,7 @@ use crate::words::zone::Zone;
 
 /// Prints the versions of a file, or of the files below a directory.
 pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
-    let address = address_of(&args.url)?;
+    let address = address_in_volume(&args.url)?;
     let credentials = credentials(&address, &args.login)?;
     let mut output = Output::stdout();
     if is_dir(&address) {
@@ -139,7 +139,7 @@ fn each_file(
 
 /// Restores a version of a file, or the files below a directory.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
-    let address = address_of(&args.url)?;
+    let address = address_in_volume(&args.url)?;
     let credentials = credentials(&address, &args.login)?;
     if is_dir(&address) {
         return restore_below(args, &address, &credentials);

@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::server::LoginArgs;
 use crate::words::home::CONFIG;
 use crate::words::password;
+use crate::words::place::has_volume;
 use crate::words::refused::{Misused, UnreadableFile};
 
 /// Returns the connection to the server that an operand names, if any.
@@ -46,6 +47,14 @@ pub(crate) fn address_of(word: &str) -> Result<Address> {
     let shown = word.split('#').next().unwrap_or_default();
     password::refuse(shown)?;
     parsed(word, &format!("'{shown}'"))
+}
+
+/// Parses `word` as the address of a volume, or of a path in a volume.
+pub(crate) fn address_in_volume(word: &str) -> Result<Address> {
+    let address = address_of(word)?;
+    let shown = word.split('#').next().unwrap_or_default();
+    has_volume(&address, shown)?;
+    Ok(address)
 }
 
 /// Parses `text`, such as a token, a pin or an address, from the place that `whence` names.

@@ -13,6 +13,7 @@ use deltic_serve::client::Address;
 use deltic_tree::path::printable;
 
 use super::password;
+use super::refused::Misused;
 
 /// A parsed operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,15 +71,25 @@ pub(crate) fn is_store(host: &str) -> bool {
 /// Parses the URL of a server: the volume becomes the host, the rest the path.
 fn parse_server_url(shown: &str, word: &OsStr) -> Result<ParsedOperand> {
     let text = word.to_str().with_context(|| format!("'{shown}': not UTF-8"))?;
-    let address = text.parse::<Address>().map_err(|why| anyhow!("'{shown}': {why}"))?;
-    ensure!(
-        address.fragment.is_none(),
-        "the text after '#' holds a token, which all users of this machine can read in a command line; keep it by `deltic login`"
-    );
+    let address = text.parse::<Address>().map_err(|why| Misused(format!("'{shown}': {why}")))?;
+    let kept = "the text after '#' holds a token, which all users of this machine can read in a command line; \
+                keep it by `deltic login`";
+    ensure!(address.fragment.is_none(), Misused(kept.into()));
+    has_volume(&address, shown)?;
     let host = address.host();
-    ensure!(!address.volume.is_empty(), "'{shown}': no volume behind the host: {host}VOLUME/PATH");
     let path = if address.path.is_empty() { b"./".to_vec() } else { address.path };
     Ok(ParsedOperand::Remote { host: Some(host), path: OsString::from_vec(path) })
+}
+
+/// Refuses an address without a volume, which the user wrote as `shown`.
+pub(crate) fn has_volume(address: &Address, shown: &str) -> Result<(), Misused> {
+    let (host, server) = (address.host(), address.server());
+    match address.volume.is_empty() {
+        false => Ok(()),
+        true => Err(Misused(format!(
+            "'{shown}': no volume behind the host: {host}VOLUME/PATH; `deltic doctor {server}` lists the volumes"
+        ))),
+    }
 }
 
 /// Parses the URL of a store.
