@@ -120,6 +120,8 @@ fn a_token_hears_of_its_part_alone_and_until_it_is_revoked() {
     world.mkdir("photos/july");
     let server = Server::start(&world, "");
     let june = server.add_token("--path june june");
+    // A volume of an earlier server.
+    world.mkdir("state/bases/music");
     let stranger = server.add_token("--volume music stranger");
     let writer = server.add_token("--wo writer");
     let status = |token: &str| {

@@ -19,6 +19,7 @@ fn token_add_prints_the_lines_for_the_other_side_and_the_token_survives_a_restar
     assert!(run.stderr.contains(&format!("deltic login '{url}'\n")), "{run:#?}");
     let sync = format!("deltic sync -a DIR/ {}/photos/\n", server.url);
     assert!(run.stderr.contains(&sync), "{run:#?}");
+    assert!(run.stderr.contains("; --listen 0.0.0.0:PORT serves the network"), "{run:#?}");
     // Another machine with nothing but that line.
     std::fs::remove_file(world.path(".config/deltic/logins.json")).expect("it is there");
     let kept = Run::of(&mut world.command(DELTIC, ["login", &url]));

@@ -129,11 +129,17 @@ fn token_commands_tell_of_a_wrong_state_an_unknown_volume_and_a_name_that_is_tak
     };
     let told = add("--volume photos tv");
     assert!(!told.contains("deltic: "), "{told}");
-    let told = add("--volume photos --volume nosuch radio");
-    assert!(
-        told.contains("was started with a volume 'nosuch'") && !told.contains("'photos'"),
-        "{told}"
-    );
+    let why = "has no volume 'nosuch'; its volumes: photos";
+    server.fails(3, "token add --state state --volume photos --volume nosuch radio", why);
+    assert!(!server.ok("token list --state state").stdout.contains("radio"));
+    // A volume of an earlier server.
+    world.mkdir("state/bases/music");
+    assert!(add("--volume music --rw dj").contains("DIR/ http://127.0.0.1:"));
+    assert!(add("--volume music dj2").contains("/music/ DIR/\n"));
+    let told = add("--path 2026 camera");
+    assert!(told.contains("the volume 'photos' has no directory 2026\n  hint: "), "{told}");
+    world.mkdir("photos/2026");
+    assert!(!add("--path 2026 radio").contains("deltic: "));
     let told = add("tv");
     assert!(told.contains("another token has the name 'tv'"), "{told}");
     let listed = server.ok("token list --json --state state").stdout;

@@ -514,7 +514,7 @@ fn watchable_sources(plan: &Plan) -> Result<&[PathBuf], SyncError> {
         _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => options(
             "--max-delete=N would remove N names in each round; a share holds them back (--max-delete 10%)",
         ),
-        _ if !recursive => usage("it needs -r or -a"),
+        _ if !recursive => usage("the options need -r or -a, to watch directories"),
         _ if remove.sources => {
             options("what is removed at the source (--remove-source-files) would count as a change")
         }

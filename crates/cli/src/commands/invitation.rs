@@ -39,9 +39,13 @@ impl Invitation<'_> {
         let lines = format!("  {url}\n\n{who}: deltic login '{url}'\n{indent}  {sync}\n");
         text += &lines;
         if is_here {
-            let lan =
-                "Only this machine reaches the address; `deltic serve --lan` serves the network.";
-            writeln!(text, "{lan}").expect("a string takes all");
+            // --lan was given, or the settings have TLS.
+            let network = match server.pin.is_some() {
+                true => "--listen 0.0.0.0:PORT",
+                false => "`deltic serve --lan`",
+            };
+            let line = "Only this machine reaches the address";
+            writeln!(text, "{line}; {network} serves the network.").expect("a string takes all");
         }
         text
     }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use deltic_net::NamedDir;
 use deltic_serve::private;
 use deltic_serve::server::announcement::{Announcement, ServedVolume, is_running};
@@ -24,6 +24,7 @@ use crate::args::server::{ServeArgs, StateArgs};
 use crate::report::exit::Exit;
 use crate::report::output::{self, Output};
 use crate::words::home::STATE;
+use crate::words::refused::UnreadableFile;
 
 /// Default port of `https`.
 const HTTPS: u16 = 443;
@@ -56,8 +57,9 @@ pub(crate) fn run(args: &ServeArgs) -> Exit {
         };
     }
     if let Err(error) = make_own(&config.state) {
-        output::complain(&output::words(&error), None);
-        return Exit::after_refusal(&error);
+        let hint = "the server keeps keys and tokens there; --state names another directory";
+        output::complain(&output::words(&error), Some(hint));
+        return Exit::Files;
     }
     let token = new_token();
     // Without a settings file, there is nothing to reload.
@@ -102,8 +104,9 @@ fn config(args: &ServeArgs) -> Result<Config> {
             let shown = path.display();
             let text = private::read(path)
                 .and_then(|text| String::from_utf8(text).map_err(io::Error::other))
-                .with_context(|| format!("cannot read {shown}"))?;
-            toml::from_str::<Config>(&text).with_context(|| format!("{shown}"))?
+                .with_context(|| UnreadableFile(format!("cannot read {shown}")))?;
+            toml::from_str::<Config>(&text)
+                .map_err(|why| anyhow!("{shown}: {}", why.to_string().trim_end()))?
         }
         None => Config {
             listen: (Ipv4Addr::LOCALHOST, PORT).into(),
@@ -170,7 +173,7 @@ fn volumes(dirs: &[PathBuf]) -> Result<BTreeMap<String, VolumeConfig>> {
     let mut volumes = BTreeMap::new();
     for dir in dirs {
         let real = NamedDir::of_operator(dir).real_path();
-        let path = real.with_context(|| format!("{}", dir.display()))?;
+        let path = real.with_context(|| format!("cannot serve {}", dir.display()))?;
         let last = path.file_name().unwrap_or_else(|| "root".as_ref()).as_bytes();
         let plain = |byte: &u8| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(*byte),

@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, bail, ensure};
+use deltic_net::NamedDir;
 use deltic_serve::server::announcement::{self, Announcement, ServedVolume};
 use deltic_serve::server::grant::Grant;
 use deltic_serve::server::state_dir::{has_state, may_have_volume};
@@ -30,7 +31,9 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
             make_own(&state)?;
             let server = Announcement::read(&state)?;
             let (file, grant) = (TokenFile::of(&state), grant(add, server.as_ref())?);
-            warn_of(&file, &grant, &state)?;
+            refuse_unknown_volumes(&grant, server.as_ref(), &state)?;
+            warn_of_same_name(&file, &grant)?;
+            warn_of_missing_directory(&grant, server.as_ref());
             let token = file.add(grant.clone())?;
             output.line(token.reveal());
             output.flush();
@@ -58,33 +61,68 @@ pub(crate) fn run(args: &TokenArgs) -> Result<()> {
     Ok(output.finish()?)
 }
 
-/// Warns if another token has the same name, and of each volume that no server with this state directory has had.
-fn warn_of(file: &TokenFile, grant: &Grant, state: &Path) -> Result<()> {
-    let Grant { name, volumes, .. } = grant;
+/// Refuses a volume that neither the last server with this state directory has, nor an earlier one had.
+fn refuse_unknown_volumes(
+    grant: &Grant,
+    server: Option<&Announcement>,
+    state: &Path,
+) -> Result<()> {
+    let served: Vec<_> = server.iter().flat_map(|server| &server.volumes).collect();
+    let is_unknown = |name: &&String| {
+        !served.is_empty()
+            && !served.iter().any(|volume| volume.name == **name)
+            && !may_have_volume(state, name)
+    };
+    let Some(unknown) = grant.volumes.iter().flatten().find(is_unknown) else { return Ok(()) };
+    let names: Vec<_> = served.iter().map(|volume| volume.name.as_str()).collect();
+    let (names, state) = (names.join(", "), state.display());
+    bail!(
+        "--volume {unknown}: the server with {state} has no volume '{unknown}'; its volumes: {names}"
+    )
+}
+
+/// Warns if another token has the same name.
+fn warn_of_same_name(file: &TokenFile, grant: &Grant) -> Result<()> {
+    let Grant { name, .. } = grant;
     if file.read()?.values().any(|other| other.name == *name) {
         let hint = "`deltic token revoke` with this name revokes all tokens of this name";
         output::complain(&format!("another token has the name '{name}'"), Some(hint));
     }
-    for volume in volumes.iter().flatten().filter(|volume| !may_have_volume(state, volume)) {
-        let state = state.display();
-        let why = format!("no server with {state} was started with a volume '{volume}'");
-        output::complain(&why, Some("the token has no rights until a volume has this name"));
-    }
     Ok(())
+}
+
+/// Warns if a volume of this machine lacks the directory to which the token is limited.
+fn warn_of_missing_directory(grant: &Grant, server: Option<&Announcement>) {
+    let Some(below) = grant.path_text() else { return };
+    let is_granted = |volume: &&ServedVolume| grant.is_for(&volume.name);
+    for ServedVolume { name, path, .. } in
+        server.iter().flat_map(|server| &server.volumes).filter(is_granted)
+    {
+        if NamedDir::of_operator(&path.join(&below)).real_path().is_err() {
+            let why = format!("the volume '{name}' has no directory {below}");
+            output::complain(&why, Some("the token has no use until somebody makes the directory"));
+        }
+    }
 }
 
 /// Prints the lines for the other side to standard error.
 fn invite(state: &Path, server: Option<&Announcement>, grant: &Grant, token: &Token) {
     let Some(server) = server else {
-        return output::note("to use the token, start `deltic serve`\n");
+        let why = format!("no server has used the directory {} yet", state.display());
+        return output::note(&format!(
+            "{why}: start `deltic serve`, or name the directory of another server by --state\n"
+        ));
     };
     let is_granted = |volume: &&ServedVolume| grant.is_for(&volume.name);
     let volume = server.volumes.iter().find(is_granted);
+    // A volume of an earlier server, if the present one has none of the token's volumes.
+    let earlier = grant.volumes.as_ref().and_then(|names| names.first());
+    let name = volume.map(|volume| &volume.name).or(earlier);
     let below = grant.path_text().map(|path| format!("{path}/")).unwrap_or_default();
     let invitation = Invitation {
         server,
         token,
-        path: volume.map(|volume| format!("{}/{below}", volume.name)).unwrap_or_default(),
+        path: name.map(|name| format!("{name}/{below}")).unwrap_or_default(),
         is_read_only: !grant.write || volume.is_some_and(|volume| volume.is_read_only),
     };
     output::note(&invitation.text(io::stderr().is_terminal()));
@@ -132,7 +170,10 @@ fn grant(add: &TokenAddArgs, server: Option<&Announcement>) -> Result<Grant> {
     };
     match &add.path {
         None => Ok(grant),
-        Some(path) => grant.within(path).map_err(|why| anyhow!("--path={path}: {why}")),
+        Some(path) => {
+            let refused = |why| Misused(format!("--path={path}: {why}")).into();
+            grant.within(path).map_err(refused)
+        }
     }
 }
 

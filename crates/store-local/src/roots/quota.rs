@@ -363,9 +363,12 @@ impl SpaceQuota {
         let (had, whose) = (used.total().bytes, self.whose);
         match self.limits.bytes {
             Some(most) if had.saturating_add(bytes) > most => {
-                let left = most.saturating_sub(had);
-                let why =
-                    format!("the quota of the {whose} has {left} bytes left, {bytes} are needed");
+                let why = match most.saturating_sub(had) {
+                    0 => format!("the quota of the {whose} is used up: {had} of {most} bytes"),
+                    left => format!(
+                        "the quota of the {whose} has {left} bytes left, {bytes} are needed"
+                    ),
+                };
                 Err(full_error(path, io::ErrorKind::QuotaExceeded, why))
             }
             _ => Ok(()),
