@@ -16,7 +16,7 @@ mod random;
 use std::hint::black_box;
 use std::time::Duration;
 
-use deltic_core::chunk::TwoStage;
+use deltic_core::chunk::{PublishedForm, TwoStage};
 use deltic_core::{Algorithm, Chunker, ChunkerSpec, Isa, Sizes};
 use fastcdc::{v2016, v2020};
 use rustic_cdc::{Rabin64, RollingHash64};
@@ -81,10 +81,16 @@ fn contest(inputs: &[(&str, Vec<u8>)], passes: usize, mut contenders: Vec<Conten
 /// Chunkers without a hash, in forms that the other table omits.
 fn hashless() -> Vec<Contender> {
     let sizes = Sizes::new(SIZES.0, SIZES.1, SIZES.2).expect("sizes rise");
+    let native = |algorithm| {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let chunker =
+            spec.build_as_published(PublishedForm::Native).expect("a published algorithm");
+        (algorithm, counting(move |data| chunker.cut(data)))
+    };
     let papers: [(Algorithm, Count); 5] = [
-        (Algorithm::Ram, counting(paper_ram)),
-        (Algorithm::AeMax, counting(|data| paper_ae(data, |a, b| a > b))),
-        (Algorithm::AeMin, counting(|data| paper_ae(data, |a, b| a < b))),
+        native(Algorithm::Ram),
+        native(Algorithm::AeMax),
+        native(Algorithm::AeMin),
         (Algorithm::Maxp, counting(paper_maxp)),
         (Algorithm::Seq, counting(paper_seq)),
     ];
@@ -185,33 +191,6 @@ fn rustic_cut(rabin: &mut Rabin64, sizes: Sizes, data: &[u8]) -> usize {
         rabin.hash < limit
     });
     end.map_or(data.len(), |n| min + n)
-}
-
-fn paper_ram(data: &[u8]) -> usize {
-    let data = &data[..data.len().min(MAX)];
-    let mut top = 0;
-    for (at, byte) in data.iter().enumerate() {
-        if *byte >= top {
-            if at >= AVG - 256 {
-                return at + 1;
-            }
-            top = *byte;
-        }
-    }
-    data.len()
-}
-
-fn paper_ae(data: &[u8], exceeds: fn(u8, u8) -> bool) -> usize {
-    let data = &data[..data.len().min(MAX)];
-    let (mut top, mut end) = (data[0], AVG - 256);
-    for (at, byte) in data.iter().enumerate() {
-        if exceeds(*byte, top) {
-            (top, end) = (*byte, at + AVG - 256);
-        } else if at == end {
-            return at + 1;
-        }
-    }
-    data.len()
 }
 
 fn paper_maxp(data: &[u8]) -> usize {

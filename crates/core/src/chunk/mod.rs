@@ -11,6 +11,7 @@ mod gathered;
 mod gear;
 mod maxp;
 mod parallel;
+mod published;
 mod rabin;
 mod ram;
 mod rolling;
@@ -25,6 +26,7 @@ pub use chunker::{AtEnd, Chunker, cut_all};
 pub(crate) use crc::ENTERS as CRC_ENTERS;
 pub use fixed::FixedLen;
 pub use parallel::{FileSegments, Segment, SegmentChunks, SegmentStitcher};
+pub use published::PublishedForm;
 pub use sizes::{BadSizes, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Sizes};
 pub use sub_chunks::{MergeRequest, MergedChunk, SubChunkMerge, SubChunks};
 pub use two_stage::{JudgeScope, TwoStage};
@@ -35,6 +37,7 @@ use fastcdc::FastCdcChunker;
 use fixed::FixedChunker;
 use gear::{GearChunker, NormalisationLevel};
 use maxp::MaxpChunker;
+use published::PublishedChunker;
 use rabin::RabinChunker;
 use ram::RamChunker;
 use seq::SeqChunker;
@@ -330,6 +333,7 @@ any_chunker!(
     FastCdc(FastCdcChunker),
     Ae(AeChunker),
     Ram(RamChunker),
+    Published(PublishedChunker),
     Maxp(MaxpChunker),
     Seq(SeqChunker),
     Sieve(SieveChunker)

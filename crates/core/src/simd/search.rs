@@ -40,7 +40,18 @@ impl Extreme {
     /// stops after the first block with the [utmost](Self::extreme_value) byte value.
     #[inline(always)]
     pub(crate) fn extreme_byte<S: Simd>(self, simd: S, data: &[u8]) -> u8 {
-        let lanes = self.lane_extremes(simd, data);
+        self.extreme_byte_within(simd, data, SearchReach::ToUtmost)
+    }
+
+    /// The extreme byte of `data`, which must not be empty, by a search that reads as far as `reach` tells.
+    #[inline(always)]
+    pub(crate) fn extreme_byte_within<S: Simd>(
+        self,
+        simd: S,
+        data: &[u8],
+        reach: SearchReach,
+    ) -> u8 {
+        let lanes = self.lane_extremes(simd, data, reach);
         match self {
             Self::Max => simd.highest(lanes),
             Self::Min => simd.lowest(lanes),
@@ -49,7 +60,7 @@ impl Extreme {
 
     /// Lane-wise extremes of `data`, or of a first part of `data` that has the utmost byte value.
     #[inline(always)]
-    fn lane_extremes<S: Simd>(self, simd: S, data: &[u8]) -> S::Vector {
+    fn lane_extremes<S: Simd>(self, simd: S, data: &[u8], reach: SearchReach) -> S::Vector {
         if data.len() < S::LANES {
             return simd.load(&padded_to_vector(data));
         }
@@ -65,7 +76,7 @@ impl Extreme {
         let mut found = simd.load(data);
         for block in data.chunks_exact(S::LANES * TREE) {
             found = self.pick_extremes(simd, found, self.extremes_of_block(simd, block));
-            if simd.eq(found, utmost) != 0 {
+            if reach == SearchReach::ToUtmost && simd.eq(found, utmost) != 0 {
                 return found;
             }
         }
@@ -98,6 +109,15 @@ impl Extreme {
     }
 }
 
+/// How far a search for the extreme byte reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SearchReach {
+    /// Up to the first block with the utmost byte value, which no later byte exceeds.
+    ToUtmost,
+    /// All bytes, as VectorCDC publishes the search.
+    Whole,
+}
+
 /// Bytes to search for.
 #[derive(Clone, Copy)]
 pub(crate) enum WantedBytes {
@@ -107,9 +127,22 @@ pub(crate) enum WantedBytes {
     AtLeast(u8),
     /// Bytes larger than this byte.
     Above(u8),
+    /// Bytes smaller than this byte.
+    Below(u8),
 }
 
 impl WantedBytes {
+    /// True if `byte` is wanted.
+    #[inline(always)]
+    pub(crate) const fn wants(self, byte: u8) -> bool {
+        match self {
+            Self::Only(wanted) => byte == wanted,
+            Self::AtLeast(least) => byte >= least,
+            Self::Above(limit) => byte > limit,
+            Self::Below(limit) => byte < limit,
+        }
+    }
+
     /// The first position of a wanted byte in `data`, by packed scanning (VectorCDC §4.2).
     #[inline(always)]
     pub(crate) fn find<S: Simd>(self, simd: S, data: &[u8]) -> Option<usize> {
@@ -195,6 +228,7 @@ impl WantedBytes {
             Self::Only(byte) => simd.eq(bytes, simd.splat(byte)),
             Self::AtLeast(byte) => simd.ge(bytes, simd.splat(byte)),
             Self::Above(byte) => simd.gt(bytes, simd.splat(byte)),
+            Self::Below(byte) => simd.gt(simd.splat(byte), bytes),
         }
     }
 }
@@ -235,6 +269,8 @@ const UNROLLED: usize = 4;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use crate::simd::{Isa, Kernel};
 
@@ -254,6 +290,83 @@ mod tests {
                     WantedBytes::Above(8).find_last(simd, data),
                 ],
             )
+        }
+    }
+
+    thread_local! {
+        static LOADED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Vectors of one byte that count the bytes they load.
+    #[derive(Clone, Copy)]
+    struct CountingLoads;
+
+    impl Simd for CountingLoads {
+        type Vector = u8;
+        type Table = ();
+        type TermSums = ();
+
+        const LANES: usize = 1;
+
+        fn splat(self, byte: u8) -> u8 {
+            byte
+        }
+        fn load(self, bytes: &[u8]) -> u8 {
+            LOADED.set(LOADED.get() + 1);
+            bytes[0]
+        }
+        fn max(self, a: u8, b: u8) -> u8 {
+            a.max(b)
+        }
+        fn min(self, a: u8, b: u8) -> u8 {
+            a.min(b)
+        }
+        fn ge(self, a: u8, b: u8) -> u64 {
+            u64::from(a >= b)
+        }
+        fn eq(self, a: u8, b: u8) -> u64 {
+            u64::from(a == b)
+        }
+        fn highest(self, a: u8) -> u8 {
+            a
+        }
+        fn lowest(self, a: u8) -> u8 {
+            a
+        }
+        fn xor(self, _: u8, _: u8) -> u8 {
+            unreachable!("no search calls xor")
+        }
+        fn and(self, _: u8, _: u8) -> u8 {
+            unreachable!("no search calls and")
+        }
+        fn or(self, _: u8, _: u8) -> u8 {
+            unreachable!("no search calls or")
+        }
+        fn table(self, _: &[u8; 16]) {}
+        fn look_up_by_low_nibble(self, (): (), _: u8) -> u8 {
+            unreachable!("no search has tables")
+        }
+        fn look_up_by_high_nibble(self, (): (), _: u8) -> u8 {
+            unreachable!("no search has tables")
+        }
+        fn zero(self) {}
+        fn sums(self, (): &mut (), _: u8) -> [u8; 2] {
+            unreachable!("no search has sums")
+        }
+    }
+
+    #[test]
+    fn a_published_search_reads_all_bytes_and_ours_stops_at_the_utmost() {
+        let mut data = vec![7; 1000];
+        for (extreme, utmost) in [(Extreme::Max, 255), (Extreme::Min, 0)] {
+            data[3] = utmost;
+            let loads = |reach| {
+                LOADED.set(0);
+                assert_eq!(extreme.extreme_byte_within(CountingLoads, &data, reach), utmost);
+                LOADED.get()
+            };
+            assert!(loads(SearchReach::Whole) >= data.len(), "{extreme:?}");
+            assert!(loads(SearchReach::ToUtmost) < 4 * TREE, "{extreme:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! Laws of chunkers and of the scan.
 
-use deltic_core::chunk::TwoStage;
+use deltic_core::chunk::{PublishedForm, TwoStage};
 use deltic_core::{Algorithm, AtEnd, Chunk, Chunker, ChunkerSpec, Isa, Sizes, reference, scan};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -91,6 +91,20 @@ proptest! {
             let mut found = Vec::new();
             TwoStage::new(&spec, isa).expect("one criterion").cuts(&data, &mut found);
             prop_assert_eq!(&found, &expected, "{:?}", isa);
+        }
+    }
+
+    #[test]
+    fn law4_published_forms_equal_the_reference(
+        algorithm in select(&[Algorithm::Ram, Algorithm::AeMax, Algorithm::AeMin][..]),
+        sizes in sizes(),
+        data in bytes(),
+    ) {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let expected = reference::chunks(&spec, &data);
+        for form in PublishedForm::all() {
+            let chunker = spec.build_as_published(form).expect("a published algorithm");
+            prop_assert_eq!(&scan(&chunker, &data, AtEnd::Yes).chunks, &expected, "{:?}", form);
         }
     }
 
