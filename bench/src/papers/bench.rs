@@ -47,7 +47,7 @@ impl RunFailure {
 
 type RunResult<R> = Result<Rc<Measured<R>>, RunFailure>;
 
-/// Where and how runs are measured.
+/// Directories and settings of the measured runs.
 pub(crate) struct BenchSettings {
     pub(crate) mode: RunMode,
     /// Directory with releases.

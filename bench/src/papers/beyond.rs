@@ -1,4 +1,5 @@
-//! All systems on the same work: time, bytes, processor time and memory, and where Deltic's default is not the first.
+//! The comparison in which all systems sync the same files: time, bytes, processor time and memory, and the rows in
+//! which Deltic's default is not the first.
 
 use std::collections::BTreeMap;
 

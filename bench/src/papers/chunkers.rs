@@ -8,7 +8,7 @@ use super::outcome::{Drawn, Outcome};
 use super::series::SeriesTable;
 use crate::chunk::report::{ChunkReport, TimedRow};
 
-/// Which values of a run a figure shows.
+/// The values of a run that a figure shows.
 pub(crate) struct ChunkView {
     /// Name of the run.
     pub(crate) run: &'static str,

@@ -10,11 +10,11 @@ pub(crate) struct Claim {
     here: ClaimMeasure,
 }
 
-/// How the number is taken from a redrawn figure. Values of several groups are a range.
+/// The calculation of the number from a redrawn figure. Values of several groups are a range.
 enum ClaimMeasure {
-    /// How many times less `of` takes than `to`.
+    /// The value of `to` divided by the value of `of`.
     Times { of: &'static str, to: &'static str },
-    /// How much less `of` takes than `to`, in percent.
+    /// The saving of `of` beside `to`, in percent of `to`.
     Less { of: &'static str, to: &'static str },
     /// The value of `of`.
     Value { of: &'static str },

@@ -20,12 +20,12 @@ pub(crate) enum Paper {
     SkySync,
     WebR2sync,
     VectorCdc,
-    /// All systems on the same work, in one run.
+    /// A comparison of all systems, which sync the same files in one run.
     Beyond,
 }
 
 impl Paper {
-    /// All papers.
+    /// All papers whose figures the manifest lists.
     pub(crate) const ALL: [Self; 6] = [
         Self::ParaSync,
         Self::NetSync,

@@ -9,7 +9,7 @@ pub(crate) enum Outcome {
     Drawn(Box<Drawn>),
     /// Measured or tried, but the conditions did not hold. The reason stands in place of numbers.
     Void(String),
-    /// Not measured in this run, with the reason.
+    /// This run measured nothing, for this reason.
     Skipped(String),
     /// Made by another command.
     Elsewhere(&'static str),
@@ -21,7 +21,7 @@ pub(crate) enum Outcome {
 
 /// A redrawn figure or table.
 pub(crate) struct Drawn {
-    /// What was measured, with which equal settings.
+    /// The measurement, and the settings that were equal for all systems.
     pub(crate) caption: String,
     /// Command lines that repeat the measurement.
     pub(crate) commands: Vec<String>,

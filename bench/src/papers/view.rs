@@ -7,7 +7,7 @@ use super::series::SeriesTable;
 use crate::sync::report::{SyncReport, SyncRow};
 use crate::sync::settings::Factor;
 
-/// Which values of which rows a figure shows.
+/// The rows of a table, and their values, that a figure shows.
 pub(crate) struct SyncView {
     /// Names of runs.
     pub(crate) runs: Vec<&'static str>,

@@ -84,7 +84,7 @@ pub(crate) enum Factor {
 }
 
 impl Factor {
-    /// All settings.
+    /// All settings of `deltic bench sync`.
     pub(crate) const ALL: [Self; 5] =
         [Self::Hash, Self::Proof, Self::Codec, Self::Threads, Self::Chunks];
 

@@ -239,7 +239,7 @@ export interface PastEntry {
   modified?: number;
   /** The old version with the content of then; absent if the present file has it. */
   version?: string;
-  /** Whether the same is there now, another version, or nothing. */
+  /** The state of the path now: the same version, another version, or nothing. */
   now: "same" | "other" | "gone";
   /** The entity tag of the present file. */
   etag?: string;

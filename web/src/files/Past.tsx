@@ -1,4 +1,4 @@
-/** A folder as it was at a moment: its entries, those that are gone too, as far as the volume keeps their versions. */
+/** The screen of a folder as of a moment, with deleted entries whose versions the volume still keeps. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";

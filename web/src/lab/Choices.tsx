@@ -1,4 +1,4 @@
-/** What to run: edits, lengths, systems and repeats, and the run itself. */
+/** Form of the lab: edits, lengths, systems and repeats of a run, and the buttons that start and stop the run. */
 import type { JSX } from "preact";
 import { lab } from "./words";
 import { Icon } from "../ui/Icon";

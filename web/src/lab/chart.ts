@@ -14,7 +14,7 @@ export interface Shape {
 export interface Drawing {
   width: number;
   height: number;
-  /** What the drawing shows, for those who do not see it. */
+  /** A description of the drawing for screen readers. */
   label: string;
   shapes: readonly Shape[];
 }

@@ -70,7 +70,7 @@ export interface Edit {
   repeat: number;
 }
 
-/** What a user chose to run. */
+/** The choices of the user for a run. */
 export interface Choice {
   kinds: readonly Kind[];
   lengths: readonly number[];

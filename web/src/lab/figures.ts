@@ -17,7 +17,7 @@ export interface Table {
 interface FigureHead {
   id: FigureId;
   title: string;
-  /** What the paper says about the figure. */
+  /** The paper's statement about the figure. */
   says: string;
 }
 export interface DrawnFigure extends FigureHead {

@@ -54,7 +54,7 @@ export interface Run {
   secondsLeft: number | undefined;
 }
 export const run = signal<Run | undefined>(undefined);
-/** What went wrong in the last run. */
+/** Errors of the last run. */
 export const troubles = signal<readonly string[]>([]);
 
 let stop: AbortController | undefined;
@@ -159,7 +159,7 @@ function note(trouble: string): void {
 
 const said = (error: unknown): string => (error instanceof Problem ? error.detail : error instanceof Error ? error.message : String(error));
 
-/** A sync of each system before all others, without a result: browsers compile what runs for the first time. */
+/** The first sync of each system, which gives no result: browsers compile code when the code runs for the first time. */
 const WARM_UP: Edit = { kind: "insert", length: LENGTHS[0], bytes: 1_000, repeat: 1_000 };
 /** A trial of an empty file takes as long as so many bytes. */
 const FIXED_BYTES = 5_000_000;

@@ -24,7 +24,7 @@ export interface Result extends Trial {
   isEqual: boolean;
 }
 
-/** What trials have in common that differ in the system, or in the number of the repeat alone. */
+/** The settings that trials share if the trials differ only in the system, or in the number of the repeat. */
 export interface Cell {
   kind: Kind;
   length: number;

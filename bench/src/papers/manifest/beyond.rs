@@ -1,4 +1,4 @@
-//! All systems on the same work.
+//! The rows of the comparison in which all systems sync the same files.
 
 use super::super::beyond;
 use super::item::{PaperItem, Redraw, table};

@@ -1,4 +1,5 @@
-//! A row of the manifest: what a paper shows, and how the figure is redrawn or why it is not.
+//! A row of the manifest: a figure or table of a paper, and the runs that redraw the figure, or the reason why no run
+//! does.
 
 use anyhow::Result;
 
@@ -35,12 +36,12 @@ impl Label {
 /// A figure or table of a paper.
 pub(crate) struct PaperItem {
     pub(crate) label: Label,
-    /// What the paper shows, in a line.
+    /// One line that describes the figure of the paper.
     pub(crate) shows: &'static str,
     pub(crate) redraw: Redraw,
 }
 
-/// How a figure or table is redrawn, or why it is not.
+/// The runs that redraw a figure or table, or the reason why no run does.
 pub(crate) enum Redraw {
     /// From whole syncs.
     Sync(Box<SyncView>),
@@ -50,9 +51,9 @@ pub(crate) enum Redraw {
     Own(fn(&mut PaperBench) -> Result<Outcome>),
     /// By another command.
     Elsewhere(&'static str),
-    /// Not on this machine, with the reason.
+    /// No run can redraw the figure on this machine, for this reason.
     NotHere(&'static str),
-    /// Nothing is measured: a sketch of a design, or a list.
+    /// The figure has no measurement: a sketch of a design, or a list.
     Sketch,
 }
 

@@ -41,7 +41,7 @@ impl GapSums {
         Self { is_masked: true, ..Self::sums_of(&masked, block_len, seed) }
     }
 
-    /// True if the sums are those of code with zeros in its address fields.
+    /// True if the address fields of the old gap were zero when the sums were computed.
     #[must_use]
     pub const fn is_masked(&self) -> bool {
         self.is_masked

@@ -385,8 +385,8 @@ impl BlockLookup {
         (range.end, roll.sum(state))
     }
 
-    /// The old block whose weak and strong sums equal those of the window at `at`, given the window's weak sum `sum`,
-    /// and the strong sum if it is known.
+    /// Returns the old block that has the weak and the strong sum of the window at `at`. `sum` is the weak sum of the
+    /// window. The strong sum is computed only if the caller does not know the sum.
     fn look_up(
         &mut self,
         piece: NewPiece<'_>,

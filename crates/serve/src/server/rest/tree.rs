@@ -129,7 +129,7 @@ pub(super) async fn list(
 struct ListedDir {
     volume: Volume,
     dir: RelPath,
-    /// Whether the client may know the names of tokens.
+    /// True if the client may see the names of tokens.
     names: Names,
 }
 
