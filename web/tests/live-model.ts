@@ -5,7 +5,7 @@
  */
 import { createHash } from "node:crypto";
 import { lost, Problem, Unreachable } from "../src/api/http";
-import type { RemoteEnd } from "../src/live/follower";
+import type { RemoteEnd } from "../src/live/ends";
 import type { Local } from "../src/live/local";
 import { base, Outdated, parent, type FileState, type Node, type Tree } from "../src/live/types";
 

@@ -6,8 +6,9 @@ import { format, t } from "../text";
 import { Icon } from "../ui/Icon";
 import { say } from "../ui/message";
 import { Name } from "../ui/Name";
-import type { Edit, Status, Trouble } from "./follower";
+import type { Status } from "./follower";
 import { addFolder, allowFolder, dropEarlier, earlier, folders, pauseFolder, resumeFolder, stopFolder, takeEarlier, type Folder } from "./folders";
+import type { Edit, Trouble } from "./steps";
 
 export function Synced(): JSX.Element {
   const words = t();

@@ -1,5 +1,6 @@
 /** Texts of the page in English. `name()` puts names into sentences, and isolates the text direction of each name. */
-import type { Status, Trouble } from "../live/follower";
+import type { Status } from "../live/follower";
+import type { Trouble } from "../live/steps";
 import type { Step } from "../live/types";
 import type { ChangeMap } from "../api/volumes";
 import type { Failure, Totals } from "../transfer/queue";
