@@ -381,6 +381,18 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       expect(world.here.shown()).toEqual(world.server.disk.shown());
     }));
 
+  test("a page that says that all is in sync has noted so", () =>
+    within(async (world) => {
+      await world.settle();
+      for (let nth = 0; nth < 20; nth++) {
+        world.server.disk.put(`k${nth}`, `content ${nth}`);
+        const isNoted = () => database.stores.get("common")!.has(JSON.stringify(["folder", `k${nth}`]));
+        do await world.run(1);
+        while (world.follower.status.peek().is !== "synced" || world.here.shown()[`k${nth}`] !== `content ${nth}`);
+        expect(isNoted()).toBe(true);
+      }
+    }));
+
   test("an edit right after a download is no version of the server", () =>
     within(async (world) => {
       await world.settle();

@@ -254,6 +254,8 @@ export class Follower {
       if (plan.steps.length === 0) there.hearEchoes();
       if (plan.steps.length === 0 && !here.isDirty && !there.isDirty) {
         this.#steps.settled();
+        // A page that says so may be closed.
+        await this.#ancestor.written();
         return void (this.status.value = reach.value.on ? { is: "synced" } : { is: "offline" });
       }
       stop.throwIfAborted();

@@ -136,10 +136,10 @@ export class Ancestor {
     await done;
   }
 
-  /** Resolves when all changes are written. */
+  /** Resolves when all changes are written, which begins now. */
   async written(): Promise<void> {
-    await this.#writing;
-    if (this.#changed.size > 0) await this.#flush();
+    await this.#flush();
+    await this.#last;
   }
 }
 
