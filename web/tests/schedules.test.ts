@@ -386,10 +386,10 @@ describe.skipIf(why)("a synced folder in memory", { timeout: 900_000, retry: 0 }
       await world.settle();
       for (let nth = 0; nth < 20; nth++) {
         world.server.disk.put(`k${nth}`, `content ${nth}`);
-        const isNoted = () => database.stores.get("common")!.has(JSON.stringify(["folder", `k${nth}`]));
+        const noted = () => (database.stores.get("common")!.get(JSON.stringify(["folder", `k${nth}`])) as { common: unknown } | undefined)?.common;
         do await world.run(1);
         while (world.follower.status.peek().is !== "synced" || world.here.shown()[`k${nth}`] !== `content ${nth}`);
-        expect(isNoted()).toBe(true);
+        expect(noted()).toMatchObject({ here: { bytes: `content ${nth}`.length } });
       }
     }));
 
