@@ -3,6 +3,8 @@
 mod accepted;
 pub(crate) mod agent;
 mod compare;
+#[cfg(test)]
+mod documents;
 pub(crate) mod far;
 pub(crate) mod filters;
 mod headings;
