@@ -7,8 +7,8 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use deltic_core::chunk::{TwoStage, cut_all};
-use deltic_core::{AtEnd, Chunker, ChunkerSpec, Isa};
+use deltic_core::chunk::{PublishedForm, TwoStage, cut_all};
+use deltic_core::{AnyChunker, AtEnd, Chunker, ChunkerSpec, Isa};
 
 use super::unique::UniqueChunks;
 use crate::exit::shown;
@@ -21,6 +21,8 @@ pub(crate) enum OtherForm {
     Form(Isa),
     /// Two stages (SS-CDC) with an instruction set.
     Stages(TwoStage, Isa),
+    /// A form that VectorCDC publishes.
+    Published(PublishedForm),
 }
 
 /// The chunks that a chunker finds in all inputs. Each file is cut separately.
@@ -167,11 +169,15 @@ fn check(
     bounds: &[usize],
 ) -> Result<(), FormMismatch> {
     let wanted = bounds.windows(2).map(|ends| (ends[0], ends[1] - ends[0]));
+    let by = |chunker: AnyChunker| {
+        let cut = |(start, wanted)| (start, wanted, chunker.cut(&file.bytes[start..]));
+        wanted.clone().map(cut).find(differs)
+    };
     let (how, found) = match *other {
-        OtherForm::Form(isa) => {
-            let chunker = spec.build_for(isa);
-            let cut = |(start, wanted)| (start, wanted, chunker.cut(&file.bytes[start..]));
-            (isa.name().into(), wanted.map(cut).find(differs))
+        OtherForm::Form(isa) => (isa.name().into(), by(spec.build_for(isa))),
+        OtherForm::Published(form) => {
+            let chunker = spec.build_as_published(form);
+            (format!("{form:?}, as published"), chunker.and_then(by))
         }
         OtherForm::Stages(stages, isa) => {
             let mut lens = Vec::new();

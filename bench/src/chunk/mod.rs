@@ -15,7 +15,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use deltic_core::chunk::{
-    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, TwoStage, UnknownAlgorithm,
+    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PublishedForm, TwoStage, UnknownAlgorithm,
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
@@ -54,6 +54,11 @@ use speed::{TimedData, TimedSubject, measure};
 ///   sums alone        checksums of the sieve's chunks, without cutting
 ///   fixed             reads no bytes, so `fixed` has no throughput
 ///   ss-crc, ss-gear   `crc` and `gear` in the two stages of SS-CDC
+///   ram-native, vram-ebs, vram
+///                     with --published: `ram` as VectorCDC publishes it, which
+///                     reads whole windows, by bytes, with vectors in the search
+///                     for the largest byte alone, and in both phases. Likewise
+///                     for `ae-max` and `ae-min`
 ///
 /// All instruction sets must find the same chunks; a difference ends the run.
 #[derive(Debug, clap::Args)]
@@ -84,6 +89,9 @@ pub(crate) struct ChunkArgs {
     /// random places of the inputs, and of data that is hard to cut
     #[arg(long)]
     edits: bool,
+    /// Also time `ram`, `ae-max` and `ae-min` as VectorCDC publishes them
+    #[arg(long)]
+    published: bool,
     /// Runs of each row; the median is shown
     #[arg(long, value_name = "N", default_value = "5")]
     runs: std::num::NonZeroUsize,
@@ -241,8 +249,32 @@ impl<'a> ChunkPlan<'a> {
             let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
             Some(TimedRow::new(name, Some(isa), TimedSubject::Stages(stages, sizes.max() as usize)))
         });
-        let timed = [sum, sums].into_iter().chain(forms).chain(stages).collect();
+        let published = self.families.iter().flat_map(|family| {
+            let spec = family.spec(sizes);
+            self.published_forms(*family).into_iter().filter_map(move |form| {
+                let subject = TimedSubject::Chunker(spec.build_as_published(form)?);
+                Some(TimedRow::published(family.name(), form, subject))
+            })
+        });
+        let timed = [sum, sums].into_iter().chain(forms).chain(stages).chain(published).collect();
         SizeResults { sizes, timed, chunked: Vec::new() }
+    }
+
+    /// Returns the forms of VectorCDC to time and to compare: the native loop, and two forms of each instruction set.
+    fn published_forms(&self, family: ChunkerFamily) -> Vec<PublishedForm> {
+        let ChunkerFamily::ByContent(Algorithm::Ram | Algorithm::AeMax | Algorithm::AeMin) = family
+        else {
+            return Vec::new();
+        };
+        if !self.args.published {
+            return Vec::new();
+        }
+        let isas = || self.isas.iter().copied().filter(|isa| *isa != Isa::SCALAR);
+        let [one, both] = [PublishedForm::SearchOnly, PublishedForm::Both];
+        std::iter::once(PublishedForm::Native)
+            .chain(isas().map(one))
+            .chain(isas().map(both))
+            .collect()
     }
 
     /// Returns the two-stage form (SS-CDC) of a hash-based chunker, if available.
@@ -262,7 +294,8 @@ impl<'a> ChunkPlan<'a> {
         let stages = self.two_stages(family, sizes);
         let stages = stages.map(|(stages, isa)| OtherForm::Stages(stages, isa));
         let forms = family.other_forms(&self.isas).into_iter().map(OtherForm::Form);
-        let others: Vec<_> = forms.chain(stages).collect();
+        let published = self.published_forms(family).into_iter().map(OtherForm::Published);
+        let others: Vec<_> = forms.chain(stages).chain(published).collect();
         let cuts = CutStats::of(&spec, inputs, &others)?;
         let costs = trials.iter().map(|trial| (trial.name, trial.costs(&spec)));
         Ok(ChunkerRow { name: family.name(), cuts, costs: costs.collect() })

@@ -53,9 +53,9 @@ fn throughput(title: [String; 3], block: &SizeResults, figure: fn(&Speed) -> f64
     // The first row is the vector sum, and rows of sums alone have no cutting speed.
     for row in block.timed.iter().skip(1).filter(|row| figure(&row.speed) > 0.0) {
         let bar = (at(row.isa), figure(&row.speed));
-        match groups.last_mut().filter(|group| group.name == row.name) {
+        match groups.last_mut().filter(|group| group.name == row.algorithm()) {
             Some(group) => group.bars.push(bar),
-            None => groups.push(BarGroup { name: row.name.into(), bars: vec![bar] }),
+            None => groups.push(BarGroup { name: row.algorithm(), bars: vec![bar] }),
         }
     }
     let values = block.timed.iter().map(|row| figure(&row.speed));

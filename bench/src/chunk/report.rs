@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use deltic_core::chunk::PublishedForm;
 use deltic_core::{ChunkerSpec, Isa, Sizes};
 
 use crate::exit::shown;
@@ -45,6 +46,8 @@ pub(crate) struct TimedRow {
     pub(crate) name: &'static str,
     /// Instruction set. `None` if the chunker has a single form.
     pub(crate) isa: Option<Isa>,
+    /// The form of VectorCDC. `None` for a form of Deltic.
+    pub(crate) published: Option<PublishedForm>,
     pub(crate) subject: TimedSubject,
     pub(crate) speed: Speed,
 }
@@ -60,12 +63,37 @@ pub(crate) struct ChunkerRow {
 impl TimedRow {
     /// Makes a row without results.
     pub(crate) fn new(name: &'static str, isa: Option<Isa>, subject: TimedSubject) -> Self {
-        Self { name, isa, subject, speed: Speed::default() }
+        Self { name, isa, published: None, subject, speed: Speed::default() }
+    }
+
+    /// Makes a row for a form of VectorCDC, without results.
+    pub(crate) fn published(
+        name: &'static str,
+        form: PublishedForm,
+        subject: TimedSubject,
+    ) -> Self {
+        let isa = match form {
+            PublishedForm::Native => None,
+            PublishedForm::SearchOnly(isa) | PublishedForm::Both(isa) => Some(isa),
+        };
+        Self { published: Some(form), ..Self::new(name, isa, subject) }
     }
 
     /// Returns the name in tables.
     pub(crate) fn title(&self) -> String {
-        self.isa.map_or_else(|| self.name.into(), |isa| format!("{} {}", self.name, isa.name()))
+        self.isa
+            .map_or_else(|| self.algorithm(), |isa| format!("{} {}", self.algorithm(), isa.name()))
+    }
+
+    /// Returns the name of the chunker, or the paper's name for a form of VectorCDC.
+    pub(crate) fn algorithm(&self) -> String {
+        let Self { name, published, .. } = self;
+        match published {
+            None => (*name).into(),
+            Some(PublishedForm::Native) => format!("{name}-native"),
+            Some(PublishedForm::SearchOnly(_)) => format!("v{name}-ebs"),
+            Some(PublishedForm::Both(_)) => format!("v{name}"),
+        }
     }
 }
 
@@ -161,7 +189,7 @@ impl SizeResults {
             let pace = |pace: f64| if pace > 0.0 { format!("{pace:.2}") } else { "-".into() };
             let share = cold.cpu / self.limit() * 100.0;
             table.row([
-                row.name.into(),
+                row.algorithm(),
                 row.isa.map_or("-", Isa::name).into(),
                 pace(cold.cpu),
                 pace(cold.wall),
@@ -238,7 +266,7 @@ impl ChunkReport {
                 let name = row.name.strip_prefix("ss-").unwrap_or(row.name);
                 let chunked = block.chunked.iter().find(|chunked| chunked.name == name);
                 let speeds = speeds(&row.speed, block.limit());
-                table.row(names(row.name, row.isa).chain(speeds).chain(self.cuts(chunked)));
+                table.row(names(&row.algorithm(), row.isa).chain(speeds).chain(self.cuts(chunked)));
             }
             let timed = |name| block.timed.iter().any(|row| row.name == name);
             for row in block.chunked.iter().filter(|row| !timed(row.name)) {

@@ -1,5 +1,5 @@
-//! Weak and strong sums alone: speed (NetSync table 2, WebR2sync+ table 2), uniformity (NetSync figure 11), and chunks
-//! that share a weak sum (ParaSync figure 10).
+//! Weak sums alone: speed (NetSync table 2), uniformity (NetSync figure 11), and chunks that share a weak sum (ParaSync
+//! figure 10).
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use deltic_core::{Algorithm, Crc32c, Fingerprint, StrongKind, WeakKind};
+use deltic_core::{Algorithm, Crc32c, Fingerprint, WeakKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bench::{PaperBench, RunFailure};
@@ -43,23 +43,6 @@ pub(crate) fn weak_speeds(bench: &mut PaperBench) -> Result<Outcome> {
         Claim::value("FastFP", "334 to 368 MB/s, with chunking", "fastfp"),
     ];
     Ok(drawn(["MB a second of a weak sum alone, from the cache", "chunk"], &figures, &claims))
-}
-
-/// WebR2sync+, table 2: speed of strong sums, and collisions.
-pub(crate) fn strong_speeds(bench: &mut PaperBench) -> Result<Outcome> {
-    let mut figures = SeriesTable::new(" MB/s");
-    let data = Random::new(1).bytes(HOT_BYTES);
-    for kind in StrongKind::ALL {
-        let time = seconds(bench, || {
-            for chunk in data.chunks(8192) {
-                black_box(kind.sum_of(None, black_box(chunk)));
-            }
-        });
-        figures.put("8 KiB", kind.name(), data.len() as f64 / time / 1e6);
-    }
-    let claims = [Claim::times("SipHash to MD5", "4.9×", "md5", "siphash-2-4")];
-    let what = "MB a second of a strong sum, from the cache (Spooky, FNV, Murmur3 and CityHash are no sums of Deltic)";
-    Ok(drawn([what, "block"], &figures, &claims))
 }
 
 /// NetSync, figure 11: chi-square of 1,024 bins of weak sums of different chunks.
@@ -161,7 +144,7 @@ fn drawn(names: [&str; 2], figures: &SeriesTable, claims: &[Claim]) -> Outcome {
     Outcome::Drawn(Box::new(drawn))
 }
 
-fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {
+pub(super) fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {
     let machine = MachineInfo::here().name;
     Drawn {
         caption: format!("{what}. Equal for all: the bytes, one thread."),
@@ -173,7 +156,7 @@ fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {
 }
 
 /// Returns the processor time of `run` in seconds, the median of several rounds.
-fn seconds(bench: &PaperBench, run: impl Fn()) -> f64 {
+pub(super) fn seconds(bench: &PaperBench, run: impl Fn()) -> f64 {
     let rounds = if bench.mode() == RunMode::Smoke { 3 } else { 31 };
     let clock = || {
         let now = clock_gettime(ClockId::ThreadCPUTime);
@@ -188,4 +171,4 @@ fn seconds(bench: &PaperBench, run: impl Fn()) -> f64 {
 }
 
 /// Larger than the first-level cache, smaller than the second.
-const HOT_BYTES: usize = 256 << 10;
+pub(super) const HOT_BYTES: usize = 256 << 10;

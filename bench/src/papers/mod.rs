@@ -18,6 +18,7 @@ mod pages;
 mod runs;
 mod series;
 mod stored;
+mod strong_sums;
 mod uniformity;
 mod view;
 

@@ -153,12 +153,12 @@ pub(crate) const KEPT: &str = "beyond-kept";
 pub(crate) const CHUNK: &[(&str, &str)] = &[
     (
         "random",
-        "--random 1MB|128MiB|1GiB --avg 8KiB --runs 1|3|5 \
+        "--random 1MB|128MiB|1GiB --avg 8KiB --runs 1|3|5 --published \
          --algorithms crc,gear,ram|crc,rabin,tttd,gear,fastcdc,ae-max,ram,sieve|crc,rabin,tttd,gear,fastcdc,ae-max,ram,sieve",
     ),
     (
         "releases",
-        "{typescript} --avg 8KiB --runs 1|1|3 --limit 64MB|400MB|4GiB \
+        "{typescript} --avg 8KiB --runs 1|1|3 --published --limit 64MB|400MB|4GiB \
          --algorithms fixed,crc,rabin,tttd,gear,fastcdc,ae-max,ram,sieve",
     ),
 ];

@@ -1,7 +1,7 @@
 //! WebR2sync+'s figures.
 
 use super::super::claims::Claim;
-use super::super::hashes;
+use super::super::strong_sums::strong_sums;
 use super::super::view::{Quantity, SyncView};
 use super::item::{PaperItem, Redraw, figure, table};
 use crate::sync::settings::Factor;
@@ -49,11 +49,7 @@ pub(super) fn items() -> Vec<PaperItem> {
         ),
     ];
     items.push(table(1, "which services have delta sync", Redraw::Sketch));
-    items.push(table(
-        2,
-        "collisions and cycles a byte of hashes",
-        Redraw::Own(hashes::strong_speeds),
-    ));
+    items.push(table(2, "collisions and cycles a byte of hashes", Redraw::Own(strong_sums)));
     items
 }
 
