@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::common::bucket::Bucket;
 use crate::common::server::Server;
 use crate::common::{DELTIC, Run, World, noise};
+use deltic_core::Strategy;
 
 /// Files in `photos`, which a server serves.
 fn photos(world: &World) {
@@ -119,19 +120,34 @@ fn a_store_and_a_path_are_listed_and_counted() {
     assert!(!bucket.was_read());
 }
 
+/// A store computes no sums on request, so no preset can work there. The refusal comes before any request.
 #[test]
 fn a_strategy_for_a_store_is_refused_with_the_reason() {
-    let world = World::new();
-    let bucket = Bucket::new();
-    bucket.put("dir/a", b"1");
-    let mut command =
-        world.command(DELTIC, "sync --strategy rsync gs://bucket/dir/a out".split(' '));
-    let run = Run::of(command.env("STORAGE_EMULATOR_HOST", &bucket.address));
-    assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(
-        run.stderr.contains("--strategy rsync") && run.stderr.contains("checksums"),
-        "{run:#?}"
-    );
+    let (world, bucket) = (World::new(), Bucket::new());
+    bucket.put("dir/f", b"from the store");
+    world.mkdir("to");
+    let sync = |words: &str| {
+        let mut command = world.command(DELTIC, format!("sync {words}").split_whitespace());
+        Run::of(command.env("STORAGE_EMULATOR_HOST", &bucket.address))
+    };
+    let stores =
+        ["gs://bucket/dir/", "s3://bucket/dir/", "hdfs://127.0.0.1:1/dir/", "azure://c/dir/"];
+    for Strategy { name, .. } in Strategy::ALL.into_iter().filter(|one| *one != Strategy::DELTIC) {
+        for store in stores {
+            let run = sync(&format!("-r --strategy {name} {store} to"));
+            assert_eq!(run.code, Some(1), "{run:#?}");
+            let host = store.trim_end_matches("dir/");
+            for told in
+                [&*format!("--strategy {name}"), host.trim_end_matches('/'), "leave the option out"]
+            {
+                assert!(run.stderr.contains(told), "{told}: {run:#?}");
+            }
+        }
+    }
+    assert!(!bucket.was_read() && !world.exists("to/f"));
+    // Without a preset the same command reads the object, which this bucket does not give.
+    sync("-r --strategy deltic gs://bucket/dir/ to");
+    assert!(bucket.was_read());
 }
 
 #[test]

@@ -47,8 +47,8 @@ pub(crate) fn dial(
     }
     if options.strategy != Strategy::DELTIC {
         bail!(
-            "--strategy {}: {host} runs no Deltic; checksums of the store show changed parts, which are \
-             requested as ranges",
+            "--strategy {}: a strategy needs Deltic at both ends, and {host} is a store that computes nothing on \
+             request; leave the option out, and the parts that differ are found by checksums that the store keeps",
             options.strategy.name
         );
     }
