@@ -123,6 +123,57 @@ fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
     world.assert_same("src", "there/dst");
 }
 
+/// `--explain` tells the sums that storage keeps and the sums that both ends agreed on, `--stats` and the JSON summary how
+/// many sums came from storage.
+#[test]
+fn a_run_tells_the_sums_that_storage_keeps() {
+    let world = world();
+    let Some(_disk) = btrfs_by(&world, "sha256") else { return };
+    let copy = |from: &str, dir: &str| {
+        fs::create_dir_all(world.path(dir)).unwrap();
+        let words = ["-a", from, dir];
+        assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
+    };
+    copy("src", "disk/kept");
+    let kept = "SHA-256 of 4.00 KiB";
+    for (way, words) in [
+        (
+            Way::Push,
+            format!("this end keeps {kept}, the other end does not tell; compared by {kept}"),
+        ),
+        (
+            Way::Pull,
+            format!("this end keeps no sums, the other end keeps {kept}; compared by {kept}"),
+        ),
+    ] {
+        let is_push = matches!(way, Way::Push);
+        let (from, to) = (way.from("disk/kept/src/"), way.to("there/dst/"));
+        let run = |more: &str| {
+            fs::remove_dir_all(world.path("there")).ok();
+            copy("dst", "there");
+            world.ok(&format!("-rt --no-fsync --strategy skysync-f {more} {from} {to}"))
+        };
+        let told = run("--explain --stats");
+        assert!(told.stdout.contains(&words), "{way:?}: {told:#?}");
+        assert!(told.stdout.contains("\nsums of "), "{told:#?}");
+        let line = told.stdout.lines().find(|line| line.starts_with("Sums from storage: "));
+        let from_storage = |line: &str| !line.starts_with("Sums from storage: 0 of ");
+        assert_eq!(line.map(from_storage), Some(is_push), "{told:#?}");
+        let json = run("--json");
+        let events: Vec<serde_json::Value> =
+            json.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let sums =
+            events.iter().find(|event| event["event"] == "sums" && event["path"] == "insert");
+        let sums = sums.expect("an event");
+        let block = serde_json::json!({"sum": "SHA-256", "block_bytes": 4096});
+        assert_eq!(sums["agreed"], block, "{sums}");
+        assert_eq!(sums[if is_push { "here" } else { "there" }], block, "{sums}");
+        assert_eq!(sums["is_there_told"], !is_push, "{sums}");
+        let summary = events.iter().find(|event| event["event"] == "summary").expect("an event");
+        assert_eq!(summary["sums"]["stored"].as_u64() > Some(0), is_push, "{summary}");
+    }
+}
+
 /// The sum of the first block of `insert`, as storage has it.
 fn old_sum(world: &World) -> Vec<u8> {
     StrongKind::Sha256.sum_of(None, &world.read("dst/insert")[..4096]).as_bytes().into()

@@ -41,6 +41,17 @@ impl SumKind {
         self as u8
     }
 
+    /// The name of the kind in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Crc32c => "CRC-32C",
+            Self::Xxh64 => "XXH64",
+            Self::Sha256 => "SHA-256",
+            Self::Blake2b => "BLAKE2b",
+        }
+    }
+
     fn of_number(number: u8) -> Option<Self> {
         let kinds = [Self::Crc32c, Self::Xxh64, Self::Sha256, Self::Blake2b];
         kinds.into_iter().find(|kind| kind.number() == number)

@@ -1,7 +1,8 @@
 //! Sums for the strategies of the papers, at either end: sums of portions, of spans, and of whole files.
 
+use std::cell::Cell;
 use std::convert::Infallible;
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 
 use deltic_core::chunk::{JudgeScope, TwoStage, cut_all};
 use deltic_core::recipe::FileDigest;
@@ -43,17 +44,58 @@ pub const fn at_end(start: u64, got: usize, wanted: usize, file_len: u64) -> AtE
 #[derive(Debug)]
 pub struct PortionSummer<'a> {
     /// Chunker and kinds of sums.
-    pub summing: Summing,
+    summing: Summing,
     /// Key of the strong sums.
-    pub key: &'a SumKey,
+    key: &'a SumKey,
     /// Length of the file in bytes.
-    pub file_len: u64,
+    file_len: u64,
     /// Block sums of the portion that the file's store keeps. Weak block sums are combined to chunk sums; strong block
     /// sums are used unchanged.
-    pub stored: Option<StoredSums>,
+    stored: Option<StoredSums>,
+    counts: Cell<SumCounts>,
 }
 
-impl PortionSummer<'_> {
+/// Number of sums of chunks and blocks by their source. A chunk with a weak and a strong sum counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SumCounts {
+    /// Sums that storage keeps, or that were combined from such sums.
+    pub stored: u64,
+    /// Sums that were computed from bytes alone.
+    pub computed: u64,
+}
+
+impl AddAssign for SumCounts {
+    fn add_assign(&mut self, more: Self) {
+        self.stored += more.stored;
+        self.computed += more.computed;
+    }
+}
+
+impl<'a> PortionSummer<'a> {
+    /// Sums portions of a file of `file_len` bytes, of which storage keeps `stored`.
+    #[must_use]
+    pub fn new(
+        summing: Summing,
+        key: &'a SumKey,
+        file_len: u64,
+        stored: Option<StoredSums>,
+    ) -> Self {
+        Self { summing, key, file_len, stored, counts: Cell::default() }
+    }
+
+    /// Returns the number of sums so far by their source.
+    #[must_use]
+    pub fn counts(&self) -> SumCounts {
+        self.counts.get()
+    }
+
+    /// Counts a sum.
+    fn count(&self, is_stored: bool) {
+        let mut counts = self.counts.get();
+        counts += SumCounts { stored: is_stored.into(), computed: (!is_stored).into() };
+        self.counts.set(counts);
+    }
+
     /// Cuts and sums `bytes`, the bytes of [`read_range`], and adds the cut bytes to `digest`. Returns `None` if the
     /// file is shorter than the portion.
     #[must_use]
@@ -158,8 +200,16 @@ impl ChunkSummer<'_> {
     fn next(&mut self, chunk: &[u8]) -> Sum {
         let Summing { weak, strong, .. } = self.portions.summing;
         let weak = match &mut self.joined {
-            Some(joined) => joined.next_sum(self.at, chunk).get(),
-            None => weak.of(chunk),
+            Some(joined) => {
+                let before = joined.hashed_bytes();
+                let sum = joined.next_sum(self.at, chunk).get();
+                self.portions.count(joined.hashed_bytes() - before < chunk.len() as u64);
+                sum
+            }
+            None => {
+                self.portions.count(false);
+                weak.of(chunk)
+            }
         };
         let strong = strong.map_or(StrongSum::NONE, |strong| self.strong(strong, chunk));
         self.at += chunk.len() as u64;
@@ -171,6 +221,7 @@ impl ChunkSummer<'_> {
         let stored = self.portions.stored.as_ref();
         let stored = stored.filter(|_| self.portions.summing.keying == Keying::Plain);
         let kept = stored.and_then(|stored| stored.strong(strong, self.at, chunk.len()));
+        self.portions.count(kept.is_some());
         kept.unwrap_or_else(|| strong.sum_of(self.portions.key(), chunk))
     }
 }
@@ -279,7 +330,7 @@ mod tests {
         let summing =
             Summing { chunker, weak: WeakKind::Crc32c, strong: Some(StrongKind::Sha256), keying };
         let file_len = bytes.len() as u64;
-        let portions = PortionSummer { summing, key: &key, file_len, stored };
+        let portions = PortionSummer::new(summing, &key, file_len, stored);
         let Some(Summed::Chunks(sums, true)) = portions.sum(Portion::From(0), bytes, None) else {
             panic!("all of it is summed")
         };

@@ -22,6 +22,7 @@ use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
 use deltic_worker::packing::PackingReport;
 use deltic_worker::reasons::Reasons;
+use deltic_worker::sum_report::SumReport;
 use deltic_worker::user::User;
 
 // Both constants are the length from which notes about a file are worth their disk space.
@@ -73,6 +74,8 @@ pub(crate) struct SessionConfig {
     pub(crate) is_near: bool,
     /// Counts the literals of this end by their compression.
     pub(crate) packing: PackingReport,
+    /// Counts the sums of this end by their source.
+    pub(crate) sums: SumReport,
     pub(crate) monitor: Monitor,
     pub(crate) further: Further,
     /// Facts that earlier sessions kept.

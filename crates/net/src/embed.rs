@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
 
 use deltic_core::strategy::PackingTotals;
+pub use deltic_engine::sums::SumCounts;
 use deltic_protocol::options::Options;
 use deltic_protocol::report::{Notice, Totals, Trouble, TroubleKind};
 use deltic_store::{Store, Tree};
@@ -75,6 +76,8 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// The link to the other end, as far as this end sent over it.
     pub link: LinkReport,
+    /// Sums of this end by their source, if a strategy of a paper ran. Of both ends, if both are in this process.
+    pub sums: SumCounts,
 }
 
 /// Rate of the link to the other end, and compression of literals, measured by one end.
@@ -375,9 +378,9 @@ async fn connect(
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
-    let SessionConfig { facts, reasons, under_way, executor, budget, .. } = config.clone();
+    let SessionConfig { facts, reasons, sums, under_way, executor, budget, .. } = config.clone();
     let rest = SessionConfig::default();
-    let config = SessionConfig { facts, reasons, under_way, executor, budget, ..rest };
+    let config = SessionConfig { facts, reasons, sums, under_way, executor, budget, ..rest };
     // Errors of the task arrive as an abort frame.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }
@@ -467,7 +470,8 @@ pub(crate) async fn run_until_cancelled(
     }
     let (counters, packing) = (&config.counters, config.packing.totals());
     let link = LinkReport { bits_per_second: counters.bandwidth_limit(), packing };
-    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link })
+    let sums = config.sums.totals();
+    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link, sums })
 }
 
 /// Replaces the error of a lost connection by `Interrupted` if the run is cancelled within [`SIGNAL_LATENESS`]. Ctrl-C

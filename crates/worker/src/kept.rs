@@ -12,6 +12,7 @@ use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::Recipes;
 use crate::reasons::Reasons;
+use crate::sum_report::SumReport;
 
 /// Digests, recipes and bases that are known without reading a file.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub struct KeptFacts {
     pub(super) digests: Digests,
     pub(super) recipes: Recipes,
     pub(super) bases: Bases,
+    pub(super) sums: SumReport,
 }
 
 impl Default for KeptFacts {
@@ -42,7 +44,8 @@ impl KeptFacts {
         };
         let digests = Digests::new(Arc::clone(&counted), options).with_sums(old_sums.clone());
         let recipes = Recipes::new(Arc::clone(&counted));
-        Self { facts, digests, recipes, bases: Bases::new(counted, options, old_sums) }
+        let bases = Bases::new(counted, options, old_sums);
+        Self { facts, digests, recipes, bases, sums: SumReport::default() }
     }
 
     /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
@@ -53,6 +56,11 @@ impl KeptFacts {
     /// Reports to `reasons` why each file is read whole or in part.
     pub fn explaining(self, reasons: Option<Reasons>) -> Self {
         Self { bases: self.bases.explaining(reasons), ..self }
+    }
+
+    /// Counts in `sums` which sums come from storage.
+    pub fn counting_sums(self, sums: SumReport) -> Self {
+        Self { sums, ..self }
     }
 
     /// True if an old version without a noted base can get its base from an [`OldSums`](crate::old_sums::OldSums).

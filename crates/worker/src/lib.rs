@@ -28,6 +28,7 @@ pub mod source;
 mod sparse;
 pub mod stage;
 mod steps;
+pub mod sum_report;
 mod trusted;
 pub mod user;
 mod weight;

@@ -447,6 +447,7 @@ impl Reporter for DifferenceReporter {
             | Notice::Wire { .. }
             | Notice::Closing
             | Notice::MadeRoot(_)
+            | Notice::Agreed(_)
             | Notice::Removed(_)
             | Notice::Finished(_) => {}
         }

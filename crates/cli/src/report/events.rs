@@ -6,10 +6,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
+use deltic_core::BlockSumSpec;
+use deltic_net::embed::SumCounts;
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::watch::{Note, Round};
 use deltic_net::{Outcome, Plan, SyncError};
-use deltic_protocol::report::{Action, Change, Differs, EntryType, Side, Trouble, TroubleKind};
+use deltic_protocol::report::{
+    Action, AgreedSums, Change, Differs, EntryType, PeerSums, Side, Trouble, TroubleKind,
+};
 use deltic_remote::hex;
 use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
@@ -37,6 +41,17 @@ pub(crate) enum JsonEvent<'a> {
     },
     Progress(JsonProgress),
     Change(ChangeEvent<'a>),
+    Sums {
+        #[serde(flatten)]
+        name: JsonName,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        here: Option<JsonBlockSums>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        there: Option<JsonBlockSums>,
+        is_there_told: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        agreed: Option<JsonBlockSums>,
+    },
     Difference {
         #[serde(flatten)]
         name: JsonName,
@@ -169,6 +184,23 @@ pub(crate) struct JsonSummary {
     pub(crate) link_bits_per_second: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compression: Option<JsonCompression>,
+    /// Sums that a strategy of a paper used, by their source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sums: Option<JsonSums>,
+}
+
+/// Number of sums by their source.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct JsonSums {
+    stored: u64,
+    computed: u64,
+}
+
+/// Sums that storage keeps of blocks of a file.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct JsonBlockSums {
+    sum: &'static str,
+    block_bytes: u32,
 }
 
 /// Counts of all rounds of a watch.
@@ -290,6 +322,22 @@ impl<'a> JsonEvent<'a> {
         }
     }
 
+    /// The event of the sums that both ends agreed on for a file.
+    pub(crate) fn sums(AgreedSums { path, here, there, agreed }: &AgreedSums) -> Self {
+        let sums = |kept: &Option<BlockSumSpec>| {
+            kept.map(|BlockSumSpec { kind, block_bytes }| JsonBlockSums {
+                sum: kind.name(),
+                block_bytes,
+            })
+        };
+        let (there, is_there_told) = match there {
+            PeerSums::Untold => (None, false),
+            PeerSums::Told(there) => (sums(there), true),
+        };
+        let name = named(path.as_bytes());
+        JsonEvent::Sums { name, here: sums(here), there, is_there_told, agreed: sums(agreed) }
+    }
+
     /// The event of a name that failed, or was left out.
     pub(crate) fn trouble(trouble: &'a Trouble) -> Self {
         let kind = match trouble.kind {
@@ -321,7 +369,7 @@ impl<'a> JsonEvent<'a> {
 
     /// The last event of a run that completed.
     pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
-        let Outcome { totals, traffic, elapsed, link } = *outcome;
+        let Outcome { totals, traffic, elapsed, link, sums } = *outcome;
         JsonEvent::Summary(Box::new(JsonSummary {
             exit_code: exit.code(),
             dry_run,
@@ -344,6 +392,8 @@ impl<'a> JsonEvent<'a> {
             failed: totals.failed,
             link_bits_per_second: link.bits_per_second,
             compression: compression(&link),
+            sums: (sums != SumCounts::default())
+                .then_some(JsonSums { stored: sums.stored, computed: sums.computed }),
         }))
     }
 

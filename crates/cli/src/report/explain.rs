@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
-use deltic_core::Strategy;
 use deltic_core::chunk::ChunkerSpec;
+use deltic_core::{BlockSumSpec, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
 use deltic_net::reasons::{Reason, Reasons};
 use deltic_protocol::limits::WHOLE_BELOW_BYTES;
-use deltic_protocol::report::{Action, Change, EntryType};
+use deltic_protocol::report::{Action, AgreedSums, Change, EntryType, PeerSums};
 use indicatif::HumanBytes;
 
 use crate::report::numbers::counted;
@@ -59,6 +59,8 @@ pub(crate) struct SendExplanation {
     shares: BTreeMap<SendReason, ReasonTotals>,
     /// Reasons for reading large files.
     reasons: Reasons,
+    /// Number of files by the sums that both ends agreed on.
+    agreed: BTreeMap<String, u64>,
 }
 
 impl SendExplanation {
@@ -73,6 +75,7 @@ impl SendExplanation {
             store: matches!(&plan.sources, Sources::Remote { host, .. } if is_store(host)),
             shares: BTreeMap::new(),
             reasons: plan.reasons.clone().unwrap_or_default(),
+            agreed: BTreeMap::new(),
         }
     }
 
@@ -108,6 +111,19 @@ impl SendExplanation {
     pub(crate) fn reasons(&self) -> Vec<String> {
         let words = |(path, reason)| format!("{path}: {}", words_of(&reason));
         self.reasons.all().into_iter().map(words).collect()
+    }
+
+    /// Counts a file by the sums that both ends agreed on.
+    pub(crate) fn note_sums(&mut self, sums: &AgreedSums) {
+        *self.agreed.entry(agreed_words(sums)).or_default() += 1;
+    }
+
+    /// Returns lines on the sums that storage keeps at each end, and on the sums that both ends agreed on.
+    pub(crate) fn sums(&self) -> Vec<String> {
+        let line = |(words, files): (&String, &u64)| {
+            format!("sums of {}: {words}", counted(*files, "file"))
+        };
+        self.agreed.iter().map(line).collect()
     }
 
     fn why(&self, change: &Change) -> SendReason {
@@ -176,6 +192,20 @@ impl SendExplanation {
             SendReason::Attributes => "not sent, as only attributes differed".to_owned(),
         }
     }
+}
+
+/// Returns what the storage of each end keeps, and what the ends compare.
+fn agreed_words(AgreedSums { here, there, agreed, .. }: &AgreedSums) -> String {
+    let sums = |kept: &BlockSumSpec| {
+        format!("{} of {}", kept.kind.name(), HumanBytes(kept.block_bytes.into()))
+    };
+    let kept = |kept: &Option<BlockSumSpec>| kept.as_ref().map_or_else(|| "no sums".into(), sums);
+    let there = match there {
+        PeerSums::Untold => "the other end does not tell".to_owned(),
+        PeerSums::Told(there) => format!("the other end keeps {}", kept(there)),
+    };
+    let agreed = agreed.as_ref().map_or_else(|| "blocks of the strategy's own length".into(), sums);
+    format!("this end keeps {}, {there}; compared by {agreed}", kept(here))
 }
 
 fn words_of(reason: &Reason) -> String {

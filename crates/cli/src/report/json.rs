@@ -58,6 +58,7 @@ impl Reporter for JsonReporter {
                     self.progress.aside(|| self.complaints.report(trouble, &self.view));
                 }
             }
+            Notice::Agreed(sums) => self.output.line(JsonEvent::sums(sums).line()),
             Notice::Entry { path, meta } => self.output.line(JsonEvent::entry(path, meta).line()),
             Notice::Listed { .. }
             | Notice::Settled { .. }

@@ -87,6 +87,7 @@ impl RunMeter {
             Notice::Closing => self.closing = true,
             Notice::Entry { .. }
             | Notice::MadeRoot(_)
+            | Notice::Agreed(_)
             | Notice::Removed(_)
             | Notice::Trouble(_)
             | Notice::Finished(_) => {}

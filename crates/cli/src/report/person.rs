@@ -247,6 +247,11 @@ impl Reporter for PersonReporter {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
             Notice::Removed(path) => self.source_removed(path),
+            Notice::Agreed(sums) => {
+                if let Some(explain) = &mut self.explain {
+                    explain.note_sums(sums);
+                }
+            }
             Notice::Trouble(trouble)
                 if matches!(trouble.kind, TroubleKind::Skipped | TroubleKind::UnsafeLink) =>
             {
@@ -340,7 +345,12 @@ impl PersonReporter {
         }
         if let Some(explain) = &self.explain {
             explain.reasons().iter().for_each(|line| self.lines.output.line(line));
-            // The full summary has the lines of a run that compressed.
+            explain.sums().iter().for_each(|line| self.lines.output.line(line));
+            // The full summary has the line of sums, and the lines of a run that compressed.
+            if self.view.summary != SummaryForm::Full {
+                let line = summary::sums(outcome.sums, self.view.numbers);
+                line.iter().for_each(|line| self.lines.output.line(line));
+            }
             if self.view.summary != SummaryForm::Full || outcome.link.packing.original == 0 {
                 link_lines(&outcome.link).iter().for_each(|line| self.lines.output.line(line));
             }

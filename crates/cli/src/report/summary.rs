@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use deltic_net::Outcome;
+use deltic_net::embed::SumCounts;
 use deltic_protocol::report::{Action, Change, EntryType, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
@@ -215,11 +216,22 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
         let count = numbers.count(tally.moved);
         lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
     }
+    lines.extend(sums(outcome.sums, numbers));
     // Short runs have the lines of rsync alone.
     if outcome.link.packing.original > 0 {
         lines.extend(link_lines(&outcome.link));
     }
     lines
+}
+
+/// Returns the line on the sources of sums, if a strategy of a paper used sums.
+pub(crate) fn sums(
+    SumCounts { stored, computed }: SumCounts,
+    numbers: NumberStyle,
+) -> Option<String> {
+    let all = stored.saturating_add(computed);
+    let [stored, shown] = [stored, all].map(|count| numbers.count(count));
+    (all > 0).then(|| format!("Sums from storage: {stored} of {shown}"))
 }
 
 /// Index of the line after the number of transferred files.

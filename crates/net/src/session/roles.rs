@@ -115,6 +115,7 @@ impl Session {
         let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
         KeptFacts::new(facts.shared_store(), options, old_sums.clone())
             .explaining(reasons.clone())
+            .counting_sums(self.config.sums.clone())
             .with_random(random_bytes)
     }
 

@@ -7,7 +7,7 @@ mod trouble;
 
 pub use change::{Action, Change, Differs, Facts, PassedOver};
 pub use deltic_tree::EntryType;
-pub use notice::{MadeRoot, Notice, Question, Totals};
+pub use notice::{AgreedSums, MadeRoot, Notice, PeerSums, Question, Totals};
 pub(crate) use progress::ByteProgress;
 pub use progress::Counts;
 pub use trouble::{Side, Spot, Trouble, TroubleKind};

@@ -1,5 +1,6 @@
 //! Notices of a running machine. The totals are the last notice.
 
+use deltic_core::BlockSumSpec;
 use deltic_tree::{Meta, RelPath};
 
 use super::change::Change;
@@ -67,6 +68,28 @@ impl Totals {
     }
 }
 
+/// Sums by which the ends of a session compare a file with its old version, and sums that storage keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgreedSums {
+    /// Path below the root.
+    pub path: RelPath,
+    /// Sums that the storage of this end keeps of its version. `None` if it keeps none that the strategy can ask for.
+    pub here: Option<BlockSumSpec>,
+    /// Sums that the storage of the other end keeps.
+    pub there: PeerSums,
+    /// Stored sums that the signature is made of. `None` for the strategy's own sums, which are computed.
+    pub agreed: Option<BlockSumSpec>,
+}
+
+/// Sums that the storage of the other end keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerSums {
+    /// The other end does not tell: a receiver sends only its choice.
+    Untold,
+    /// The other end told.
+    Told(Option<BlockSumSpec>),
+}
+
 /// A notice of a running machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -104,6 +127,8 @@ pub enum Notice {
     MadeRoot(MadeRoot),
     /// A name changed.
     Changed(Change),
+    /// Both ends agreed on the sums of a file.
+    Agreed(AgreedSums),
     /// A source was removed after the arrival of the copy.
     Removed(RelPath),
     /// A name failed.

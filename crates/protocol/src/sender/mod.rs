@@ -246,7 +246,7 @@ impl Sender {
             }
             ToSender::Mend { file, gaps } => files.receive_gap_requests(cx, file, gaps),
             ToSender::Signs { file, by } => {
-                files.pass_frame(cx, file, |transfer, _| transfer.receive_signature_sums(by))
+                files.pass_frame(cx, file, |transfer, cx| transfer.receive_signature_sums(cx, by))
             }
             ToSender::Sums { file, sums, extent } => files.receive_old_sums(cx, file, sums, extent),
             ToSender::Match { file, needs, tokens } => {

@@ -253,8 +253,9 @@ impl<S: Store> DestinationWorker<S> {
         let (key, file_len) = (&self.agreed.key, old.meta().len);
         let stored = stored_sums(&self.options.strategy, old, &portion);
         let stored = stored.map_err(|error| work_error(&error))?;
-        let portions = PortionSummer { summing, key, file_len, stored };
+        let portions = PortionSummer::new(summing, key, file_len, stored);
         let summed = sum_portion(&self.buffers, old, &portions, portion, None);
+        self.kept.sums.add(portions.counts());
         summed.map_err(|error| work_error(&error))?.ok_or_else(shrunk)
     }
 
@@ -268,6 +269,7 @@ impl<S: Store> DestinationWorker<S> {
         let sums = perform(&self.buffers, Stage::Sum, task, |spans, into| {
             slot.read(spans, into).map(<[u8]>::len)
         });
+        self.kept.sums.add_computed(spans.len());
         sums.map_err(|error| work_error(&error))?.map_err(|FileShrank| shrunk())
     }
 

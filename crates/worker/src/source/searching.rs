@@ -38,9 +38,12 @@ impl<T: Tree> SourceWorker<T> {
         let range = start..end.max(start);
         let kept = searched_sums(&blocks, &**snapshot, &range)?;
         let (zstd, limits) = (self.packer().asked(), self.agreed().terms.limits);
+        let before = searcher.counts();
         let search = NewSearch { searcher, digest, start, zstd, limits, kept, region };
         let with = |bytes: &[u8], at_end| search.search(bytes, at_end);
-        with_range(&self.buffers, &**snapshot, &range, with)
+        let searched = with_range(&self.buffers, &**snapshot, &range, with)?;
+        self.kept.sums.add_search(before, searched.searcher.counts());
+        Ok(searched)
     }
 
     /// Searches a region independently of other regions.

@@ -30,9 +30,10 @@ impl<T: Tree> SourceWorker<T> {
         let (key, file_len) = (&self.agreed().key, snapshot.meta().len);
         let stored = stored_sums(&self.options.strategy, &**snapshot, &portion);
         let stored = stored.map_err(|error| trouble(&error))?;
-        let portions = PortionSummer { summing, key, file_len, stored };
+        let portions = PortionSummer::new(summing, key, file_len, stored);
         let into = digest.as_deref_mut();
         let summed = sum_portion(&self.buffers, &**snapshot, &portions, portion, into);
+        self.kept.sums.add(portions.counts());
         let summed = summed.map_err(|error| trouble(&error))?;
         Ok((summed.ok_or_else(|| shrunk(&**snapshot))?, digest))
     }
@@ -48,6 +49,7 @@ impl<T: Tree> SourceWorker<T> {
         let task = StrongSums::new(strong, &self.agreed().key, spans);
         let read = read_one(|at, into| snapshot.read_packed(at, into));
         let sums = perform(&self.buffers, Stage::Sum, task, read);
+        self.kept.sums.add_computed(spans.len());
         sums.map_err(|error| trouble(&error))?.map_err(|FileShrank| shrunk(&**snapshot))
     }
 

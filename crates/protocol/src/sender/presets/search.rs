@@ -25,8 +25,8 @@ pub(super) enum Signature {
     /// The new version is not open yet. Holds the kind of sums that the storage keeps of the file.
     Closed(Option<BlockSumSpec>),
     /// The receiver was told the kind of sums that the sender's storage keeps. The receiver has not yet chosen the sums
-    /// of the signature.
-    Unsigned,
+    /// of the signature. Holds the kind of sums that storage keeps.
+    Unsigned(Option<BlockSumSpec>),
     /// More sums of the signature will arrive.
     Coming(Box<BlockSums>),
     /// The signature is complete: one search goes through the new version.
@@ -48,7 +48,7 @@ impl Signature {
         match self {
             Self::Closed(kept) if cx.abilities.agrees_on_sums && ways.negotiates() => {
                 cx.send(ToReceiver::Keeps { file, kept: *kept });
-                Self::Unsigned
+                Self::Unsigned(*kept)
             }
             _ => Self::Coming(Box::new(ways.block_sums(spec))),
         }
@@ -56,20 +56,19 @@ impl Signature {
 }
 
 impl PresetSender {
-    /// Takes the kind of sums that the receiver chose for the signature.
+    /// Takes the kind of sums that the receiver chose for the signature. Returns the kind that storage keeps here.
     pub(crate) fn receive_signature_sums(
         &mut self,
         by: Option<BlockSumSpec>,
-    ) -> Result<(), PeerError> {
+    ) -> Result<Option<BlockSumSpec>, PeerError> {
         const UNFIT: PeerError = PeerError::Unexpected("a choice of signature sums in this state");
-        let MatchMethod::Signature(old @ Signature::Unsigned) = &mut self.side else {
-            return Err(UNFIT);
-        };
+        let MatchMethod::Signature(old) = &mut self.side else { return Err(UNFIT) };
+        let Signature::Unsigned(here) = *old else { return Err(UNFIT) };
         if let Some(kept) = by {
             (self.ways, self.spec) = self.ways.with_stored_sums(kept).ok_or(UNFIT)?;
         }
         *old = Signature::Coming(Box::new(self.ways.block_sums(self.spec)));
-        Ok(())
+        Ok(here)
     }
 
     /// Takes sums of the next blocks of the old version. Starts the search after the last sums.

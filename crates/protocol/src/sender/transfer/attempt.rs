@@ -1,10 +1,11 @@
 //! An attempt at a file: the state that all transfer methods share.
 
+use deltic_core::BlockSumSpec;
 use deltic_tree::RelPath;
 
 use crate::limits::MAX_ATTEMPTS;
 use crate::message::{FileNo, ToReceiver, TransferKind};
-use crate::report::{Trouble, TroubleKind};
+use crate::report::{AgreedSums, Notice, PeerSums, Trouble, TroubleKind};
 use crate::work::Handle;
 
 use super::super::ask::{FileSeal, FileWork, Sealing, SenderWork, ToleratedChanges};
@@ -72,6 +73,16 @@ impl SendAttempt {
             cx.send(ToReceiver::Restless { file });
         }
         cx.send(ToReceiver::End { file, digest });
+    }
+
+    /// Returns the notice of the sums that both ends agreed on. Storage keeps `here` of this version.
+    pub(crate) fn agreed_notice(
+        &self,
+        here: Option<BlockSumSpec>,
+        agreed: Option<BlockSumSpec>,
+    ) -> Notice {
+        let (path, there) = (self.path.clone(), PeerSums::Untold);
+        Notice::Agreed(AgreedSums { path, here, there, agreed })
     }
 
     /// Returns the trouble that ends this attempt; another attempt may succeed.

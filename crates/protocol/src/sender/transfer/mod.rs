@@ -315,12 +315,14 @@ impl OutgoingTransfer {
 
     pub(super) fn receive_signature_sums(
         &mut self,
+        cx: &mut Context,
         by: Option<BlockSumSpec>,
     ) -> Result<(), PeerError> {
-        let (preset, _) = self
+        let (preset, attempt) = self
             .preset_and_attempt()
             .ok_or(PeerError::Unexpected("a choice of signature sums in this state"))?;
-        preset.receive_signature_sums(by)
+        let here = preset.receive_signature_sums(by)?;
+        cx.notify(attempt.agreed_notice(here, by))
     }
 
     pub(super) fn take_old_sums(

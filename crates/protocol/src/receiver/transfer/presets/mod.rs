@@ -26,6 +26,7 @@ use crate::receiver::ask::{
     OldMatches, OldVersionAnswer, OldVersionWork, ReceiverAnswer, ReceiverWork,
 };
 use crate::receiver::pending::FilePending;
+use crate::report::{AgreedSums, Notice, PeerSums};
 use crate::summing::{FileSummation, SumStep, Summed};
 use crate::sums::{PatchStep, Search, StrategySums, SumLine, Summing, sum_of};
 use crate::work::{WorkError, WorkTurn};
@@ -249,6 +250,9 @@ impl PresetState {
         let asked = |kept: &BlockSumSpec| !is_asked || kept.block_bytes == self.spec.max_len();
         let (receiver, sender) = (fx.old.keeps.filter(asked), kept.filter(asked));
         let by = self.config.agreed_stored_sums(self.spec, receiver, sender, fx.old.len_of(part));
+        let (here, path) = (fx.old.keeps, fx.path.clone());
+        let agreed = AgreedSums { path, here, there: PeerSums::Told(kept), agreed: by };
+        fx.cx.notices.push_back(Notice::Agreed(agreed));
         if let Some((config, spec)) = by.and_then(|kept| self.config.with_stored_sums(kept)) {
             (self.config, self.spec, self.side) =
                 (config, spec, SumUse::Patched(PatchedBlocks::new(spec)));
