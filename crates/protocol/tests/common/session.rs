@@ -82,7 +82,10 @@ impl Told {
                 self.settled += bytes;
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
-            Notice::MadeRoot(_) | Notice::Removed(_) | Notice::Wire { .. } => {}
+            Notice::MadeRoot(_)
+            | Notice::Agreed(_)
+            | Notice::Removed(_)
+            | Notice::Wire { .. } => {}
             Notice::Closing => {
                 assert!(!std::mem::replace(&mut self.closing, true), "a run closes once");
             }
