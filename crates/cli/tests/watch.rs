@@ -845,7 +845,7 @@ fn what_comes_back_before_its_deletion_is_confirmed_stays() {
 fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_start() {
     for (words, code, why) in [
         ("-a h:src/ dst/", 1, "on this machine"),
-        ("-t src/ dst/", 1, "needs -r or -a"),
+        ("-t src/ dst/", 1, "the options need -r or -a"),
         ("-an src/ dst/", 1, "dry run"),
         ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
         ("-a --delay x src/ dst/", 1, "--delay"),
