@@ -37,7 +37,7 @@ use fastcdc::FastCdcChunker;
 use fixed::FixedChunker;
 use gear::{GearChunker, NormalisationLevel};
 use maxp::MaxpChunker;
-use published::PublishedChunker;
+use published::{PublishedAlgorithm, PublishedChunker};
 use rabin::RabinChunker;
 use ram::RamChunker;
 use seq::SeqChunker;
@@ -237,6 +237,21 @@ impl ChunkerSpec {
         })
     }
 
+    /// Builds RAM or AE in a form that VectorCDC publishes. All forms find the same chunks (law 4). Returns `None`
+    /// for other algorithms.
+    #[must_use]
+    pub fn build_as_published(&self, form: PublishedForm) -> Option<AnyChunker> {
+        let Self::ByContent(algorithm, sizes) = *self else { return None };
+        let algorithm = match algorithm {
+            Algorithm::Ram => PublishedAlgorithm::Ram,
+            Algorithm::AeMax => PublishedAlgorithm::Ae(Extreme::Max),
+            Algorithm::AeMin => PublishedAlgorithm::Ae(Extreme::Min),
+            _ => return None,
+        };
+        let chunker = PublishedChunker::new(algorithm, sizes, form);
+        Some(AnyChunker(ChunkerForm::Published(chunker)))
+    }
+
     /// Length of the shortest chunk in bytes. The last chunk of a file may be shorter.
     #[must_use]
     pub const fn min_len(&self) -> u32 {
@@ -371,6 +386,17 @@ mod tests {
             for byte in 0..=255 {
                 assert_eq!(chunker.cut(&[byte; 5000]), 4096, "{algorithm:?} of {byte}");
             }
+        }
+    }
+
+    #[test]
+    fn only_ram_and_ae_have_published_forms() {
+        let sizes = Sizes::new(512, 1024, 4096).unwrap();
+        for algorithm in Algorithm::ALL {
+            let spec = ChunkerSpec::ByContent(algorithm, sizes);
+            let published = spec.build_as_published(PublishedForm::Native).is_some();
+            let wanted = matches!(algorithm, Algorithm::Ram | Algorithm::AeMax | Algorithm::AeMin);
+            assert_eq!(published, wanted, "{algorithm:?}");
         }
     }
 

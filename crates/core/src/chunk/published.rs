@@ -16,7 +16,7 @@
 //! and *AE*, vectors in the first phase alone are *VRAM-EBS* (§5.2.2, figure 8), vectors in both are *VRAM* and
 //! *VAE*.
 
-use super::{Algorithm, AnyChunker, Chunker, ChunkerForm, ChunkerSpec, Sizes};
+use super::{Chunker, Sizes};
 use crate::simd::search::{Extreme, SearchReach, WantedBytes};
 use crate::simd::{Isa, Kernel, Simd};
 
@@ -94,26 +94,9 @@ impl Kernel for RangeScan<'_> {
     }
 }
 
-impl ChunkerSpec {
-    /// Builds RAM or AE in a form that VectorCDC publishes. All forms find the same chunks (law 4). Returns `None`
-    /// for other algorithms.
-    #[must_use]
-    pub fn build_as_published(&self, form: PublishedForm) -> Option<AnyChunker> {
-        let Self::ByContent(algorithm, sizes) = *self else { return None };
-        let algorithm = match algorithm {
-            Algorithm::Ram => PublishedAlgorithm::Ram,
-            Algorithm::AeMax => PublishedAlgorithm::Ae(Extreme::Max),
-            Algorithm::AeMin => PublishedAlgorithm::Ae(Extreme::Min),
-            _ => return None,
-        };
-        let chunker = PublishedChunker::new(algorithm, sizes, form);
-        Some(AnyChunker(ChunkerForm::Published(chunker)))
-    }
-}
-
 /// An algorithm that VectorCDC speeds up.
 #[derive(Clone, Copy, Debug)]
-enum PublishedAlgorithm {
+pub(super) enum PublishedAlgorithm {
     Ram,
     Ae(Extreme),
 }
@@ -128,7 +111,12 @@ pub(super) struct PublishedChunker {
 }
 
 impl PublishedChunker {
-    const fn new(algorithm: PublishedAlgorithm, sizes: Sizes, form: PublishedForm) -> Self {
+    /// Creates a chunker for chunks of `sizes` in a form.
+    pub(super) const fn new(
+        algorithm: PublishedAlgorithm,
+        sizes: Sizes,
+        form: PublishedForm,
+    ) -> Self {
         Self { algorithm, window: sizes.window() as usize, max: sizes.max() as usize, form }
     }
 
@@ -215,23 +203,9 @@ fn native_ae(extreme: Extreme, data: &[u8], window: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn ram(form: PublishedForm) -> AnyChunker {
+    fn ram(form: PublishedForm) -> PublishedChunker {
         let sizes = Sizes::new(512, 1024, 4096).unwrap();
-        ChunkerSpec::ByContent(Algorithm::Ram, sizes).build_as_published(form).unwrap()
-    }
-
-    #[test]
-    fn only_ram_and_ae_have_published_forms() {
-        let sizes = Sizes::new(512, 1024, 4096).unwrap();
-        for algorithm in Algorithm::ALL {
-            let spec = ChunkerSpec::ByContent(algorithm, sizes);
-            let published = spec.build_as_published(PublishedForm::Native).is_some();
-            assert_eq!(
-                published,
-                matches!(algorithm.name(), "ram" | "ae-max" | "ae-min"),
-                "{algorithm:?}"
-            );
-        }
+        PublishedChunker::new(PublishedAlgorithm::Ram, sizes, form)
     }
 
     #[test]
