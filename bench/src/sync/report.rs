@@ -4,7 +4,7 @@ use deltic_net::monitor::Stage;
 use deltic_protocol::Purpose;
 
 use super::settings::SyncSettings;
-use super::trial::SyncSample;
+use super::trial::{COMPARED, SyncSample};
 use crate::median::median;
 use crate::table::TextTable;
 
@@ -206,10 +206,10 @@ fn purposes() -> Vec<TableColumn> {
 
 fn compared() -> Vec<TableColumn> {
     let ends = ["sender", "receiver"].into_iter();
-    let column = |end: &str, sums: &str| {
-        TableColumn::new(&format!("{end} {sums}"), format!("{end}_{sums}_compared"), 1.0, 0)
+    let column = |end: &str, (title, column): (&str, &str)| {
+        TableColumn::new(&format!("{end} {title}"), format!("{end}_{column}"), 1.0, 0)
     };
-    ends.flat_map(|end| ["weak", "strong"].map(|sums| column(end, sums))).collect()
+    ends.flat_map(|end| COMPARED.map(|sums| column(end, sums))).collect()
 }
 
 /// Replaces commas and quotes in a name, so that CSV needs no quoting.

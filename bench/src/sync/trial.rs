@@ -108,9 +108,9 @@ impl SyncSample {
         let stages = ends.iter().flat_map(|end| {
             Stage::ALL.map(|stage| format!("{end}_{}_cpu_s", stage.name())).into_iter()
         });
-        let compared = ends.iter().flat_map(|end| {
-            ["weak", "strong"].map(|sums| format!("{end}_{sums}_compared")).into_iter()
-        });
+        let compared = ends
+            .iter()
+            .flat_map(|end| COMPARED.map(|(_, column)| format!("{end}_{column}")).into_iter());
         let purposes = ["up", "down"].into_iter().flat_map(|way| {
             Purpose::ALL.map(|purpose| format!("{way}_{}_bytes", purpose.name())).into_iter()
         });
@@ -146,7 +146,11 @@ impl SyncSample {
         });
         let compared = [0, 1].into_iter().flat_map(|end| {
             let counts = spent(end).map(|spent| spent.compared);
-            [counts.map(|counts| counts.weak as f64), counts.map(|counts| counts.strong as f64)]
+            [
+                counts.map(|counts| counts.weak as f64),
+                counts.map(|counts| counts.strong as f64),
+                counts.map(|counts| counts.sub_table_hits as f64),
+            ]
         });
         let purposes = [0, 1].into_iter().flat_map(|end| {
             Purpose::ALL.map(|purpose| spent(end).map(|spent| spent.sent(purpose) as f64))
@@ -154,6 +158,13 @@ impl SyncSample {
         fixed.into_iter().chain(stages).chain(compared).chain(purposes).collect()
     }
 }
+
+/// Counts of compared sums: title and column, without the end.
+pub(crate) const COMPARED: [(&str, &str); 3] = [
+    ("weak", "weak_compared"),
+    ("strong", "strong_compared"),
+    ("sub-table hits", "sub_table_hits"),
+];
 
 /// Options of Deltic for a sync.
 #[derive(Clone, Copy, Debug)]

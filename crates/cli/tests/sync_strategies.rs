@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::{DELTIC, Run, WAYS, Way, World, btrfs, btrfs_by, edited, noise};
 use deltic_core::strategy::Conversation;
-use deltic_core::{Strategy, StrongKind};
+use deltic_core::{AtEnd, Strategy, StrongKind, scan};
 
 /// Long enough for runs that NetSync splits, and for more than one segment.
 const LONG: usize = 5 << 20;
@@ -283,5 +283,32 @@ fn an_unknown_strategy_is_told_which_there_are() {
         let run =
             world.fails(1, &format!("--strategy rsync -W {} {}", way.from("src"), way.to("dst")));
         assert!(run.stderr.contains("--whole-file"), "{run:#?}");
+    }
+}
+
+/// ParaSync §3.2: the first old chunk with the weak sum of a new chunk has other bytes, and another old chunk has the same.
+#[test]
+fn a_chunk_behind_another_with_its_weak_sum_is_not_sent() {
+    for name in ["parasync", "pdsync"] {
+        let chunker = Strategy::by_name(name).unwrap().chunker(0, None).build();
+        let first = noise(1_000_000, 31);
+        let start: usize = scan(&chunker, &first, AtEnd::Yes).chunks[..50]
+            .iter()
+            .map(|chunk| chunk.len as usize)
+            .sum();
+        // The bits of CRC-32C's polynomial change no CRC-32C over them.
+        let bits = (1 | 0x82f6_3b78_u64 << 1).to_le_bytes();
+        let mut second = first.clone();
+        second[start + 100..].iter_mut().zip(bits).for_each(|(byte, bits)| *byte ^= bits);
+        for way in [Way::Push, Way::Pull] {
+            let world = World::new();
+            world.write("src/f", &second);
+            world.write("dst/f", &[&first[..], &second].concat());
+            world.set_time("src/f", 2_000_000);
+            world.set_time("dst/f", 1_000_000);
+            let run = sync(&world, name, way, "");
+            world.assert_same("src", "dst");
+            assert_eq!(run.stat("Literal data"), 0, "{name} {way:?}");
+        }
     }
 }

@@ -24,8 +24,8 @@ use deltic_protocol::hello::ShortForms;
 use deltic_protocol::known::Known;
 use deltic_protocol::limits::{
     ENTRY_WINDOW, GROUP_WINDOW, LARGE_FILE_BYTES, LISTED_BYTES, Limits, MAX_ACTIVE_FILES,
-    MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_DATA_RUNS, MAX_FRAME_BYTES, MAX_GROUPS,
-    MAX_LINKED_BYTES, MAX_MOVED_RUNS, MAX_OWNER_NAMES, MAX_SMALL_DATA_RUNS, MAX_SUMS,
+    MAX_ACTIVE_LARGE, MAX_ATTEMPTS, MAX_BATCH, MAX_CANDIDATES, MAX_DATA_RUNS, MAX_FRAME_BYTES,
+    MAX_GROUPS, MAX_LINKED_BYTES, MAX_MOVED_RUNS, MAX_OWNER_NAMES, MAX_SMALL_DATA_RUNS, MAX_SUMS,
     MAX_TEXT_BYTES, MAX_XATTRS_BYTES, MIN_FRAME_BYTES, OFFERED_GROUPS, TALLY_WINDOW,
     TOLD_BY_CHUNK_BYTES, UNHEARD_ENTRIES, WHOLE_BLOCK_BYTES,
 };
@@ -929,6 +929,21 @@ fn shown(result: Result<(), PeerError>, ignored: bool) -> String {
         Ok(()) => if ignored { "ignored" } else { "taken" }.into(),
         Err(error) => error.to_string(),
     }
+}
+
+/// A chunk has as many candidates as the strategy allows. A sender refutes each of them, and refuses more.
+#[test]
+fn a_sender_refuses_more_candidates_than_the_strategy_has() {
+    let unfit = PeerError::Unexpected("more candidates than the strategy has");
+    let tokens = |count: usize, strong| vec![token(1..2, TokenScope::Run, strong); count];
+    let mut target = Target::by("parasync");
+    target.take([matching(Vec::new(), tokens(MAX_CANDIDATES, 16))]).unwrap();
+    let denied = ToReceiver::Deny { file: A, chunks: vec![1..2; MAX_CANDIDATES] };
+    assert!(target.frames.contains(&denied), "{:?}", target.frames);
+    let mut target = Target::by("parasync");
+    assert_eq!(target.refusal(matching(Vec::new(), tokens(MAX_CANDIDATES + 1, 16))), unfit);
+    let mut target = Target::by("dsync");
+    assert_eq!(target.refusal(matching(Vec::new(), tokens(2, 20))), unfit);
 }
 
 /// Law 9: a weaker sum that lied is not believed again.

@@ -16,7 +16,7 @@ use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
 use deltic_core::strategy::Delivery;
-use deltic_core::{BlockSumSpec, Strategy, StrongKind, SumKind};
+use deltic_core::{AtEnd, BlockSumSpec, Crc32c, Strategy, StrongKind, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options, Window};
 use deltic_protocol::report::{Action, EntryType, Totals};
@@ -781,6 +781,42 @@ fn refuted_matches_are_asked_about_again_or_sent() {
         });
         assert!(literals[0] < 50_000, "{}: {literals:?}", strategy.name);
     }
+}
+
+/// ParaSync §3.2: of the old chunks with the weak sum of a new chunk each is proposed, and the sender finds its own strong
+/// sum in the sub-table of the batch. An end of an earlier version proposes the first one only.
+#[test]
+fn a_chunk_is_found_behind_another_with_its_weak_sum() {
+    for name in ["parasync", "pdsync"] {
+        let strategy = Strategy::by_name(name).unwrap();
+        let first = Dice::new(31).bytes(1_000_000);
+        let chunks =
+            deltic_core::scan(&strategy.chunker(0, None).build(), &first, AtEnd::Yes).chunks;
+        let start: u32 = chunks[..50].iter().map(|chunk| chunk.len).sum();
+        let mut second = first.clone();
+        change_without_crc32c(&mut second[start as usize + 100..]);
+        let chunk = start as usize..(start + chunks[50].len) as usize;
+        assert_eq!(Crc32c::of(&first[chunk.clone()]), Crc32c::of(&second[chunk.clone()]));
+        // In its own place is the chunk with other bytes.
+        let old = [&first[..], &second].concat();
+        for (seed, literal, finds) in
+            [(0, 0, chunks.len()), (1, chunks[50].len as usize, chunks.len() - 1)]
+        {
+            let mut case = plain(tree_of(&[("a", second.clone())]), tree_of(&[("a", old.clone())]));
+            (case.options.strategy, case.seed) = (strategy, seed);
+            let mut session = Session::new(&case, &mut Dice::new(32));
+            let totals = session.finish();
+            check_result(&case, &session, &totals);
+            assert_eq!(totals.literal, literal as u64, "{name} {seed}");
+            assert_eq!(session.sender.counts().sub_table_hits, finds as u64, "{name} {seed}");
+        }
+    }
+}
+
+/// Changes five bytes so that no CRC-32C over them changes: the bits of the polynomial, lowest bit of a byte first.
+fn change_without_crc32c(bytes: &mut [u8]) {
+    let bits: u64 = 1 | 0x82f6_3b78 << 1;
+    bytes.iter_mut().zip(bits.to_le_bytes()).for_each(|(byte, bits)| *byte ^= bits);
 }
 
 /// SkySync §3.3: a signature is of what the receiver's storage keeps, else of what the sender's does, where that is a

@@ -79,6 +79,16 @@ pub enum MatchMerging {
     Never,
 }
 
+/// Old chunks that the receiver proposes for a chunk of the new version, of those with its weak sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CandidateChoice {
+    /// One old chunk, first the one after the last match.
+    One,
+    /// All old chunks with other strong sums. The sender looks its own sum up in a table of each batch
+    /// (ParaSync §3.2).
+    All,
+}
+
 /// Use of threads for one file. The chunks are the same for all variants (law 2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParallelMode {
@@ -154,6 +164,8 @@ pub struct Strategy {
     pub locality: LookupOrder,
     /// Merging of adjacent matches.
     pub merge: MatchMerging,
+    /// Old chunks that are proposed for a chunk of the new version.
+    pub candidates: CandidateChoice,
     /// Use of threads.
     pub parallel: ParallelMode,
     /// Order and overlap of the steps.
@@ -196,6 +208,7 @@ impl Strategy {
         filter: WeakFilter::Nothing,
         locality: LookupOrder::First,
         merge: MatchMerging::Never,
+        candidates: CandidateChoice::One,
         parallel: ParallelMode::Stitch,
         delivery: Delivery::Pipelined,
         compression: CompressionChoice::ByCost,
@@ -281,6 +294,7 @@ const RSYNC: Strategy = Strategy {
     filter: WeakFilter::Tags,
     locality: LookupOrder::Ignored,
     merge: MatchMerging::Never,
+    candidates: CandidateChoice::One,
     parallel: ParallelMode::No,
     delivery: Delivery::InOrder,
     compression: CompressionChoice::AsAsked,
@@ -299,6 +313,7 @@ const DSYNC: Strategy = Strategy {
     filter: WeakFilter::Tags,
     locality: LookupOrder::Ignored,
     merge: MatchMerging::Never,
+    candidates: CandidateChoice::One,
     parallel: ParallelMode::No,
     delivery: Delivery::Phased,
     compression: CompressionChoice::AsAsked,
@@ -334,6 +349,7 @@ const PARASYNC: Strategy = Strategy {
     filter: WeakFilter::Nothing,
     locality: LookupOrder::Ignored,
     merge: MatchMerging::Never,
+    candidates: CandidateChoice::All,
     parallel: ParallelMode::SubChunks,
     delivery: Delivery::Pipelined,
     compression: CompressionChoice::AsAsked,

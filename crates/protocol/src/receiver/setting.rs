@@ -34,6 +34,8 @@ pub struct Setting {
     pub takes_holes: bool,
     /// True if the ends may agree to use sums that their storage keeps.
     pub agrees_on_sums: bool,
+    /// True if this end may propose several old chunks for a chunk of the new version.
+    pub proposes_candidates: bool,
     /// True if the driver can supply a base for an old version that no earlier run noted, by sums that the sender
     /// computes in the same way. Then short files may have bases too.
     pub sums_old: bool,

@@ -11,6 +11,8 @@ pub struct Counts {
     pub weak: u64,
     /// Comparisons of strong sums, and of fingerprints, which need no confirmation.
     pub strong: u64,
+    /// Strong sums that a table of candidates of one batch had (ParaSync §3.2).
+    pub sub_table_hits: u64,
 }
 
 impl Counts {

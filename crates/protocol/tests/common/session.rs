@@ -82,10 +82,7 @@ impl Told {
                 self.settled += bytes;
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
-            Notice::MadeRoot(_)
-            | Notice::Agreed(_)
-            | Notice::Removed(_)
-            | Notice::Wire { .. } => {}
+            Notice::MadeRoot(_) | Notice::Agreed(_) | Notice::Removed(_) | Notice::Wire { .. } => {}
             Notice::Closing => {
                 assert!(!std::mem::replace(&mut self.closing, true), "a run closes once");
             }
@@ -131,6 +128,7 @@ impl Session {
             tells_bases: true,
             takes_holes: case.options.writing.sparse,
             agrees_on_sums: agree_on_sums(case),
+            proposes_candidates: case.seed % 2 == 0,
             sums_old: false,
             limits: case.limits,
             tells_resumed: true,

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use deltic_core::strategy::{FileProof, MatchMerging};
+use deltic_core::strategy::{CandidateChoice, FileProof, MatchMerging};
 use deltic_core::{RefutedStep, Span, StrongSum};
 
 use crate::error::PeerError;
-use crate::limits::MAX_TOKEN_BYTES;
+use crate::limits::{MAX_CANDIDATES, MAX_TOKEN_BYTES};
 use crate::message::ToReceiver;
 use crate::sums::{Token, TokenScope};
 
@@ -15,7 +15,7 @@ use super::super::ask::{FileWork, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::super::transfer::SendAttempt;
-use super::named::{JudgedMatch, NamedChunks};
+use super::named::{JudgedMatch, JudgedToken, NamedChunks};
 use super::{MatchMethod, PresetSender};
 
 impl PresetSender {
@@ -34,9 +34,10 @@ impl PresetSender {
     }
 
     /// Refuses an invalid token.
-    fn check_token(&self, token: &Token) -> Result<(), PeerError> {
+    fn check_token(&self, token: &JudgedToken) -> Result<(), PeerError> {
         let is_single = token.chunks.end - token.chunks.start == 1;
-        if token.strong.as_bytes().len() != self.ways.strong_bytes() {
+        let bytes = self.ways.strong_bytes();
+        if token.candidates.iter().any(|strong| strong.as_bytes().len() != bytes) {
             return Err(PeerError::Unexpected("a strong sum of a wrong length"));
         }
         if token.over == TokenScope::Run
@@ -54,7 +55,7 @@ impl PresetSender {
     }
 
     /// Returns the spans that the strong sums of a token cover.
-    fn spans_of(&self, token: &Token) -> Vec<Span> {
+    fn spans_of(&self, token: &JudgedToken) -> Vec<Span> {
         let mut spans = self.table.spans(&token.chunks);
         match token.over {
             TokenScope::Each => spans.collect(),
@@ -66,7 +67,7 @@ impl PresetSender {
     }
 
     /// Returns the strong sums of a token's chunks from the recipe.
-    fn known_sums(&self, token: &Token) -> Vec<StrongSum> {
+    fn known_sums(&self, token: &JudgedToken) -> Vec<StrongSum> {
         let sum = |bytes| StrongSum::from_bytes(bytes).expect("a fingerprint is a sum");
         let chunks = self.table.slice(&token.chunks).iter();
         chunks.map(|chunk| sum(chunk.fingerprint.as_bytes())).collect()
@@ -75,18 +76,30 @@ impl PresetSender {
     /// Compares the next token of the first match with `sums`, the strong sums of the new version. Returns how many
     /// of `sums` the token used.
     fn compare_token(&mut self, attempt: &mut SendAttempt, sums: &[StrongSum]) -> usize {
-        let bytes = self.ways.strong_bytes();
-        let Some(open) = self.named_chunks().and_then(|named| named.matches.front_mut()) else {
-            return 0;
-        };
+        let (bytes, candidates) = (self.ways.strong_bytes(), self.ways.strategy.candidates);
+        let Some(named) = self.named_chunks() else { return 0 };
+        let NamedChunks { matches, table, .. } = named;
+        let Some(open) = matches.front_mut() else { return 0 };
+        if candidates == CandidateChoice::All {
+            table.fill(open.tokens.iter());
+        }
         let Some(token) = open.tokens.pop_front() else { return 0 };
         let own = token.strong_sum_count();
         let each =
             if token.over == TokenScope::Run { token.chunks.end - token.chunks.start } else { 1 };
         let parts = token.chunks.clone().step_by(each as usize).map(|no| no..no + each);
-        let refuted = |(_, sum): &(Range<u32>, &StrongSum)| sum.shortened(bytes) != token.strong;
-        let refuted: Vec<_> = parts.zip(&sums[..own]).filter(refuted).map(|part| part.0).collect();
-        open.denied.extend(refuted.iter().cloned());
+        let mut refuted = Vec::new();
+        for (part, sum) in parts.zip(&sums[..own]) {
+            let sum = sum.shortened(bytes);
+            let equal = match candidates {
+                CandidateChoice::One => (token.candidates[0] == sum).then_some(0),
+                CandidateChoice::All => table.find(&token, sum),
+            };
+            // A part is denied once for each candidate before the equal one.
+            let denials = equal.unwrap_or(token.candidates.len());
+            open.denied.extend(std::iter::repeat_n(part.clone(), denials));
+            refuted.extend(Some(part).filter(|_| equal.is_none()));
+        }
         attempt.settled += self.table.bytes_of(&token.chunks);
         refuted.into_iter().for_each(|range| self.mark_different(attempt, range));
         own
@@ -111,18 +124,23 @@ impl PresetSender {
         needs: &[Range<u32>],
         tokens: Vec<Token>,
     ) -> Result<(), PeerError> {
+        let most = match self.ways.strategy.candidates {
+            CandidateChoice::One => 1,
+            CandidateChoice::All => MAX_CANDIDATES,
+        };
         let named =
             self.named_chunks().ok_or(PeerError::Unexpected("a Match frame in this state"))?;
         if needs.is_empty() && tokens.is_empty() {
             return Err(PeerError::Unexpected("an empty Match frame"));
         }
+        let tokens = JudgedToken::join(tokens, most)?;
         for range in needs.iter().chain(tokens.iter().map(|token| &token.chunks)) {
             named.mark_named(range)?;
         }
         tokens.iter().try_for_each(|token| self.check_token(token))?;
         self.needs.push(&self.table, needs);
         if let Some(named) = self.named_chunks() {
-            named.matches.push_back(JudgedMatch { tokens: tokens.into(), denied: Vec::new() });
+            named.matches.push_back(JudgedMatch { tokens, denied: Vec::new() });
         }
         self.compare_tokens(attempt, cx);
         self.sum_more(attempt, cx);
@@ -143,6 +161,8 @@ impl PresetSender {
             let Some(token) = open.tokens.front().cloned() else {
                 let chunks = std::mem::take(&mut open.denied);
                 named.matches.pop_front();
+                named.table.clear();
+                cx.counts.sub_table_hits += named.table.take_hits();
                 cx.send(ToReceiver::Deny { file: attempt.file, chunks });
                 continue;
             };

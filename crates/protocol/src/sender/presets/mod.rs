@@ -4,6 +4,7 @@ mod confirm;
 mod named;
 mod regions;
 mod search;
+mod sub_table;
 
 use std::collections::VecDeque;
 use std::ops::Range;

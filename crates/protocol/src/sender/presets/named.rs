@@ -7,8 +7,12 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use deltic_core::StrongSum;
+
 use crate::error::PeerError;
-use crate::sums::Token;
+use crate::sums::{Token, TokenScope};
+
+use super::sub_table::SubTable;
 
 /// State of each chunk, and the matches to be checked.
 #[derive(Debug, Default)]
@@ -20,6 +24,8 @@ pub(super) struct NamedChunks {
     split: u32,
     /// Matches that this end has not answered, in order of arrival.
     pub(super) matches: VecDeque<JudgedMatch>,
+    /// Candidates of the first match, if the strategy has several candidates.
+    pub(super) table: SubTable,
     /// Number of tokens of the first match that are being hashed.
     pub(super) hashing: usize,
 }
@@ -35,8 +41,41 @@ enum ChunkNaming {
 /// A match that is being checked.
 #[derive(Debug)]
 pub(super) struct JudgedMatch {
-    pub(super) tokens: VecDeque<Token>,
+    pub(super) tokens: VecDeque<JudgedToken>,
     pub(super) denied: Vec<Range<u32>>,
+}
+
+/// A token with all its candidates, which arrive as one token for each.
+#[derive(Clone, Debug)]
+pub(super) struct JudgedToken {
+    pub(super) chunks: Range<u32>,
+    pub(super) over: TokenScope,
+    /// First bytes of the strong sums of the candidates.
+    pub(super) candidates: Vec<StrongSum>,
+}
+
+impl JudgedToken {
+    /// Joins successive tokens for the same chunks, at most `most` for each. Errors: `Unexpected`.
+    pub(super) fn join(tokens: Vec<Token>, most: usize) -> Result<VecDeque<Self>, PeerError> {
+        const UNFIT: PeerError = PeerError::Unexpected("more candidates than the strategy has");
+        let mut joined: VecDeque<Self> = VecDeque::new();
+        for Token { chunks, over, strong } in tokens {
+            match joined.back_mut().filter(|last| last.chunks == chunks && last.over == over) {
+                Some(last) if last.candidates.len() < most => last.candidates.push(strong),
+                Some(_) => return Err(UNFIT),
+                None => joined.push_back(Self { chunks, over, candidates: vec![strong] }),
+            }
+        }
+        Ok(joined)
+    }
+
+    /// Returns the number of strong sums needed to judge the token.
+    pub(super) fn strong_sum_count(&self) -> usize {
+        match self.over {
+            TokenScope::Run => 1,
+            TokenScope::Each => (self.chunks.end - self.chunks.start) as usize,
+        }
+    }
 }
 
 impl NamedChunks {

@@ -48,6 +48,9 @@ pub(super) const MOVED: &str = "bases:moved";
 /// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
+/// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
+pub(super) const CANDIDATES: &str = "match:candidates";
+
 /// Listings may have the short form of entries, and listings and tallies the short form of paths.
 pub(super) const SHORT_LISTS: &str = "list:shared";
 /// A short file sent whole may come in a single frame.

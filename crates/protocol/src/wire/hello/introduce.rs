@@ -13,8 +13,8 @@ use crate::wire::frame::frame_bytes;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED,
-    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
+    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED,
+    MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
     SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
     capability_of, check_kind, credit_capability,
 };
@@ -50,6 +50,7 @@ impl Hello {
                 BASES,
                 MOVED,
                 KEPT_SUMS,
+                CANDIDATES,
                 OPEN_FILES,
                 HOLES,
                 SHORT_LISTS,

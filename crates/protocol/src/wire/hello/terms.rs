@@ -10,9 +10,9 @@ use crate::options::{Delete, Guard, Options};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER,
-    RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
-    WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES,
+    PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES,
+    STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -86,6 +86,21 @@ struct AdmittedOptions {
     delete_share: bool,
     /// A bit for each strategy of [`Strategy::ALL`].
     strategies: u32,
+    /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
+    candidates: bool,
+}
+
+impl AdmittedOptions {
+    /// Returns the options whose capabilities `both` ends have.
+    fn of(both: impl Fn(&str) -> bool) -> Self {
+        let all = Strategy::ALL.iter().enumerate();
+        let known = all.filter(|(_, strategy)| both(&capability_of(strategy)));
+        Self {
+            delete_share: both(DELETE_SHARE),
+            strategies: known.fold(0, |bits, (place, _)| bits | 1 << place),
+            candidates: both(CANDIDATES),
+        }
+    }
 }
 
 /// Ways to avoid sending zeros.
@@ -134,7 +149,7 @@ impl Terms {
     /// # Errors
     /// [`PeerError::NothingInCommon`] where one end does not.
     pub fn check_support(self, strategy: &Strategy, delete: Delete) -> Result<(), PeerError> {
-        let AdmittedOptions { delete_share, strategies } = self.admitted;
+        let AdmittedOptions { delete_share, strategies, .. } = self.admitted;
         if matches!(delete, Delete::Guarded(Guard { percent: Some(_), .. })) && !delete_share {
             return Err(PeerError::NothingInCommon("support for --max-delete in percent"));
         }
@@ -142,6 +157,12 @@ impl Terms {
         let admitted = strategy.name == Strategy::DELTIC.name
             || place.is_some_and(|place| strategies >> place & 1 == 1);
         if admitted { Ok(()) } else { Err(PeerError::NothingInCommon("strategy of this name")) }
+    }
+
+    /// True if the receiver may propose several old chunks for a chunk, where the strategy has several candidates.
+    #[must_use]
+    pub fn may_propose_candidates(self) -> bool {
+        self.admitted.candidates
     }
 
     /// Returns the key for strong sums in this session.
@@ -200,9 +221,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     if !both(CHECKS) {
         return Err(PeerError::NothingInCommon("checks"));
     }
-    let known = Strategy::ALL.iter().enumerate().filter(|(_, known)| both(&capability_of(known)));
-    let strategies = known.fold(0, |bits, (place, _)| bits | 1 << place);
-    let admitted = AdmittedOptions { delete_share: both(DELETE_SHARE), strategies };
+    let admitted = AdmittedOptions::of(both);
     let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
     let [streams, keyed, bases, moved] = [STREAMS, KEYED, BASES, MOVED].map(both);

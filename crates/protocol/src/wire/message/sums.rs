@@ -40,16 +40,6 @@ pub struct Token {
     pub strong: StrongSum,
 }
 
-impl Token {
-    /// Returns the number of strong sums needed to judge the token.
-    pub(crate) fn strong_sum_count(&self) -> usize {
-        match self.over {
-            TokenScope::Run => 1,
-            TokenScope::Each => (self.chunks.end - self.chunks.start) as usize,
-        }
-    }
-}
-
 /// Bytes that the strong sum of a token covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenScope {

@@ -19,6 +19,23 @@ pub(crate) struct AskedToken {
     /// The number of the token's sum in the batch.
     pub(super) hashed: usize,
     pub(super) strong: StrongSum,
+    /// Other chunks of the old versions that the chunks may equal.
+    pub(super) others: Vec<OtherCandidate>,
+}
+
+/// A further candidate of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OtherCandidate {
+    pub(super) old: ChunkNo,
+    /// The number of the candidate's sum in the batch.
+    pub(super) hashed: usize,
+    pub(super) strong: StrongSum,
+}
+
+impl OtherCandidate {
+    pub(super) const fn of(old: ChunkNo) -> Self {
+        Self { old, hashed: 0, strong: StrongSum::NONE }
+    }
 }
 
 impl AskedToken {
@@ -31,7 +48,34 @@ impl AskedToken {
             len,
             hashed: 0,
             strong: StrongSum::NONE,
+            others: Vec::new(),
         }
+    }
+
+    /// Takes the strong sums of the candidates. Candidates with the sum of an earlier one have the same bytes, and are
+    /// dropped.
+    pub(super) fn take_sums(&mut self, sum_of: impl Fn(usize) -> StrongSum) {
+        self.strong = sum_of(self.hashed);
+        let mut seen = vec![self.strong];
+        for other in &mut self.others {
+            other.strong = sum_of(other.hashed);
+        }
+        self.others.retain(|other| {
+            let is_new = !seen.contains(&other.strong);
+            seen.push(other.strong);
+            is_new
+        });
+    }
+
+    /// Returns the strong sums of all candidates, in order.
+    pub(super) fn strong_sums(&self) -> impl Iterator<Item = StrongSum> + '_ {
+        std::iter::once(self.strong).chain(self.others.iter().map(|other| other.strong))
+    }
+
+    /// Returns the candidate after `refuted` refuted ones.
+    pub(super) fn candidate(&self, refuted: usize) -> Option<(ChunkNo, StrongSum)> {
+        let others = self.others.iter().map(|other| (other.old, other.strong));
+        std::iter::once((self.old, self.strong)).chain(others).nth(refuted)
     }
 
     /// Adds another chunk, if all that is known of the chunk equals the chunks before. Returns true if the chunk was

@@ -1,22 +1,23 @@
 //! Chunks of the new version, found by weak sums and confirmed by strong sums (dsync, NetSync §4.3, ParaSync §3.2).
 //!
-//! Each chunk is looked up once, with at most one candidate. Refuted chunks are sent as literals. For the chunks of a
+//! Each chunk is looked up once, with one candidate, or with all (ParaSync §3.2). Refuted chunks are sent as literals. For the chunks of a
 //! long refuted run the sender is asked once more, chunk by chunk.
 
 use std::collections::{HashMap, VecDeque};
+use std::iter::Peekable;
 use std::ops::Range;
 
-use deltic_core::strategy::{FileProof, MatchMerging};
+use deltic_core::strategy::{CandidateChoice, FileProof, MatchMerging};
 use deltic_core::{
     ChunkMatch, ChunkNo, Fingerprint, MatchRun, RefutedStep, RunMerger, Span, Strategy, StrongSum,
 };
 
 use crate::error::PeerError;
-use crate::limits::{MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
+use crate::limits::{MAX_CANDIDATES, MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
 use crate::sums::{Sum, Token, TokenScope};
 
 use super::super::copies::FoundCopies;
-use super::asked::AskedToken;
+use super::asked::{AskedToken, OtherCandidate};
 use super::chunks::{PeerChunks, weak_sum};
 use super::known::{NewChunk, OldChunks};
 
@@ -25,6 +26,8 @@ use super::known::{NewChunk, OldChunks};
 pub(super) struct MatchConfirmation {
     old: OldChunks,
     merge: MatchMerging,
+    /// Old chunks that this end proposes for a chunk.
+    pub(super) candidates: CandidateChoice,
     /// Weak sums of the chunks of the new version.
     weak: Vec<u32>,
     /// Fingerprints of these chunks, if the recipe is the proof.
@@ -57,6 +60,7 @@ impl MatchConfirmation {
         Self {
             old: OldChunks::new(strategy),
             merge: strategy.merge,
+            candidates: CandidateChoice::One,
             weak: Vec::new(),
             names: (strategy.proof() == FileProof::Recipe).then(Vec::new),
             looked: 0,
@@ -121,12 +125,17 @@ impl MatchConfirmation {
     /// sum are all looked for in the same old chunk.
     fn spans_to_hash(&self, tokens: &mut [AskedToken]) -> Vec<Span> {
         let (mut spans, mut places) = (Vec::new(), HashMap::new());
-        for token in tokens {
-            let span = self.span_of_token(token);
-            token.hashed = *places.entry((span.start, span.len)).or_insert_with(|| {
+        let mut place_of = |span: Span| {
+            *places.entry((span.start, span.len)).or_insert_with(|| {
                 spans.push(span);
                 spans.len() - 1
-            });
+            })
+        };
+        for token in tokens {
+            token.hashed = place_of(self.span_of_token(token));
+            for other in &mut token.others {
+                other.hashed = place_of(self.old.span(other.old));
+            }
         }
         spans
     }
@@ -158,8 +167,10 @@ impl MatchConfirmation {
         let ConfirmBatch { mut needs, mut tokens } = ConfirmBatch::default();
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
         let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
+        // With several candidates, each of them becomes a token of the frame and may be denied for each chunk.
+        let (mut answers, at_once) = (0, self.most_candidates());
         while self.looked < chunks.count()
-            && needs.len().max(tokens.len() + 1) < most_items
+            && needs.len().max(tokens.len() + 1).max(answers + at_once) < most_items
             && bytes < most
         {
             let new = self.looked;
@@ -181,11 +192,63 @@ impl MatchConfirmation {
             if self.merge == MatchMerging::Runs {
                 tokens.extend(runs.push(next).map(AskedToken::of));
             } else if !tokens.last_mut().is_some_and(|last| last.extend_if_equal(&next)) {
-                tokens.push(AskedToken::of(MatchRun::of(next)));
+                let mut token = AskedToken::of(MatchRun::of(next));
+                token.others = self.other_candidates(&chunk, old);
+                bytes += token.others.len() as u64 * u64::from(len);
+                tokens.push(token);
+            }
+            if self.candidates == CandidateChoice::All {
+                answers += 1 + tokens.last().map_or(0, |last| last.others.len());
             }
         }
         tokens.extend(runs.finish().map(AskedToken::of));
         Some((ConfirmBatch { needs, tokens }, compared))
+    }
+
+    /// Returns the most candidates of a chunk.
+    const fn most_candidates(&self) -> usize {
+        match self.candidates {
+            CandidateChoice::One => 1,
+            CandidateChoice::All => MAX_CANDIDATES,
+        }
+    }
+
+    /// Returns the candidates of a chunk besides `first`.
+    fn other_candidates(&self, chunk: &NewChunk, first: ChunkNo) -> Vec<OtherCandidate> {
+        match self.candidates {
+            CandidateChoice::One => Vec::new(),
+            CandidateChoice::All => {
+                self.old.others(chunk, first).into_iter().map(OtherCandidate::of).collect()
+            }
+        }
+    }
+
+    /// Takes the sender's answer to a token with several candidates: a chunk is denied once for each refuted
+    /// candidate before the equal one.
+    fn take_choice(
+        &mut self,
+        chunks: &mut PeerChunks,
+        token: &AskedToken,
+        denied: &mut Peekable<impl Iterator<Item = u32>>,
+        found: &mut FoundCopies,
+    ) -> MatchVerdict {
+        let mut verdict = MatchVerdict::default();
+        for chunk in token.chunks.clone() {
+            let refuted = || denied.next_if_eq(&chunk).is_some();
+            let most = 1 + token.others.len();
+            let refuted = std::iter::repeat_with(refuted).take(most).take_while(|no| *no).count();
+            let Some((old, strong)) = token.candidate(refuted) else {
+                verdict.needs = true;
+                chunks.mark_requested(chunk..chunk + 1);
+                continue;
+            };
+            found.push(self.old.span(old), chunks.span(chunk).start);
+            verdict.bytes += u64::from(chunks.span(chunk).len);
+            if let Ok(bytes) = strong.as_bytes().try_into() {
+                self.set_fingerprint(chunk, Fingerprint::from_bytes(bytes));
+            }
+        }
+        verdict
     }
 
     /// Takes the sender's answer to the oldest `Match` frame. Adds confirmed copies to `found`, and returns the
@@ -202,6 +265,12 @@ impl MatchConfirmation {
         let mut denied = denied.iter().cloned().flatten().peekable();
         let mut verdict = MatchVerdict::default();
         for token in tokens {
+            if !token.others.is_empty() {
+                let choice = self.take_choice(chunks, &token, &mut denied, found);
+                verdict.bytes += choice.bytes;
+                verdict.needs |= choice.needs;
+                continue;
+            }
             let count = token.chunks.end - token.chunks.start;
             let mut refuted = Vec::new();
             for chunk in token.chunks.clone() {
@@ -263,15 +332,19 @@ impl MatchConfirmation {
         sums: &[StrongSum],
         bytes: usize,
     ) -> Vec<Token> {
-        let sum_of =
-            |token: &AskedToken| sums.get(token.hashed).copied().unwrap_or(StrongSum::NONE);
-        tokens.iter_mut().for_each(|token| token.strong = sum_of(token));
-        let line = |token: &AskedToken| Token {
-            chunks: token.chunks.clone(),
-            over: token.over,
-            strong: token.strong.shortened(bytes),
+        let sum_of = |hashed: usize| sums.get(hashed).copied().unwrap_or(StrongSum::NONE);
+        tokens.iter_mut().for_each(|token| token.take_sums(sum_of));
+        let lines_of = |token: &AskedToken| {
+            let (chunks, over) = (token.chunks.clone(), token.over);
+            let sums: Vec<_> = token.strong_sums().collect();
+            let line = move |strong: StrongSum| Token {
+                chunks: chunks.clone(),
+                over,
+                strong: strong.shortened(bytes),
+            };
+            sums.into_iter().map(line)
         };
-        let lines = tokens.iter().map(line).collect();
+        let lines = tokens.iter().flat_map(lines_of).collect();
         let ranges = needs.iter().chain(tokens.iter().map(|token| &token.chunks));
         self.named += ranges.map(|range| range.end - range.start).sum::<u32>();
         self.named = self.named.min(self.looked);

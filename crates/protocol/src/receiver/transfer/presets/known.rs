@@ -6,11 +6,11 @@ use deltic_core::index::CuckooIndex;
 use deltic_core::strategy::{LookupOrder, MatchMerging, WeakFilter};
 use deltic_core::{ChunkNo, Span, Strategy};
 
-use crate::limits::MAX_SUMS;
+use crate::limits::{MAX_CANDIDATES, MAX_SUMS};
 
 /// Most chunks of old versions to examine for a weak sum. Chunks of different lengths have the same weak sum only by
 /// chance or forgery.
-const CANDIDATES: usize = 16;
+const CANDIDATES: usize = MAX_CANDIDATES;
 
 /// The chunks of the old versions.
 #[derive(Debug)]
@@ -84,6 +84,14 @@ impl OldChunks {
         let found = self.look_up(new, after, &count);
         *compared += count.get();
         found
+    }
+
+    /// Returns the other chunks with the weak sum and the length of `new`, after `first` was found.
+    pub(super) fn others(&self, new: &NewChunk, first: ChunkNo) -> Vec<ChunkNo> {
+        let mut budget = CANDIDATES;
+        let all = self.index.candidates(new.weak, &mut budget);
+        let others = all.filter(|no| *no != first && self.span(*no).len == new.span.len);
+        others.take(CANDIDATES - 1).collect()
     }
 
     fn look_up(

@@ -222,8 +222,13 @@ impl PresetState {
 
     /// Begins to sum the old versions, if the old sums are needed before the new sums.
     pub(super) fn begin(&mut self, fx: &mut FileContext<'_>) {
-        match self.side {
-            SumUse::Confirm(_) => self.begin_old_sums(fx, 0),
+        match &mut self.side {
+            SumUse::Confirm(confirm) => {
+                if fx.cx.setting.proposes_candidates {
+                    confirm.candidates = self.config.strategy.candidates;
+                }
+                self.begin_old_sums(fx, 0);
+            }
             SumUse::Patched(_) => {
                 self.awaits_keeps = fx.cx.setting.agrees_on_sums && self.config.negotiates();
                 if !self.awaits_keeps {
