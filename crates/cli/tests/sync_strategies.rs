@@ -90,17 +90,20 @@ fn sums_of_storage_are_those_of_the_bytes() {
     }
 }
 
+/// Copies `from` into the directory `dir`.
+fn copy_into(world: &World, from: &str, dir: &str) {
+    fs::create_dir_all(world.path(dir)).unwrap();
+    let words = ["-a", from, dir];
+    assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
+}
+
 /// SkySync §3.3: the signature is of the strong sums that the receiver's storage keeps, else of those of the sender's,
 /// and of the strategy's own where neither keeps any. Old programs have these alone.
 #[test]
 fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
     let world = world();
     let Some(_disk) = btrfs_by(&world, "sha256") else { return };
-    let copy = |from: &str, dir: &str| {
-        fs::create_dir_all(world.path(dir)).unwrap();
-        let words = ["-a", from, dir];
-        assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
-    };
+    let copy = |from: &str, dir: &str| copy_into(&world, from, dir);
     ["plain", "disk/kept"].into_iter().for_each(|dir| copy("src", dir));
     let mut literals = Vec::new();
     for (from, to) in [("disk/kept", "disk"), ("plain", "disk"), ("disk/kept", "there")] {
@@ -129,11 +132,7 @@ fn a_signature_is_of_the_strong_sums_that_storage_keeps() {
 fn a_run_tells_the_sums_that_storage_keeps() {
     let world = world();
     let Some(_disk) = btrfs_by(&world, "sha256") else { return };
-    let copy = |from: &str, dir: &str| {
-        fs::create_dir_all(world.path(dir)).unwrap();
-        let words = ["-a", from, dir];
-        assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
-    };
+    let copy = |from: &str, dir: &str| copy_into(&world, from, dir);
     copy("src", "disk/kept");
     let kept = "SHA-256 of 4.00 KiB";
     for (way, words) in [
