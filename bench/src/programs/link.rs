@@ -163,13 +163,15 @@ pub(crate) fn link(options: &LinkOptions) -> Result<()> {
         false => pair(&options.text, LinkData::Text)?,
     };
     let binary = pair(&options.binary, LinkData::Binary)?;
+    let release =
+        |pair: &(PathBuf, PathBuf)| LinkCase { new: pair.1.clone(), old: Some(pair.0.clone()) };
     let mut cells = Vec::new();
     for between in &links {
         rig.write_linked_shell(*between)?;
         for kind in &options.data {
             let found = match kind {
-                LinkData::Text => text.clone().map(LinkCase::from),
-                LinkData::Binary => binary.clone().map(LinkCase::from),
+                LinkData::Text => text.as_ref().map(release),
+                LinkData::Binary => binary.as_ref().map(release),
                 LinkData::Edits => Some(edits(&rig)?),
                 LinkData::Noise => Some(noise(&rig, new_bytes(*between))?),
                 LinkData::Files => match &text {
@@ -187,12 +189,6 @@ pub(crate) fn link(options: &LinkOptions) -> Result<()> {
         println!("{line}");
     }
     publish(&table(&cells), &options.at.out, "link")
-}
-
-impl From<(PathBuf, PathBuf)> for LinkCase {
-    fn from((old, new): (PathBuf, PathBuf)) -> Self {
-        Self { new, old: Some(old) }
-    }
 }
 
 /// Returns the bytes that `between` carries within [`NEW_TIME`].
@@ -288,8 +284,8 @@ fn cell(
 
 /// Removes the rates that earlier runs noted.
 fn forget_rates(rig: &BenchRig) -> Result<()> {
-    let notes = rig.path("cache").join("deltic/links");
-    match fs::remove_file(&notes) {
+    let notes = rig.path("cache").join("deltic/links-1");
+    match fs::remove_dir_all(&notes) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
         _ => Ok(()),
     }

@@ -228,28 +228,20 @@ fn the_chosen_compression_is_told_and_why_the_rest_was_not_compressed() {
 }
 
 #[test]
-fn a_run_starts_with_the_rate_that_an_earlier_run_to_the_machine_measured() {
+fn a_push_notes_the_rate_of_its_link_for_later_runs_to_the_machine() {
     let world = World::new();
     world.write("src/noise", noise(8_000_000, 3));
-    world.ok("-a src/ h:one");
-    let notes = String::from_utf8(world.read(".cache/deltic/links")).expect("lines of text");
-    assert!(notes.lines().count() == 1 && notes.ends_with(" h\n"), "{notes}");
-    fs::remove_file(world.path("src/noise")).expect("it is there");
-    let text: String = (0..10_000).map(|n| format!("line {n} of the log\n")).collect();
-    world.write("src/log", &text);
-    let now = std::time::UNIX_EPOCH.elapsed().expect("a time after 1970").as_secs();
-    world.write(".cache/deltic/links", format!("100000000000 {now} h\n1000000 {now} slow\n"));
-    let told = |words: &str| {
-        let run = world.ok(&format!("-a --stats {words}"));
-        let line = run.stdout.lines().find(|line| line.starts_with("Compression: "));
-        line.unwrap_or_default().to_owned()
-    };
-    let fast = told("src/ h:two");
-    let is_plain = fast.starts_with("Compression: none for ");
-    assert!(is_plain && fast.ends_with(" because the link is fast"), "{fast}");
-    for words in ["src/ slow:three", "--no-cache src/ h:four", "src/ other:five"] {
-        assert!(told(words).starts_with("Compression: zstd level "), "{words}");
+    world.ok("-a --no-cache src/ h:one");
+    assert!(!world.exists(".cache/deltic/links-1"));
+    for to in ["h:two", "other:three", "h:four"] {
+        world.ok(&format!("-a src/ {to}"));
     }
+    assert_eq!(world.names(".cache/deltic/links-1").len(), 2, "a note for each machine");
+    world.write("src/small", "short");
+    world.ok("-a src/ third:five --exclude noise");
+    assert_eq!(world.names(".cache/deltic/links-1").len(), 2, "few bytes say nothing");
+    world.ok("-a src/noise six");
+    assert_eq!(world.names(".cache/deltic/links-1").len(), 2, "there is no link");
 }
 
 #[test]

@@ -10,7 +10,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{oneshot, watch};
@@ -131,7 +131,7 @@ pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outc
 async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let mut config = config(&plan, with)?;
     let note = LinkNote::of(&plan);
-    config.learned = note.as_ref().and_then(|note| note.rate(SystemTime::now()));
+    config.learned = note.as_ref().and_then(LinkNote::rate);
     let (shell, counters) = (config.shell.clone(), Arc::clone(&config.counters));
     let failed_traffic = plan.failed_traffic.clone();
     let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
@@ -157,7 +157,7 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
         failed_traffic.add_failed_attempt(traffic);
         end_shell(shell).await;
     } else if let Some(note) = note {
-        note.note_run(&counters, SystemTime::now());
+        note.note_run(&counters);
     }
     Ok(Outcome { traffic, ..ended? })
 }

@@ -1,0 +1,116 @@
+//! Rates of links that earlier runs measured, a note for each machine.
+//!
+//! ```text
+//! note   rate in bits a second, and time in seconds since 1970; a u64 each, little-endian
+//! key    the first bytes of BLAKE3 of the machine's name
+//! ```
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use deltic_tree::Name;
+
+use super::notes::Notes;
+
+/// Rates of the links to other machines, as any process of this user measured them. A note counts for a week.
+#[derive(Debug)]
+pub struct LinkRates(Notes<KEY_BYTES>);
+
+impl LinkRates {
+    /// Opens the rates in the user's own directory `dir`, which is created if missing. `None` if the directory cannot
+    /// keep notes.
+    #[must_use]
+    pub fn open(dir: &Path) -> Option<Self> {
+        Notes::open(dir, DIR_NAME, MAX_BYTES, ROOM_EVERY).map(Self)
+    }
+
+    /// Returns the noted rate of the link to `host` in bits a second, if the note counts at the time `now`.
+    #[must_use]
+    pub fn find(&self, host: &str, now: SystemTime) -> Option<u64> {
+        let (name, key) = place_of(host)?;
+        let note: [u8; NOTE_BYTES] = self.0.find(&name, &key)?.try_into().ok()?;
+        let [rate, seconds] =
+            [&note[..8], &note[8..]].map(|half| half.try_into().map(u64::from_le_bytes));
+        let (rate, seconds) = (rate.ok()?, seconds.ok()?);
+        let counts = since_1970(now).abs_diff(seconds) <= LIFETIME.as_secs();
+        counts.then_some(rate).filter(|rate| *rate > 0)
+    }
+
+    /// Notes the rate of the link to `host` in bits a second, measured at the time `now`.
+    pub fn note_rate(&self, host: &str, rate: u64, now: SystemTime) {
+        let Some((name, key)) = place_of(host) else { return };
+        let note = [rate, since_1970(now)].map(u64::to_le_bytes).concat();
+        self.0.write_note(&name, &key, std::iter::once(note));
+    }
+}
+
+/// Returns the name and the key of the note about `host`.
+fn place_of(host: &str) -> Option<(Name, [u8; KEY_BYTES])> {
+    let hash = blake3::hash(host.as_bytes());
+    let key = *hash.as_bytes().first_chunk()?;
+    Some((Name::new(hash.to_hex().get(..2 * KEY_BYTES)?.as_bytes()).ok()?, key))
+}
+
+/// Returns the seconds since 1970; 0 for a clock before 1970.
+fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+const DIR_NAME: &str = "links-1";
+const KEY_BYTES: usize = 16;
+const NOTE_BYTES: usize = 16;
+/// Most bytes of all notes: 640 machines.
+const MAX_BYTES: u64 = 640 * (Notes::<KEY_BYTES>::HEAD_BYTES + NOTE_BYTES) as u64;
+/// Number of new notes between two scans that remove old notes.
+const ROOM_EVERY: u32 = 16;
+/// Time for which a rate counts.
+const LIFETIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[test]
+    fn a_machine_has_the_rate_of_its_last_run_for_a_week() {
+        let dir = tempfile::tempdir().unwrap();
+        let now = UNIX_EPOCH + DAY * 20_000;
+        let rates = LinkRates::open(dir.path()).unwrap();
+        assert_eq!(rates.find("user@nas", now), None);
+        rates.note_rate("user@nas", 9_000_000, now);
+        rates.note_rate("https://other:8420/a b/", 1_000_000_000, now);
+        rates.note_rate("user@nas", 8_000_000, now + DAY);
+        rates.note_rate("stopped", 0, now);
+        let rates = LinkRates::open(dir.path()).unwrap();
+        for (host, days, rate) in [
+            ("user@nas", 0, Some(8_000_000)),
+            ("user@nas", 8, Some(8_000_000)),
+            ("user@nas", 9, None),
+            ("https://other:8420/a b/", 7, Some(1_000_000_000)),
+            ("https://other:8420/a b/", 8, None),
+            ("stopped", 0, None),
+            ("nas", 0, None),
+        ] {
+            assert_eq!(rates.find(host, now + DAY * days), rate, "{host} {days}");
+        }
+        assert_eq!(rates.find("user@nas", now - DAY * 7), None, "a clock that was wrong");
+    }
+
+    #[test]
+    fn damaged_notes_and_missing_directories_give_no_rate() {
+        let dir = tempfile::tempdir().unwrap();
+        let rates = LinkRates::open(dir.path()).unwrap();
+        rates.note_rate("nas", 7, UNIX_EPOCH);
+        assert_eq!(rates.find("nas", UNIX_EPOCH), Some(7));
+        for entry in std::fs::read_dir(dir.path().join(DIR_NAME)).unwrap() {
+            let path = entry.unwrap().path();
+            let mut bytes = std::fs::read(&path).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert_eq!(rates.find("nas", UNIX_EPOCH), None);
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        assert!(LinkRates::open(&dir.path().join("file")).is_none());
+    }
+}
