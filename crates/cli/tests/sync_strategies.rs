@@ -92,7 +92,7 @@ fn sums_of_storage_are_those_of_the_bytes() {
 
 /// Copies `from` into the directory `dir`.
 fn copy_into(world: &World, from: &str, dir: &str) {
-    fs::create_dir_all(world.path(dir)).unwrap();
+    fs::create_dir_all(world.path(dir)).expect("a directory can be made");
     let words = ["-a", from, dir];
     assert_eq!(Run::of(&mut world.command("cp", words)).code, Some(0));
 }
@@ -302,7 +302,7 @@ fn a_chunk_behind_another_with_its_weak_sum_is_not_sent() {
         for way in [Way::Push, Way::Pull] {
             let world = World::new();
             world.write("src/f", &second);
-            world.write("dst/f", &[&first[..], &second].concat());
+            world.write("dst/f", [&first[..], &second].concat());
             world.set_time("src/f", 2_000_000);
             world.set_time("dst/f", 1_000_000);
             let run = sync(&world, name, way, "");

@@ -128,7 +128,7 @@ impl Session {
             tells_bases: true,
             takes_holes: case.options.writing.sparse,
             agrees_on_sums: agree_on_sums(case),
-            proposes_candidates: case.seed % 2 == 0,
+            proposes_candidates: case.seed.is_multiple_of(2),
             sums_old: false,
             limits: case.limits,
             tells_resumed: true,

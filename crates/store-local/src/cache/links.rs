@@ -98,6 +98,10 @@ mod tests {
     }
 
     #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the test damages notes, which no other function does"
+    )]
     fn damaged_notes_and_missing_directories_give_no_rate() {
         let dir = tempfile::tempdir().unwrap();
         let rates = LinkRates::open(dir.path()).unwrap();
