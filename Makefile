@@ -214,9 +214,10 @@ end-to-end: toolchain
 	$(debug_bench) serve --load intensive --clients 10 --ways deltic --seconds 8 --kill-every 1 --dir $(target)
 	DELTIC_LARGE_MIB=1024 cargo test --locked --workspace $(labs) --test suite_sync a_large_file
 	if tools/ensure.sh rsync rsync; then \
-	  $(debug_bench) tree --files 2000 --peers deltic --runs 1 --out $(out); \
+	  $(debug_bench) tree --files 2000 --peers deltic --runs 1 --out $(out) && \
+	  $(debug_bench) link --link 1000Mbit,1ms --data edits,noise --runs 1 --out $(out); \
 	else \
-	  echo "SKIPPED: the tree check needs rsync as its judge"; \
+	  echo "SKIPPED: the checks of a tree and of links compare with rsync"; \
 	fi
 
 toolchain:

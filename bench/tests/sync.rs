@@ -257,11 +257,11 @@ fn other_programs_have_rows_in_the_same_tables() {
 }
 
 #[test]
-fn the_link_command_exits_like_its_far_end() {
+fn the_command_behind_a_link_exits_like_its_far_end() {
     let world = World::new();
     for link in ["none", "20Mbit,20ms"] {
         let beyond = |far: &str| {
-            let words = ["link", link, "costs", "far", "sh", "-c", far];
+            let words = ["far-end", link, "costs", "far", "sh", "-c", far];
             Run::of(&mut world.bench(words))
         };
         let run = beyond("echo there; echo loud >&2");
@@ -273,12 +273,12 @@ fn the_link_command_exits_like_its_far_end() {
         let costs = String::from_utf8(world.read("costs")).expect("costs are text");
         assert_eq!(costs.split_whitespace().flat_map(str::parse::<u64>).count(), 2, "{costs}");
         assert_eq!(beyond("exit 3").code, Some(12), "{link}");
-        let words = ["link", link, "costs", "far", "no/such/program"];
+        let words = ["far-end", link, "costs", "far", "no/such/program"];
         let run = Run::of(&mut world.bench(words));
         assert!(run.code != Some(0) && run.stderr.contains("no/such/program"), "{run:#?}");
     }
     let help = Run::of(&mut world.bench(["--help"]));
-    assert!(help.stdout.contains("sync") && !help.stdout.contains("  link "), "{help:#?}");
+    assert!(help.stdout.contains("sync") && !help.stdout.contains("far-end"), "{help:#?}");
 }
 
 #[test]
