@@ -24,7 +24,7 @@ impl LinkNote {
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let host = remote_host(&plan.sources, &plan.destination)?.to_owned();
         let dir = plan.cache.as_deref().filter(|_| plan.options.compare.cached)?;
-        Some(Self { rates: LinkRates::open(dir)?, host })
+        Some(Self { rates: LinkRates::in_dir(dir), host })
     }
 
     /// Returns the noted rate in bits a second.

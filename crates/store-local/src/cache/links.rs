@@ -5,30 +5,39 @@
 //! key    the first bytes of BLAKE3 of the machine's name
 //! ```
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use deltic_tree::Name;
 
 use super::notes::Notes;
+use crate::handles::dir::Dir;
 
 /// Rates of the links to other machines, as any process of this user measured them. A note counts for a week.
 #[derive(Debug)]
-pub struct LinkRates(Notes<KEY_BYTES>);
+pub struct LinkRates {
+    dir: PathBuf,
+}
 
 impl LinkRates {
-    /// Opens the rates in the user's own directory `dir`, which is created if missing. `None` if the directory cannot
-    /// keep notes.
+    /// Returns the rates in the user's own directory `dir`. The first note creates the directory. A directory that
+    /// cannot keep notes has no rates.
     #[must_use]
-    pub fn open(dir: &Path) -> Option<Self> {
-        Notes::open(dir, DIR_NAME, MAX_BYTES, ROOM_EVERY).map(Self)
+    pub fn in_dir(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    fn notes(&self) -> Option<Notes<KEY_BYTES>> {
+        Notes::open(&self.dir, DIR_NAME, MAX_BYTES, ROOM_EVERY)
     }
 
     /// Returns the noted rate of the link to `host` in bits a second, if the note counts at the time `now`.
     #[must_use]
     pub fn find(&self, host: &str, now: SystemTime) -> Option<u64> {
         let (name, key) = place_of(host)?;
-        let note: [u8; NOTE_BYTES] = self.0.find(&name, &key)?.try_into().ok()?;
+        // A run that notes nothing leaves no directory behind.
+        let notes = Dir::is_dir_there(&self.dir.join(DIR_NAME)).then(|| self.notes()).flatten()?;
+        let note: [u8; NOTE_BYTES] = notes.find(&name, &key)?.try_into().ok()?;
         let [rate, seconds] =
             [&note[..8], &note[8..]].map(|half| half.try_into().map(u64::from_le_bytes));
         let (rate, seconds) = (rate.ok()?, seconds.ok()?);
@@ -38,9 +47,9 @@ impl LinkRates {
 
     /// Notes the rate of the link to `host` in bits a second, measured at the time `now`.
     pub fn note_rate(&self, host: &str, rate: u64, now: SystemTime) {
-        let Some((name, key)) = place_of(host) else { return };
+        let Some(((name, key), notes)) = place_of(host).zip(self.notes()) else { return };
         let note = [rate, since_1970(now)].map(u64::to_le_bytes).concat();
-        self.0.write_note(&name, &key, std::iter::once(note));
+        notes.write_note(&name, &key, std::iter::once(note));
     }
 }
 
@@ -76,13 +85,13 @@ mod tests {
     fn a_machine_has_the_rate_of_its_last_run_for_a_week() {
         let dir = tempfile::tempdir().unwrap();
         let now = UNIX_EPOCH + DAY * 20_000;
-        let rates = LinkRates::open(dir.path()).unwrap();
+        let rates = LinkRates::in_dir(dir.path());
         assert_eq!(rates.find("user@nas", now), None);
+        assert!(!Dir::is_dir_there(&dir.path().join(DIR_NAME)), "a look leaves nothing behind");
         rates.note_rate("user@nas", 9_000_000, now);
         rates.note_rate("https://other:8420/a b/", 1_000_000_000, now);
         rates.note_rate("user@nas", 8_000_000, now + DAY);
         rates.note_rate("stopped", 0, now);
-        let rates = LinkRates::open(dir.path()).unwrap();
         for (host, days, rate) in [
             ("user@nas", 0, Some(8_000_000)),
             ("user@nas", 8, Some(8_000_000)),
@@ -104,7 +113,7 @@ mod tests {
     )]
     fn damaged_notes_and_missing_directories_give_no_rate() {
         let dir = tempfile::tempdir().unwrap();
-        let rates = LinkRates::open(dir.path()).unwrap();
+        let rates = LinkRates::in_dir(dir.path());
         rates.note_rate("nas", 7, UNIX_EPOCH);
         assert_eq!(rates.find("nas", UNIX_EPOCH), Some(7));
         for entry in std::fs::read_dir(dir.path().join(DIR_NAME)).unwrap() {
@@ -115,6 +124,8 @@ mod tests {
         }
         assert_eq!(rates.find("nas", UNIX_EPOCH), None);
         std::fs::write(dir.path().join("file"), "").unwrap();
-        assert!(LinkRates::open(&dir.path().join("file")).is_none());
+        let rates = LinkRates::in_dir(&dir.path().join("file"));
+        rates.note_rate("nas", 7, UNIX_EPOCH);
+        assert_eq!(rates.find("nas", UNIX_EPOCH), None);
     }
 }

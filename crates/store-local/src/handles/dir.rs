@@ -259,6 +259,11 @@ impl Dir {
         if stat.st_uid == ours && !is_shared { Ok(held) } else { Err(Errno::PERM) }
     }
 
+    /// True if there is a directory at `path`, which this program chose.
+    pub(crate) fn is_dir_there(path: &Path) -> bool {
+        Self::open_trusted_path(path).is_ok()
+    }
+
     /// Opens the directory at `path`, which this program chose, so no confinement applies. Follows symlinks of this
     /// user and of the superuser only.
     fn open_trusted_path(path: &Path) -> Result<Self, Errno> {
