@@ -245,8 +245,11 @@ fn finish_lock(file: &OwnedFd, result: Result<(), Errno>) -> Result<bool, Errno>
 fn names_of(dir: &Dir, suffix: &[u8]) -> Result<Vec<Name>, Errno> {
     let mut names = Vec::new();
     let is_ours = |name: &Name| is_name_of(name, suffix);
-    dir.for_each_name(|name| names.extend(Name::new(name).ok().filter(is_ours)))?;
-    Ok(names)
+    match dir.for_each_name(|name| names.extend(Name::new(name).ok().filter(is_ours))) {
+        // A sweep without the lock may meet a directory that another run has just removed.
+        Ok(()) | Err(Errno::NOENT) => Ok(names),
+        Err(errno) => Err(errno),
+    }
 }
 
 fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
@@ -264,3 +267,20 @@ fn is_name_of(name: &Name, suffix: &[u8]) -> bool {
 const OLD: Duration = Duration::from_hours(7 * 24);
 /// Most leftovers of a path that are examined.
 pub(super) const MAX_LEFTOVERS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::handles::dir::Use;
+
+    #[test]
+    fn a_directory_that_another_run_has_removed_has_no_leftovers() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = Dir::make_own_dir(root.path()).unwrap();
+        let dir = Dir::make_own_dir(&root.path().join("staged")).unwrap();
+        let dir = dir.open_dir(&RelPath::root(), Use::Read).unwrap();
+        assert_eq!(names_of(&dir, STAGED_SUFFIX), Ok(Vec::new()));
+        parent.remove_dir(&Name::new(b"staged").unwrap()).unwrap();
+        assert_eq!(names_of(&dir, STAGED_SUFFIX), Ok(Vec::new()));
+    }
+}
