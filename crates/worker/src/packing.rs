@@ -139,12 +139,13 @@ impl Packer {
     pub(super) fn compress(&self, frame: &[u8], link: Option<LinkModel>) -> Option<Vec<u8>> {
         let compressor = self.frames.as_ref()?;
         // Payloads that were left and payloads that were compressed apart leave in any order, so the count of the former
-        // may be used up by the latter. Without the count, a frame that shrinks is compressed if the link asks for that.
+        // may be used up by the latter. Without the count, a frame is compressed if the link asks for a history.
         let is_left = self
             .left
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
             .is_ok();
-        if frame.len() < LEAST_FRAME_BYTES {
+        let has_history = || self.is_for_one_thread(link, frame.len());
+        if frame.len() < LEAST_FRAME_BYTES || !is_left && !has_history() {
             return None;
         }
         let compress = |level| lock(compressor).compress(frame, level, self.frame_bytes);
@@ -153,15 +154,14 @@ impl Packer {
                 return None;
             }
             let Some((adapting, link)) = self.adapting().zip(link) else {
-                return is_left.then(|| compress(self.asked?)).flatten();
+                return compress(self.asked?);
             };
             let is_settled = || lock(compressor).is_settled();
             let choice = match is_settled() {
                 true => lock(&self.codec).choose(&link, 1),
                 false => lock(&self.codec).choose_in_young_stream(&link),
             };
-            let level = self.level_in_stream(choice, adapting, frame);
-            let level = level.or_else(|| is_left.then_some(LIGHTEST_LEVEL))?;
+            let level = self.level_in_stream(choice, adapting, frame).unwrap_or(LIGHTEST_LEVEL);
             let (compressed, seconds) = adapting.timed(|| compress(level));
             let len = compressed.as_ref().map_or(frame.len(), Vec::len);
             let len = is_settled().then_some(len);
