@@ -1,8 +1,6 @@
 //! The rate of the link to the other machine, noted by a run for the next runs to the same machine.
 
-use std::time::SystemTime;
-
-use deltic_store_local::cache::LinkRates;
+use deltic_store_local::cache::{LinkRates, now};
 
 use crate::plan::{Plan, remote_host};
 use crate::transport::Counters;
@@ -20,16 +18,18 @@ pub(crate) struct LinkNote {
 }
 
 impl LinkNote {
-    /// Returns the note about the other machine of a plan. `None` without another machine, or without a cache.
+    /// Returns the note about the other machine of a plan. `None` without another machine, without a cache, and for a
+    /// run whose rate the user limits, which neither needs nor measures the rate of the link.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let host = remote_host(&plan.sources, &plan.destination)?.to_owned();
-        let dir = plan.cache.as_deref().filter(|_| plan.options.compare.cached)?;
+        let may_note = plan.options.compare.cached && plan.bwlimit.is_none();
+        let dir = plan.cache.as_deref().filter(|_| may_note)?;
         Some(Self { rates: LinkRates::in_dir(dir), host })
     }
 
     /// Returns the noted rate in bits a second.
     pub(crate) fn rate(&self) -> Option<u64> {
-        self.rates.find(&self.host, SystemTime::now())
+        self.rates.find(&self.host, now())
     }
 
     /// Notes the rate of a run, if the run sent enough bytes.
@@ -37,7 +37,7 @@ impl LinkNote {
         let sent = counters.traffic().sent;
         let limit = counters.bandwidth_limit().filter(|_| sent >= LIMITED_BYTES);
         if let Some(rate) = limit.or_else(|| counters.rate().filter(|_| sent >= GUESSED_BYTES)) {
-            self.rates.note_rate(&self.host, rate, SystemTime::now());
+            self.rates.note_rate(&self.host, rate, now());
         }
     }
 }

@@ -6,8 +6,9 @@
 //! ```
 
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use deltic_store::Moment;
 use deltic_tree::Name;
 
 use super::notes::Notes;
@@ -33,7 +34,7 @@ impl LinkRates {
 
     /// Returns the noted rate of the link to `host` in bits a second, if the note counts at the time `now`.
     #[must_use]
-    pub fn find(&self, host: &str, now: SystemTime) -> Option<u64> {
+    pub fn find(&self, host: &str, now: Moment) -> Option<u64> {
         let (name, key) = place_of(host)?;
         // A run that notes nothing leaves no directory behind.
         let notes = Dir::is_dir_there(&self.dir.join(DIR_NAME)).then(|| self.notes()).flatten()?;
@@ -41,14 +42,14 @@ impl LinkRates {
         let [rate, seconds] =
             [&note[..8], &note[8..]].map(|half| half.try_into().map(u64::from_le_bytes));
         let (rate, seconds) = (rate.ok()?, seconds.ok()?);
-        let counts = since_1970(now).abs_diff(seconds) <= LIFETIME.as_secs();
+        let counts = now.elapsed().as_secs().abs_diff(seconds) <= LIFETIME.as_secs();
         counts.then_some(rate).filter(|rate| *rate > 0)
     }
 
     /// Notes the rate of the link to `host` in bits a second, measured at the time `now`.
-    pub fn note_rate(&self, host: &str, rate: u64, now: SystemTime) {
+    pub fn note_rate(&self, host: &str, rate: u64, now: Moment) {
         let Some(((name, key), notes)) = place_of(host).zip(self.notes()) else { return };
-        let note = [rate, since_1970(now)].map(u64::to_le_bytes).concat();
+        let note = [rate, now.elapsed().as_secs()].map(u64::to_le_bytes).concat();
         notes.write_note(&name, &key, std::iter::once(note));
     }
 }
@@ -58,11 +59,6 @@ fn place_of(host: &str) -> Option<(Name, [u8; KEY_BYTES])> {
     let hash = blake3::hash(host.as_bytes());
     let key = *hash.as_bytes().first_chunk()?;
     Some((Name::new(hash.to_hex().get(..2 * KEY_BYTES)?.as_bytes()).ok()?, key))
-}
-
-/// Returns the seconds since 1970; 0 for a clock before 1970.
-fn since_1970(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 const DIR_NAME: &str = "links-1";
@@ -84,13 +80,14 @@ mod tests {
     #[test]
     fn a_machine_has_the_rate_of_its_last_run_for_a_week() {
         let dir = tempfile::tempdir().unwrap();
-        let now = UNIX_EPOCH + DAY * 20_000;
+        let on_day = |day: u32| Moment::since_1970(DAY * day);
+        let now = on_day(20_000);
         let rates = LinkRates::in_dir(dir.path());
         assert_eq!(rates.find("user@nas", now), None);
         assert!(!Dir::is_dir_there(&dir.path().join(DIR_NAME)), "a look leaves nothing behind");
         rates.note_rate("user@nas", 9_000_000, now);
         rates.note_rate("https://other:8420/a b/", 1_000_000_000, now);
-        rates.note_rate("user@nas", 8_000_000, now + DAY);
+        rates.note_rate("user@nas", 8_000_000, on_day(20_001));
         rates.note_rate("stopped", 0, now);
         for (host, days, rate) in [
             ("user@nas", 0, Some(8_000_000)),
@@ -101,9 +98,9 @@ mod tests {
             ("stopped", 0, None),
             ("nas", 0, None),
         ] {
-            assert_eq!(rates.find(host, now + DAY * days), rate, "{host} {days}");
+            assert_eq!(rates.find(host, on_day(20_000 + days)), rate, "{host} {days}");
         }
-        assert_eq!(rates.find("user@nas", now - DAY * 7), None, "a clock that was wrong");
+        assert_eq!(rates.find("user@nas", on_day(20_000 - 7)), None, "a clock that was wrong");
     }
 
     #[test]
@@ -113,19 +110,20 @@ mod tests {
     )]
     fn damaged_notes_and_missing_directories_give_no_rate() {
         let dir = tempfile::tempdir().unwrap();
+        let start = Moment::since_1970(Duration::ZERO);
         let rates = LinkRates::in_dir(dir.path());
-        rates.note_rate("nas", 7, UNIX_EPOCH);
-        assert_eq!(rates.find("nas", UNIX_EPOCH), Some(7));
+        rates.note_rate("nas", 7, start);
+        assert_eq!(rates.find("nas", start), Some(7));
         for entry in std::fs::read_dir(dir.path().join(DIR_NAME)).unwrap() {
             let path = entry.unwrap().path();
             let mut bytes = std::fs::read(&path).unwrap();
             *bytes.last_mut().unwrap() ^= 1;
             std::fs::write(&path, &bytes).unwrap();
         }
-        assert_eq!(rates.find("nas", UNIX_EPOCH), None);
+        assert_eq!(rates.find("nas", start), None);
         std::fs::write(dir.path().join("file"), "").unwrap();
         let rates = LinkRates::in_dir(&dir.path().join("file"));
-        rates.note_rate("nas", 7, UNIX_EPOCH);
-        assert_eq!(rates.find("nas", UNIX_EPOCH), None);
+        rates.note_rate("nas", 7, start);
+        assert_eq!(rates.find("nas", start), None);
     }
 }
