@@ -100,9 +100,7 @@ fn compare(
     case: &FileCase,
     table: &mut TextTable,
 ) -> Result<()> {
-    // The quick check must see a change even if an edit kept the length.
-    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
-    File::open(&case.old)?.set_times(FileTimes::new().set_modified(yesterday))?;
+    make_older(&case.old)?;
     for &compress in options.compress.each() {
         let mut runs = vec![Vec::new(); options.peers.len()];
         for round in 1..=options.runs {
@@ -135,8 +133,15 @@ fn one(rig: &BenchRig, peer: PeerProgram, compress: bool, case: &FileCase) -> Re
     Ok(run)
 }
 
+/// Gives the old version a time of yesterday: the quick check must see a change even if an edit kept the length.
+pub(super) fn make_older(old: &Path) -> Result<()> {
+    let yesterday = SystemTime::now() - Duration::from_secs(86_400);
+    File::open(old)?.set_times(FileTimes::new().set_modified(yesterday))?;
+    Ok(())
+}
+
 /// Copies the old version to the destination and flushes it, so that the next run does not pay for this write.
-fn restore(old: &Path, dest: &Path) -> Result<()> {
+pub(super) fn restore(old: &Path, dest: &Path) -> Result<()> {
     fs::remove_file(dest).ok();
     fs::copy(old, dest)?;
     let file = File::open(dest)?;

@@ -8,14 +8,15 @@
 //! a round trip, and neither loss nor slow start.
 
 use std::fmt;
-use std::fs::{self, File, FileTimes};
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 
 use super::data::{EditSpec, write_base, write_edited};
+use super::e2e::{make_older, restore};
 use super::figures::{medians, publish, seconds};
 use super::files::same_content;
 use super::peer::{PeerProgram, ProgramPaths, SyncTask};
@@ -152,17 +153,16 @@ pub(crate) fn link(options: &LinkOptions) -> Result<()> {
         true => LINKS.iter().flat_map(|word| word.parse()).collect(),
         false => options.links.clone(),
     };
-    let pair = |pair: &ReleasePair, kind| match options.data.contains(&kind) {
-        true => pair.fetch(&rig.path(&kind.to_string())),
+    let fetch = |pair: &ReleasePair, name: &str, kinds: &[LinkData]| match kinds
+        .iter()
+        .any(|kind| options.data.contains(kind))
+    {
+        true => pair.fetch(&rig.path(name)),
         false => Ok(None),
     };
     // The small files are pieces of the text.
-    let wants_text = options.data.contains(&LinkData::Files);
-    let text = match wants_text {
-        true => options.text.fetch(&rig.path("text"))?,
-        false => pair(&options.text, LinkData::Text)?,
-    };
-    let binary = pair(&options.binary, LinkData::Binary)?;
+    let text = fetch(&options.text, "text", &[LinkData::Text, LinkData::Files])?;
+    let binary = fetch(&options.binary, "binary", &[LinkData::Binary])?;
     let release =
         |pair: &(PathBuf, PathBuf)| LinkCase { new: pair.1.clone(), old: Some(pair.0.clone()) };
     let mut cells = Vec::new();
@@ -266,6 +266,9 @@ fn cell(
     case: &LinkCase,
 ) -> Result<LinkCell> {
     let LinkCellName { link, data } = of;
+    if let Some(old) = &case.old {
+        make_older(old)?;
+    }
     let mut runs = vec![Vec::new(); CHOICES.len()];
     for round in 0..options.runs as usize {
         // Each round starts with another choice: the first choice pays for the state that the previous round left.
@@ -300,11 +303,7 @@ fn one(rig: &BenchRig, choice: &LinkChoice, case: &LinkCase) -> Result<TransferC
     fs::create_dir(&place)?;
     let dest = place.join("dest");
     if let Some(old) = &case.old {
-        fs::copy(old, &dest)?;
-        let yesterday = SystemTime::now() - Duration::from_secs(86_400);
-        let file = File::options().write(true).open(&dest)?;
-        file.set_times(FileTimes::new().set_modified(yesterday))?;
-        file.sync_all()?;
+        restore(old, &dest)?;
     }
     let task = SyncTask { flags: choice.flags, compress: choice.compress, local: false };
     let is_tree = case.new.is_dir();
