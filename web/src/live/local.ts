@@ -3,7 +3,7 @@
  *
  * A file is replaced in one step: the browser writes beside the file, and renames at the close.
  */
-import { Outdated, base, parent, removeBelow, type FileState, type Node, type Tree } from "./types";
+import { Outdated, base, eachOf, parent, removeBelow, type FileState, type Node, type Tree } from "./types";
 
 /** The part of the interface of directories that TypeScript does not declare. */
 interface Permitted {
@@ -123,11 +123,7 @@ export class Local {
   async lookAll(paths: readonly string[]): Promise<Map<string, Node | undefined>> {
     this.#dirs.clear();
     const found = new Map<string, Node | undefined>();
-    const work = paths.slice();
-    const one = async () => {
-      for (let path = work.pop(); path !== undefined; path = work.pop()) found.set(path, await this.look(path));
-    };
-    await Promise.all(Array.from({ length: Math.min(AT_ONCE, work.length) }, one));
+    await eachOf(paths, AT_ONCE, async (path) => void found.set(path, await this.look(path)));
     return found;
   }
 

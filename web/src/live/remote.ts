@@ -6,7 +6,7 @@ import { isSmall, NotBundled, sendSmall, sendWaiting } from "../transfer/bundle"
 import { delta, way } from "../transfer/delta/engine";
 import { Taken, Unreadable } from "../transfer/engine";
 import { bytesOf, isPrivate, type Content, type Local } from "./local";
-import { Outdated, parent, type FileState, type Node, type Tree } from "./types";
+import { eachOf, Outdated, parent, type FileState, type Node, type Tree } from "./types";
 
 /** Files up to this length travel whole. */
 const WHOLE_BYTES = 64 * 1024;
@@ -47,7 +47,7 @@ export class Remote {
     let level = dirs;
     while (level.length > 0) {
       const next: string[] = [];
-      await eachOf(level, async (dir) => void next.push(...(await this.#listOne(dir, found))));
+      await eachOf(level, AT_ONCE, async (dir) => void next.push(...(await this.#listOne(dir, found))));
       level = isDeep ? next : [];
     }
   }
@@ -95,10 +95,10 @@ export class Remote {
         if (dir === "" || !(error instanceof Problem) || ![404, 409].includes(error.status)) throw error;
       }
     };
-    await eachOf(dirs, one);
+    await eachOf(dirs, AT_ONCE, one);
     const isListed = new Set(dirs);
     const found = new Map<string, Node | undefined>(paths.map((path) => [path, listed.get(path)]));
-    await eachOf(paths.filter((path) => !isListed.has(parent(path))), async (path) => void found.set(path, await this.look(path)));
+    await eachOf(paths.filter((path) => !isListed.has(parent(path))), AT_ONCE, async (path) => void found.set(path, await this.look(path)));
     return found;
   }
 
@@ -229,15 +229,6 @@ function dirsToList(paths: readonly string[], known: Tree): string[] {
   const entries = new Map<string, number>();
   for (const path of known.keys()) if (looks.has(parent(path))) entries.set(parent(path), (entries.get(parent(path)) ?? 0) + 1);
   return [...looks].filter(([dir, count]) => count * ENTRIES_OF_LOOK > (entries.get(dir) ?? 0)).map(([dir]) => dir);
-}
-
-/** Works on several values at once. */
-async function eachOf<T>(values: readonly T[], work: (value: T) => Promise<void>): Promise<void> {
-  let next = 0;
-  const one = async () => {
-    while (next < values.length) await work(values[next++]!);
-  };
-  await Promise.all(Array.from({ length: Math.min(AT_ONCE, values.length) }, one));
 }
 
 /** Reads an answer of at most `most` bytes. A longer one is another version, or the server does not tell the truth. */

@@ -56,6 +56,15 @@ export class Outdated extends Error {
 export const parent = (path: string): string => path.slice(0, Math.max(0, path.lastIndexOf("/")));
 export const base = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
+/** Works on the values, at most `most` at a time. */
+export async function eachOf<T>(values: readonly T[], most: number, work: (value: T) => Promise<void>): Promise<void> {
+  let next = 0;
+  const one = async () => {
+    while (next < values.length) await work(values[next++]!);
+  };
+  await Promise.all(Array.from({ length: Math.min(most, values.length) }, one));
+}
+
 /** Removes the entry at `path` from a tree, with everything below. */
 export function removeBelow(tree: Tree, path: string): void {
   const was = tree.get(path);
