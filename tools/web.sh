@@ -31,14 +31,15 @@ build() {
 
 # Runs all test files of the page. At most two files that fail run once more, alone, and are shown as FLAKY if they pass.
 run_tests() {
-  local report ended=0
+  local report failed ended=0
   report=$(mktemp)
   # shellcheck disable=SC2064
   trap "rm -f '$report'" EXIT
   npx vitest run --reporter=default --reporter=json --outputFile.json="$report" || ended=$?
   [ "$ended" -ne 0 ] || return 0
-  node -p 'JSON.parse(require("fs").readFileSync(process.argv[1])).testResults.filter((file) => file.status === "failed").map((file) => file.name).join("\n")' "$report" >"$report.failed"
-  mapfile -t failed < <(grep . "$report.failed"; rm "$report.failed")
+  mapfile -t failed < <(node -e '
+    for (const { name, status } of JSON.parse(require("fs").readFileSync(process.argv[1])).testResults)
+      if (status === "failed") console.log(name);' "$report")
   [ "${#failed[@]}" -gt 0 ] && [ "${#failed[@]}" -le 2 ] || return "$ended"
   echo "once more, alone: ${failed[*]}"
   npx vitest run "${failed[@]}" || return
