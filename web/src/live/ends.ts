@@ -1,4 +1,4 @@
-/** What is known of both ends of a synced folder: the entries, and the paths that may have changed since the last look. */
+/** The known state of both ends of a synced folder: entries, and paths that may have changed since the last look. */
 import { Problem } from "../api/http";
 import { isMissing, type Local } from "./local";
 import type { Remote } from "./remote";

@@ -21,7 +21,7 @@ export interface Trouble {
   why: Clash | { is: "failed"; detail: string };
 }
 
-/** What the steps need beside the ends. */
+/** Callbacks and the stop signal of the steps. */
 interface Context {
   stop: AbortSignal;
   /** Called with the number of steps that are left, from time to time. */
@@ -86,7 +86,7 @@ export class Steps {
     return failed;
   }
 
-  /** Nothing is left to do: a step that finds another state from now on is tried again as a new one. */
+  /** Forgets how often each step found another state. Called when no step is left. */
   settled(): void {
     this.#outdated.clear();
   }

@@ -194,7 +194,7 @@ impl SendExplanation {
     }
 }
 
-/// Returns what the storage of each end keeps, and what the ends compare.
+/// Returns a line about the sums that the storage of each end keeps, and the sums that the ends compare.
 fn agreed_words(AgreedSums { here, there, agreed, .. }: &AgreedSums) -> String {
     let sums = |kept: &BlockSumSpec| {
         format!("{} of {}", kept.kind.name(), HumanBytes(kept.block_bytes.into()))

@@ -23,7 +23,7 @@ use crate::simd::{Isa, Kernel, Simd};
 /// The phases of RAM and AE that have vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublishedForm {
-    /// One loop over single bytes.
+    /// A loop over single bytes, without phases.
     Native,
     /// Vectors in Extreme Byte Search, single bytes in Range Scan.
     SearchOnly(Isa),

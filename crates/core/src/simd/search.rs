@@ -109,10 +109,10 @@ impl Extreme {
     }
 }
 
-/// How far a search for the extreme byte reads.
+/// The bytes that a search for the extreme byte reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SearchReach {
-    /// Up to the first block with the utmost byte value, which no later byte exceeds.
+    /// The bytes up to the first block with the utmost byte value, which no later byte exceeds.
     ToUtmost,
     /// All bytes, as VectorCDC publishes the search.
     Whole,

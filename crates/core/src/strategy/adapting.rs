@@ -104,8 +104,8 @@ impl AdaptiveCodec {
         self.choose_below(KEPT_IN_YOUNG_STREAM, link, 1)
     }
 
-    /// Chooses a compressor; another one than the present one only if its cost is at most the part `kept` of the present
-    /// cost.
+    /// Chooses a compressor. The present level stays unless the cost of the best level is at most `kept` times the cost of
+    /// the present level.
     fn choose_below(&mut self, kept: f64, link: &LinkModel, threads: u32) -> FrameCodec {
         let best = self.best_level(link, threads);
         let cost = |at| self.seconds_per_byte_at(at, link, threads);

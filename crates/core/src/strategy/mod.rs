@@ -79,10 +79,10 @@ pub enum MatchMerging {
     Never,
 }
 
-/// Old chunks that the receiver proposes for a chunk of the new version, of those with its weak sum.
+/// Number of old chunks that the receiver proposes for a chunk of the new version with the same weak sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CandidateChoice {
-    /// One old chunk, first the one after the last match.
+    /// One old chunk: the old chunk after the last match, if its weak sum is the same.
     One,
     /// All old chunks with other strong sums. The sender looks its own sum up in a table of each batch
     /// (ParaSync §3.2).

@@ -1,7 +1,7 @@
 //! Chunks of the new version, found by weak sums and confirmed by strong sums (dsync, NetSync §4.3, ParaSync §3.2).
 //!
-//! Each chunk is looked up once, with one candidate, or with all (ParaSync §3.2). Refuted chunks are sent as literals. For the chunks of a
-//! long refuted run the sender is asked once more, chunk by chunk.
+//! Each chunk is looked up once, with one candidate, or with all (ParaSync §3.2). Refuted chunks are sent as literals.
+//! For the chunks of a long refuted run the sender is asked once more, chunk by chunk.
 
 use std::collections::{HashMap, VecDeque};
 use std::iter::Peekable;
