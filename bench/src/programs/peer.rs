@@ -32,7 +32,14 @@ pub(crate) enum PeerProgram {
     RsyncPartial,
     /// cp: copies the whole new version without comparison, as a lower bound of time.
     Cp,
+    /// Two `find` at a time, each listing the source with lengths and times: a lower bound of a sync without changes,
+    /// in which each end walks a tree.
+    Walks,
 }
+
+/// A shell script: two walks of the directory `$1` at a time.
+const TWO_WALKS: &str =
+    r#"find "$1" -printf '%s%T@' >/dev/null & find "$1" -printf '%s%T@' >/dev/null; wait"#;
 
 /// Options of a sync besides source and destination.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,11 +77,12 @@ impl PeerProgram {
             Self::RsyncFsync => "rsync --fsync",
             Self::RsyncPartial => "rsync --partial",
             Self::Cp => "cp",
+            Self::Walks => "two walks",
         }
     }
 
     pub(crate) fn is_deltic(self) -> bool {
-        !self.is_rsync() && self != Self::Cp
+        self.talks() && !self.is_rsync()
     }
 
     /// True if the far end is a running server.
@@ -92,7 +100,7 @@ impl PeerProgram {
 
     /// True if the program has two ends and reports their traffic.
     pub(crate) fn talks(self) -> bool {
-        self != Self::Cp
+        !matches!(self, Self::Cp | Self::Walks)
     }
 
     /// Returns the command line without source and destination. `shell` replaces ssh.
@@ -103,10 +111,14 @@ impl PeerProgram {
         task: SyncTask,
     ) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
-        if !self.talks() {
-            return ["cp", "-aT", "--remove-destination", "--reflink=never"]
-                .map(Into::into)
-                .to_vec();
+        match self {
+            Self::Cp => {
+                return ["cp", "-aT", "--remove-destination", "--reflink=never"]
+                    .map(Into::into)
+                    .to_vec();
+            }
+            Self::Walks => return ["sh", "-c", TWO_WALKS, "walks"].map(Into::into).to_vec(),
+            _ => {}
         }
         if self.is_deltic() {
             let program =
@@ -133,7 +145,12 @@ impl PeerProgram {
 
     fn own_flag(self) -> Option<&'static str> {
         match self {
-            Self::Deltic | Self::DelticServed | Self::Before | Self::Rsync | Self::Cp => None,
+            Self::Deltic
+            | Self::DelticServed
+            | Self::Before
+            | Self::Rsync
+            | Self::Cp
+            | Self::Walks => None,
             Self::DelticNoFsync | Self::BeforeNoFsync => Some("--no-fsync"),
             Self::DelticNoCache => Some("--no-cache"),
             Self::DelticPartial => Some("--partial-dir=.part"),

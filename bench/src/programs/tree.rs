@@ -72,6 +72,9 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
                 edit(&copy.files, round)?;
             }
             for (number, peer) in turns(&options.peers, round) {
+                if !takes_part(peer, phase) {
+                    continue;
+                }
                 progress(&format!(
                     "round {round}/{}: {}, {}",
                     options.runs,
@@ -95,11 +98,25 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
     progress("");
     let mut table = TextTable::new(0, [&["tree", "peer"][..], &FIGURES].concat());
     for (phase, runs) in PHASES.iter().zip(&runs) {
-        let of: Vec<(PeerProgram, TransferCost)> =
-            options.peers.iter().zip(runs).map(|(peer, runs)| (*peer, medians(runs))).collect();
+        let of: Vec<(PeerProgram, TransferCost)> = options
+            .peers
+            .iter()
+            .zip(runs)
+            .filter(|(_, runs)| !runs.is_empty())
+            .map(|(peer, runs)| (*peer, medians(runs)))
+            .collect();
         tabulate(&[phase.to_string()], &of, &mut table);
     }
     publish(&table, &options.out, "tree")
+}
+
+/// Returns false if the peer is no lower bound of the phase: `cp` is one of a first copy, two walks are one of the rest.
+fn takes_part(peer: PeerProgram, phase: usize) -> bool {
+    match peer {
+        PeerProgram::Cp => phase == FIRST,
+        PeerProgram::Walks => phase != FIRST,
+        _ => true,
+    }
 }
 
 fn one(
@@ -110,6 +127,9 @@ fn one(
     dest: &Path,
 ) -> Result<TransferCost> {
     let run = rig.transfer(peer, task, &source.join(""), dest)?;
+    if peer == PeerProgram::Walks {
+        return Ok(run);
+    }
     let judge = rig.programs().rsync().to_string_lossy().into_owned();
     let (from, to) = (source.join(""), dest.join(""));
     let said = helper(
