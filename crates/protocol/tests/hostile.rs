@@ -30,8 +30,9 @@ use deltic_protocol::limits::{
     TOLD_BY_CHUNK_BYTES, UNHEARD_ENTRIES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine, PathBefore,
-    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
+    BriefDigest, ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine,
+    PathBefore, Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
+    TransferKind,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Backup, Compare, Delete, Guard, Links, Metadata, Missing,
@@ -416,13 +417,13 @@ fn fill(chunks: Vec<Range<u32>>, len: usize) -> ToReceiver {
     ToReceiver::Fill { file: A, chunks, payload: Payload::Plain(vec![1; len]) }
 }
 
-/// Gaps as nothing but literals, `len` bytes in all.
 /// The file `a` in one frame.
 fn single(meta: Option<Meta>, len: usize) -> ToReceiver {
-    let (digest, payload) = (Digest::from_bytes([9; 32]), Payload::Plain(vec![7; len]));
+    let (digest, payload) = (BriefDigest::from_bytes([9; 16]), Payload::Plain(vec![7; len]));
     ToReceiver::Single { file: A, meta, digest, payload }
 }
 
+/// Gaps as nothing but literals, `len` bytes in all.
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
     let nothing = GapSums::sums_of(&[], BlockLen::for_gap(0, 2), 0);

@@ -6,12 +6,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use deltic_core::chunk::{ChunkerSpec, Segment};
-use deltic_core::recipe::{Chunk, Digest};
+use deltic_core::recipe::Chunk;
 use deltic_core::{ChunkPrefix, DataMap, Span, StrongKind};
 use deltic_tree::names::SortedNames;
 use deltic_tree::{DirDigest, Kind, Meta, Name, Names, RelPath, Timestamp};
 
-use crate::message::{NameLine, Payload};
+use crate::message::{BriefDigest, NameLine, Payload};
 use crate::options::Fuzzy;
 use crate::report::Question;
 use crate::summing::Portion;
@@ -262,8 +262,8 @@ pub struct SmallFile {
     pub seen: Option<Meta>,
     /// The bytes of the file.
     pub payload: Payload,
-    /// The announced digest of the bytes.
-    pub digest: Digest,
+    /// The first bytes of the announced digest.
+    pub digest: BriefDigest,
 }
 
 /// Other places where a file may have an old version.

@@ -13,7 +13,7 @@ use deltic_core::{
     Reader, Span, WriteCover,
 };
 use deltic_protocol::limits::Limits;
-use deltic_protocol::message::{NameLine, Payload, Sparse};
+use deltic_protocol::message::{BriefDigest, NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     CopyRun, EntryWork, EqualDir, FileRelation, FileStamp, GapPatch, GapSurvey, KeptChunk,
@@ -693,7 +693,7 @@ impl Destination {
                     assert_eq!(bytes.len() as u64, meta.len);
                     let chunks: Vec<_> =
                         (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
-                    if digest_of(&chunks) != digest {
+                    if BriefDigest::of(&digest_of(&chunks)) != digest {
                         return Err(work_error("unproven", true));
                     }
                     self.install(&path, &meta, bytes)

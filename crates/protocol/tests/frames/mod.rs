@@ -13,8 +13,8 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine, Payload,
-    SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
+    BriefDigest, ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine,
+    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -344,7 +344,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Single {
                 file: FileNo(0),
                 meta: None,
-                digest: Digest::from_bytes(HELLO_DIGEST),
+                digest: BriefDigest::of(&Digest::from_bytes(HELLO_DIGEST)),
                 payload: Payload::Plain(b"hello\n".to_vec()),
             }
             .encode(),
@@ -400,7 +400,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Single {
                 file,
                 meta: None,
-                digest: Digest::from_bytes([0xef; 32]),
+                digest: BriefDigest::from_bytes([0xef; 16]),
                 payload: Payload::Plain(b"literal".to_vec()),
             }
             .encode(),
@@ -410,7 +410,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::Single {
                 file,
                 meta: Some(Meta { len: 0, ..meta.clone() }),
-                digest: Digest::from_bytes([0xef; 32]),
+                digest: BriefDigest::from_bytes([0xef; 16]),
                 payload: Payload::Plain(Vec::new()),
             }
             .encode(),
@@ -618,11 +618,11 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
                 extent
             }
         ),
-        (file(), option(meta()), any::<[u8; 32]>(), payload()).prop_map(
+        (file(), option(meta()), any::<[u8; 16]>(), payload()).prop_map(
             |(file, meta, digest, payload)| ToReceiver::Single {
                 file,
                 meta,
-                digest: Digest::from_bytes(digest),
+                digest: BriefDigest::from_bytes(digest),
                 payload
             }
         ),

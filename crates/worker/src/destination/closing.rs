@@ -7,6 +7,7 @@ use deltic_core::DataMap;
 use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
+use deltic_protocol::message::BriefDigest;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{NewVersion, Proof, SmallFile};
 use deltic_protocol::work::{Handle, WorkError};
@@ -182,13 +183,13 @@ impl<S: Store> DestinationWorker<S> {
         small.iter().zip(&proven).map(result).collect()
     }
 
-    /// Returns the bytes of a whole small file, if they match the announced digest.
+    /// Returns the bytes of a whole small file, if they match the announced digest, of which the first bytes are compared.
     fn proven<'a>(
         &self,
         SmallFile { meta, payload, digest, .. }: &'a SmallFile,
     ) -> Option<Cow<'a, [u8]>> {
         let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
-        (small_digest(&self.agreed.names, &bytes) == *digest).then_some(bytes)
+        (BriefDigest::of(&small_digest(&self.agreed.names, &bytes)) == *digest).then_some(bytes)
     }
 
     /// True if bases of committed versions are noted.

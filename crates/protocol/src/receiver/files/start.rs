@@ -3,14 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use deltic_core::DataMap;
 use deltic_core::chunk::ChunkerSpec;
 use deltic_core::strategy::Conversation;
-use deltic_core::{DataMap, Digest};
 use deltic_tree::{Kind, Meta};
 
 use crate::error::PeerError;
 use crate::limits::{LARGE_FILE_BYTES, Limits};
-use crate::message::{FileNo, Payload, ToReceiver, TransferKind};
+use crate::message::{BriefDigest, FileNo, Payload, ToReceiver, TransferKind};
 use crate::receiver::context::Context;
 use crate::receiver::transfer::indexing::ExpectedTransfer;
 use crate::receiver::transfer::{IncomingTransfer, is_agreed, may_cut};
@@ -42,7 +42,7 @@ pub(crate) struct FileStart {
 
 /// The content of a file that comes in a single frame.
 pub(super) struct SingleBlock {
-    pub(super) digest: Digest,
+    pub(super) digest: BriefDigest,
     pub(super) payload: Payload,
 }
 
@@ -188,7 +188,7 @@ impl WantedFiles {
             let chunks = std::iter::once(0..1).collect();
             self.handle(cx, ToReceiver::Fill { file, chunks, payload })?;
         }
-        self.receive_end(cx, file, digest)
+        self.receive_end(cx, file, digest.padded())
     }
 
     /// Makes a transfer the running transfer of an attempt, and starts all steps that are possible by now.

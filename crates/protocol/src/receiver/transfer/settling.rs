@@ -2,6 +2,7 @@
 
 use deltic_core::recipe::Digest;
 
+use crate::message::BriefDigest;
 use crate::receiver::ask::{ReceiverWork, SettleWork, SmallFile};
 use crate::receiver::pending::FilePending;
 use crate::work::WorkTurn;
@@ -32,7 +33,7 @@ impl IncomingTransfer {
                 meta,
                 seen,
                 payload,
-                digest,
+                digest: BriefDigest::of(&digest),
             }));
             let pending = FilePending::Replace { handle, payload_bytes };
             fx.cx.request_write(WorkTurn::Any, work, pending);

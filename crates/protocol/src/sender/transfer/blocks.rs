@@ -9,7 +9,7 @@ use deltic_core::recipe::Chunk;
 use deltic_tree::Meta;
 
 use crate::error::PeerError;
-use crate::message::{Payload, ToReceiver};
+use crate::message::{BriefDigest, Payload, ToReceiver};
 use crate::report::Trouble;
 
 use super::super::ask::{Body, FileWork, Sealing, SenderWork, Sums};
@@ -76,7 +76,7 @@ impl BlockSender {
         meta: Meta,
         Body { payload, sealed }: Body,
     ) {
-        let (file, digest) = (attempt.file, sealed.digest);
+        let (file, digest) = (attempt.file, BriefDigest::of(&sealed.digest));
         self.at_once = true;
         let is_as_listed = cx.options.metadata.chmod.is_empty()
             && cx.entries.get(&file).is_some_and(|listed| listed.is_as(&meta));

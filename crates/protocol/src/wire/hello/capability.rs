@@ -54,7 +54,7 @@ pub(super) const CANDIDATES: &str = "match:candidates";
 /// Listings may have the short form of entries, and listings and tallies the short form of paths.
 pub(super) const SHORT_LISTS: &str = "list:shared";
 /// A short file sent whole may come in a single frame.
-pub(super) const SINGLE_FRAMES: &str = "whole:single";
+pub(super) const SINGLE_FRAMES: &str = "whole:brief";
 
 /// Digests of compared contents may be cut to their first bytes.
 pub(super) const SHORT_DIGESTS: &str = "digests:brief";

@@ -132,6 +132,43 @@ pub struct ShortDigestLine {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShortDigestLines(pub Vec<ShortDigestLine>);
 
+/// The first bytes of a digest, which prove the copy of a file sent in a single frame. The content came over the same
+/// session, so the digest only has to reveal damage: damaged content passes once in 2¹²⁸ times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BriefDigest([u8; 16]);
+
+impl BriefDigest {
+    /// Returns a brief digest of these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// Returns the first bytes of `digest`.
+    #[must_use]
+    pub const fn of(digest: &Digest) -> Self {
+        let (first, _) = digest.as_bytes().split_first_chunk().expect("a digest is longer");
+        Self(*first)
+    }
+
+    /// Returns the brief digest in the place of a whole digest, followed by zeros. Fails to prove any content that is
+    /// compared with all bytes of a digest.
+    pub(crate) fn padded(self) -> Digest {
+        let mut bytes = [0; 32];
+        bytes[..self.0.len()].copy_from_slice(&self.0);
+        Digest::from_bytes(bytes)
+    }
+}
+
+impl WireEncoding for BriefDigest {
+    fn write_to(&self, to: &mut Vec<u8>) {
+        to.put_bytes(&self.0);
+    }
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(Self(from.array()?))
+    }
+}
+
 /// First bytes of a digest. Two contents are compared under the key of a session, so nobody can prepare different
 /// contents with equal first bytes. The first bytes of two different contents are equal once in 2⁸⁰ comparisons.
 pub type ShortDigest = [u8; 10];

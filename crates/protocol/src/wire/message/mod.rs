@@ -16,8 +16,8 @@ mod to_sender;
 pub use done::Done;
 pub(crate) use lines::shortened;
 pub use lines::{
-    ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine, NameLine,
-    ShortDigest, ShortDigestLine, ShortDigestLines, TransferKind,
+    BriefDigest, ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine,
+    NameLine, ShortDigest, ShortDigestLine, ShortDigestLines, TransferKind,
 };
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};

@@ -14,8 +14,8 @@ use crate::wire::codec::{WireEncoding, read_whole};
 use crate::wire::frame::append_frame;
 
 use super::lines::{
-    ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, NameLine, ShortDigestLines,
-    TransferKind,
+    BriefDigest, ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, NameLine,
+    ShortDigestLines, TransferKind,
 };
 use super::numbers::frames;
 use super::payload::Payload;
@@ -56,7 +56,7 @@ pub enum ToReceiver {
     Recipe { file: FileNo, chunks: ChunkLines },
     /// A file sent whole that is empty or a single block: `Start`, `Fill` and `End` in one frame. Without `meta`,
     /// length, time and mode are as listed.
-    Single { file: FileNo, meta: Option<Meta>, digest: Digest, payload: Payload },
+    Single { file: FileNo, meta: Option<Meta>, digest: BriefDigest, payload: Payload },
     /// Runs of blocks that the base has at other positions, in order; sent before all blocks that the base lacks.
     Moved { file: FileNo, runs: Vec<MovedRun> },
     /// Literal bytes of whole chunks, in order.
