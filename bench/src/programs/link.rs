@@ -109,17 +109,18 @@ const fn rsync(name: &'static str, compress: bool) -> LinkChoice {
     LinkChoice { name, program: PeerProgram::Rsync, flags: &["-rt", "--no-whole-file"], compress }
 }
 
-/// The default options are first, and the choices of rsync last. All runs but [`LATER`] know no earlier run's rate.
+/// The default options are first, and the choices of rsync last. No program flushes to the disk. All runs but
+/// [`LATER`] know no earlier run's rate.
 const CHOICES: [LinkChoice; 11] = [
-    deltic("default", &["-rt"]),
-    deltic("no compression", &["-rt", "--zc=none"]),
-    deltic("zstd 1", &["-rt", "--zl=1"]),
-    deltic("zstd 3", &["-rt", "--zl=3"]),
-    deltic("zstd 6", &["-rt", "--zl=6"]),
-    deltic("zstd 9", &["-rt", "--zl=9"]),
-    deltic("whole", &["-rtW"]),
-    deltic("whole, zstd 3", &["-rtW", "--zl=3"]),
-    deltic("later run", &["-rt"]),
+    deltic("default", &["-rt", "--no-fsync"]),
+    deltic("no compression", &["-rt", "--no-fsync", "--zc=none"]),
+    deltic("zstd 1", &["-rt", "--no-fsync", "--zl=1"]),
+    deltic("zstd 3", &["-rt", "--no-fsync", "--zl=3"]),
+    deltic("zstd 6", &["-rt", "--no-fsync", "--zl=6"]),
+    deltic("zstd 9", &["-rt", "--no-fsync", "--zl=9"]),
+    deltic("whole", &["-rtW", "--no-fsync"]),
+    deltic("whole, zstd 3", &["-rtW", "--no-fsync", "--zl=3"]),
+    deltic("later run", &["-rt", "--no-fsync"]),
     rsync("rsync", false),
     rsync("rsync -z --zc=zstd", true),
 ];
