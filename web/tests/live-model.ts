@@ -7,6 +7,7 @@ import { createHash } from "node:crypto";
 import { lost, Problem, Unreachable } from "../src/api/http";
 import type { RemoteEnd } from "../src/live/ends";
 import type { Local } from "../src/live/local";
+import type { Fetched } from "../src/transfer/contents";
 import { base, Outdated, parent, type FileState, type Node, type Tree } from "../src/live/types";
 
 /** Returns numbers below `most`, the same ones for each seed. */
@@ -238,6 +239,13 @@ export class Server {
     return file ? { tag: this.tag(path), bytes: file.content.length, modified: Math.floor(file.modified / 1000) } : "d";
   }
 
+  /** Returns a small file as a request for many files does. Now and then the answer lacks a file. */
+  fetched(path: string): Fetched | undefined {
+    const content = this.disk.entries.get(path)?.content;
+    if (content === undefined || this.below(8) === 0) return undefined;
+    return { tag: this.tag(path), content: new TextEncoder().encode(content).buffer };
+  }
+
   /** Answers a request of a tab. A server that is killed meanwhile may have done the work, and gives no answer. */
   async answer<T>(tab: Tab, work: () => T): Promise<T> {
     await tab.turn();
@@ -287,11 +295,19 @@ export class Server {
         }),
       put,
       putSmall: put,
-      get: async (path: string, of: FileState, local: Local, was: FileState | undefined) => {
-        const content = await this.answer(tab, () => {
-          expect(path, of);
-          return disk.entries.get(path)!.content;
-        });
+      fetchSmall: (files) => {
+        const fetched = this.answer(tab, () => new Map([...files.keys()].map((path) => [path, this.fetched(path)]))).catch(() => undefined);
+        return new Map([...files.keys()].map((path) => [path, fetched.then((contents) => contents?.get(path))]));
+      },
+      get: async (path: string, of: FileState, local: Local, was: FileState | undefined, fetched?: Promise<Fetched | undefined>) => {
+        const small = await fetched;
+        const known = small?.tag === of.tag ? new TextDecoder().decode(small.content) : undefined;
+        const read = () =>
+          this.answer(tab, () => {
+            expect(path, of);
+            return disk.entries.get(path)!.content;
+          });
+        const content = known ?? (await read());
         return { state: await local.write(path, fileOf(content, 0), was), bytes: content.length, there: of };
       },
       rename: (from, to, was) =>

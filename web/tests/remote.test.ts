@@ -125,3 +125,76 @@ describe("contents of a server", () => {
     expect(sent).toBeLessThan(64 << 20);
   });
 });
+
+describe("contents of many files in one answer", () => {
+  const of: FileState = { tag: '"1"', bytes: 3, modified: 1 };
+  const line = (fields: object) => JSON.stringify({ status: 200, bytes: 3, etag: of.tag, ...fields }) + "\n";
+  const good = `${line({})}one${line({})}two`;
+
+  /** Gets the files `a` and `b` from a server with this answer. Returns the contents that were written, and the requests. */
+  async function got(answer: string | ((to: ServerResponse) => void), names = ["a", "b"]): Promise<{ written: Record<string, string>; asked: string[] }> {
+    const { end, asked } = await remote((request, to) => {
+      if (request.method === "GET") to.writeHead(200, { ETag: of.tag, "Content-Length": 3 }).end("get");
+      else if (typeof answer === "string") to.end(answer);
+      else answer(to);
+    });
+    const written: Record<string, string> = {};
+    const write = async (path: string, content: BlobPart) => ((written[path] = await new Blob([content]).text()), of);
+    const fetched = end.fetchSmall(new Map(names.map((name) => [name, of])));
+    for (const name of names) await end.get(name, of, { write } as unknown as Local, undefined, fetched.get(name)).catch(() => undefined);
+    return { written, asked };
+  }
+
+  test("bring files by one request, and a file that is left out by its own request", async () => {
+    expect(await got(good)).toEqual({ written: { a: "one", b: "two" }, asked: ["POST /v1/volumes/files/contents"] });
+    for (const left of [{ status: 404, bytes: 0, detail: "no such file" }, { etag: null, bytes: 0 }, { etag: '"2"', bytes: 0 }, { bytes: 0 }]) {
+      const { written, asked } = await got(`${line(left)}${line({})}two`);
+      expect(written).toEqual({ a: "get", b: "two" });
+      expect(asked.length).toBe(2);
+    }
+  });
+
+  test.each(
+    Object.entries({
+      "a content longer than the plan knows": `${line({ bytes: 4 })}four${line({})}two`,
+      "a negative length": `${line({ bytes: -1 })}${line({})}two`,
+      "a length that is no number": `${line({ bytes: "3" })}one${line({})}two`,
+      "no length": `{"status":200}\n${line({})}two`,
+      "a huge length": `${line({ bytes: 2 ** 60 })}one`,
+      "too few files": `${line({})}one`,
+      "too many files": `${good}${line({})}and`,
+      "an end in a content": good.slice(0, -1),
+      "an end in a line": good.slice(0, -5),
+      "no lines": "x".repeat(1000),
+      "another form": "null\n[]\n",
+      "nothing": "",
+    }),
+  )("with %s are refused as a whole", async (_, answer) => {
+    const { written, asked } = await got(answer);
+    expect(written).toEqual({ a: "get", b: "get" });
+    expect(asked.length).toBe(3);
+  });
+
+  test("that have no end are not read to the end", async () => {
+    let sent = 0;
+    const { written } = await got((to) => {
+      to.write(good);
+      const more = () => {
+        while (!to.destroyed && to.write(Buffer.alloc(65_536))) sent += 65_536;
+      };
+      to.on("drain", more);
+      more();
+    });
+    expect(written).toEqual({ a: "get", b: "get" });
+    expect(sent).toBeLessThan(64 << 20);
+  });
+
+  test("that an older server refuses, or that break off, are read one by one", async () => {
+    for (const answer of [(to: ServerResponse) => to.writeHead(404).end(), (to: ServerResponse) => (to.write(line({})), setTimeout(() => to.destroy(), 20))])
+      expect((await got(answer)).written).toEqual({ a: "get", b: "get" });
+  });
+
+  test("name no path outside the folder", async () => {
+    for (const name of ["../x", "a/../../x", "."]) expect(await got(good, [name, "b"])).toEqual({ written: { b: "get" }, asked: ["GET /v1/volumes/files/files/b"] });
+  });
+});

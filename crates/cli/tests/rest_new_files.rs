@@ -1,4 +1,4 @@
-//! Many small files by one request, by the real server.
+//! Many small files sent or read by one request, by the real server.
 
 use crate::common::World;
 use crate::common::http::{Answer, ask_as};
@@ -76,11 +76,12 @@ fn a_file_replaces_only_the_version_that_its_line_names() {
     let mut lines: Vec<_> =
         paths.iter().enumerate().map(|(nth, path)| line(path, tag(nth))).collect();
     lines.extend([line("missing", tag(0)), line("0", "\n"), line("../0", tag(0))]);
+    lines.extend(["*", "", "x", "\"x\", *", "\"x\", \"y\""].map(|tag| line("1", tag)));
     let new = [lines.concat().into_bytes(), body(&[("beside", b"x")])].concat();
     let answer = ask_as(&server, server.token(), (FILES, ""), &new);
     let mut expected = [200; 20];
     expected[7] = 412;
-    assert_eq!(statuses(&answer), [&expected[..], &[412, 400, 400, 201]].concat());
+    assert_eq!(statuses(&answer), [&expected[..], &[412, 400, 400], &[400; 5], &[201]].concat());
     let told: Value = serde_json::from_slice(&answer.body).expect("the answer is JSON");
     for (nth, path) in paths.iter().enumerate() {
         let content = world.read(format!("photos/{path}"));
@@ -150,4 +151,96 @@ fn one_request_makes_a_bounded_number_of_directories() {
     let files: Vec<(&str, &[u8])> = paths.iter().map(|path| (&**path, &b""[..])).collect();
     let answer = ask_as(&server, server.token(), (FILES, ""), &body(&files));
     assert_eq!(statuses(&answer), [[201; 10].as_slice(), &[413; 2]].concat());
+}
+
+const CONTENTS: &str = "POST /v1/volumes/photos/contents";
+
+/// Returns a body that asks for these files, each up to a length.
+fn wanted(files: &[(&str, usize)]) -> Vec<u8> {
+    let line = |(path, bytes): &(&str, usize)| {
+        format!("{}\n", serde_json::json!({ "path": path, "bytes": bytes }))
+    };
+    files.iter().map(line).collect::<String>().into_bytes()
+}
+
+/// Returns the status and the content of each file of an answer.
+#[track_caller]
+fn sent(answer: &Answer) -> Vec<(u64, Vec<u8>)> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let (mut files, mut rest) = (Vec::new(), &answer.body[..]);
+    while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+        let line: Value = serde_json::from_slice(&rest[..end]).expect("a line is JSON");
+        let (status, bytes) = (line["status"].as_u64().unwrap(), line["bytes"].as_u64().unwrap());
+        assert_eq!(status == 200, line["etag"].is_string(), "{line}");
+        let (content, more) = rest[end + 1..].split_at(bytes as usize);
+        files.push((status, content.to_vec()));
+        rest = more;
+    }
+    assert!(rest.is_empty(), "{rest:?}");
+    files
+}
+
+#[test]
+fn each_file_of_a_request_is_sent_or_refused_by_itself() {
+    let world = World::new();
+    let long = vec![b'x'; (256 << 10) + 1];
+    world.write("photos/a", "one\n{\"path\"");
+    world.write("photos/dir/empty", "");
+    world.write("photos/most", &long[1..]);
+    world.write("photos/long", &long);
+    world.write("outside", "x");
+    world.link("../outside", "photos/link");
+    let server = Server::start(&world, "");
+    let files = [
+        ("a", 13),
+        ("a", 12),
+        ("none", 9),
+        ("dir", 9),
+        ("dir/empty", 0),
+        ("most", usize::MAX),
+        ("long", usize::MAX),
+        ("../outside", 9),
+        ("/etc/passwd", 9999),
+        ("link", 9),
+        (".deltic/own", 9),
+        ("", 9),
+        ("a", 100),
+    ];
+    let answer = ask_as(&server, server.token(), (CONTENTS, ""), &wanted(&files));
+    let sent = sent(&answer);
+    let statuses: Vec<_> = sent.iter().map(|(status, _)| *status).collect();
+    let first = &[200, 413, 404, 409, 200, 200, 413, 400, 400];
+    assert_eq!(statuses[..9], *first);
+    assert!(statuses[9..12].iter().all(|status| *status >= 400), "{statuses:?}");
+    assert_eq!(sent[12], (200, world.read("photos/a")));
+    assert_eq!((&sent[0].1, &sent[5].1.len()), (&world.read("photos/a"), &(256 << 10)));
+    // The tag is that of the file.
+    let line: Value =
+        serde_json::from_slice(answer.body.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    let file = ask_as(&server, server.token(), ("HEAD /v1/volumes/photos/files/a", ""), b"");
+    assert_eq!(line["etag"].as_str(), Some(file.tag()));
+}
+
+#[test]
+fn contents_of_many_files_keep_to_rights_and_bounds() {
+    let world = World::new();
+    let paths: Vec<_> = (0..1_000).map(|nth| format!("part/{nth}")).collect();
+    paths.iter().for_each(|path| world.write(format!("photos/{path}"), path));
+    world.write("photos/beside", "x");
+    let server = Server::start(&world, "");
+    let token = |options: &str| server.add_token(options).trim().to_owned();
+    let all: Vec<_> = paths.iter().map(|path| (&**path, 9)).collect();
+    let answer = ask_as(&server, server.token(), (CONTENTS, ""), &wanted(&all));
+    let expected: Vec<_> = paths.iter().map(|path| (200, path.clone().into_bytes())).collect();
+    assert_eq!(sent(&answer), expected);
+    let more = [&all[..], &[("part/0", 9)]].concat();
+    assert_eq!(ask_as(&server, server.token(), (CONTENTS, ""), &wanted(&more)).status, 400);
+    let huge = vec![b'x'; (1 << 20) + 1];
+    assert_eq!(ask_as(&server, server.token(), (CONTENTS, ""), &huge).status, 413);
+    let two = wanted(&[("part/0", 9), ("beside", 9)]);
+    assert_eq!(ask_as(&server, &token("--wo writer"), (CONTENTS, ""), &two).status, 403);
+    assert_eq!(ask_as(&server, "dlt_AAAA", (CONTENTS, ""), &two).status, 401);
+    let part = token("--volume photos --path part part");
+    let sent = sent(&ask_as(&server, &part, (CONTENTS, ""), &two));
+    assert_eq!(sent, [(200, b"part/0".to_vec()), (404, Vec::new())]);
 }

@@ -79,6 +79,7 @@ const COMMANDS: &[&str] = &[
     "verify src URL/photos/",
     "versions URL/photos/a",
     "restore --version 1 URL/photos/a",
+    "restore --at 1d URL/photos/a/",
 ];
 
 /// Runs a command with a token for the server at `address`.
@@ -94,6 +95,25 @@ fn run_with_token(world: &World, command: &str, address: &str) -> Run {
 fn token(world: &World) -> String {
     let made = Run::of(&mut world.command(DELTIC, ["token", "new"]));
     made.stdout.lines().next().expect("it is printed").to_owned()
+}
+
+#[test]
+fn a_server_that_repeats_its_pages_ends_a_restore_and_writes_nothing_to_the_terminal() {
+    let world = World::new();
+    let failed = r#"{"path":"../\u001b[31m","status":409,"detail":"\u001b]0;x\u0007"}"#;
+    let most = u64::MAX;
+    let body = format!(
+        r#"{{"restored":{most},"unchanged":1,"younger":{most},"deleted":0,"failed":[{failed}],"next":"a"}}"#
+    );
+    let head =
+        format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    let stranger = Stranger::new(&(head + &body), "");
+    let run = run_with_token(&world, "restore --at 1d URL/photos/", &stranger.address);
+    assert_eq!(run.code, Some(23), "{run:#?}");
+    assert_eq!(stranger.heard().len(), 2, "{:?}", stranger.heard());
+    assert!(!(run.stderr.clone() + &run.stdout).contains(['\u{1b}', '\u{7}']), "{run:#?}");
+    assert!(run.stdout.contains(&format!("2 unchanged, {} younger left", most)), "{run:#?}");
+    assert_eq!(run.stderr.matches(r"../\u{1b}[31m: ").count(), 2, "{run:#?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::common::http::{Answer, ask};
+use crate::common::http::{Answer, ask, ask_as};
 use crate::common::server::Server;
 use crate::common::terminal::Terminal;
 use crate::common::{DELTIC, Run, World, noise};
@@ -294,16 +294,16 @@ fn a_file_that_is_not_restored_is_counted_and_the_others_are_restored() {
 }
 
 #[test]
-fn a_directory_is_restored_whatever_its_names_at_the_rate_that_the_server_allows() {
+fn a_directory_of_many_files_is_restored_whatever_their_names_at_the_rate_that_the_server_allows() {
     let world = World::new();
     let server = Server::set_volume(
         &world,
         "versions = 10",
         "[limits]\nrequests_per_second = 4\nrequest_burst = 6\n",
     );
-    // Two names are written alike in a list.
-    let odd: [&[u8]; 2] = [b"odd\nname", b"odd\\nname"];
-    let plain: Vec<_> = (0..12).map(|nth| format!("plain{nth}")).collect();
+    // Two names are written alike in a list, and two are not UTF-8.
+    let odd: [&[u8]; 4] = [b"odd\nname", b"odd\\nname", b"latin-\xe9", b"latin-\xff/\xfe"];
+    let plain: Vec<_> = (0..2_000).map(|nth| format!("{}/plain{nth}", nth % 7)).collect();
     let names = || odd.into_iter().chain(plain.iter().map(String::as_bytes));
     let at = |dir: &str, name: &[u8]| OsString::from_vec([dir.as_bytes(), name].concat());
     names().for_each(|name| world.write(at("src/", name), name));
@@ -317,11 +317,68 @@ fn a_directory_is_restored_whatever_its_names_at_the_rate_that_the_server_allows
     world.place(command.args(["restore", &url, "--token", "@token", "--at", &date(then)]));
     let terminal = Terminal::start(&mut command);
     let (code, shown) = terminal.end();
-    assert!(code == Some(0) && shown.contains("14 files restored, 0 unchanged"), "{shown}");
+    let said =
+        shown.contains("2,004 files restored, 0 unchanged, 0 younger left, 0 deleted, 0 failed");
+    assert!(code == Some(0) && said, "{shown}");
     assert!(shown.matches("restored, 0 unchanged").count() > 1, "no status: {shown}");
     for name in names() {
         assert_eq!(world.read(at("photos/dir/", name)), name);
     }
+}
+
+#[test]
+fn a_restore_of_a_directory_keeps_to_the_rights_of_its_token() {
+    let world = World::new();
+    let server = Server::start(&world, "--versions 10");
+    let names = ["part/a", "part/deep/b", "beside"];
+    names.iter().for_each(|name| _ = put(&server, &files(name), b"then"));
+    let then = moment();
+    names.iter().for_each(|name| _ = put(&server, &files(name), b"now"));
+    put(&server, &files("part/young"), b"now");
+    let restore = |token: &str, words: &str| {
+        let what = format!("POST /v1/volumes/photos/tree{words}at={then}");
+        let answer = ask_as(&server, token, (&what, ""), b"");
+        (answer.status, serde_json::from_slice::<Value>(&answer.body).unwrap_or_default())
+    };
+    for (rights, words, status) in [
+        ("--ro reader", "/part?as=restore&", 403),
+        ("--wo writer", "/part?as=restore&", 403),
+        ("--rw --no-delete keeper", "/part?as=restore&delete=true&", 403),
+        ("--rw --path part --volume photos guest", "?as=restore&", 404),
+        ("--rw --path part --volume photos guest2", "/beside?as=restore&", 404),
+        ("--rw all", "?as=other&", 400),
+        ("--rw all2", "/part?as=restore&delete=perhaps&", 400),
+        ("--rw all3", "/.deltic-versions?as=restore&", 400),
+        ("--rw all4", "/..?as=restore&", 400),
+    ] {
+        let told = restore(&server.add_token(rights), words);
+        assert_eq!(told.0, status, "{rights} {words} {told:?}");
+    }
+    assert!(names.iter().all(|name| world.read(format!("photos/{name}")) == b"now"));
+    let guest = server.add_token("--path part --volume photos guest3");
+    // By pages of one file, each of which goes on after the last one.
+    let (mut after, mut restored) = (String::new(), 0);
+    for _ in 0..20 {
+        let (status, told) = restore(&guest, &format!("/part?as=restore&limit=1&after={after}&"));
+        assert_eq!(status, 200, "{told}");
+        restored += told["restored"].as_u64().unwrap();
+        match told["next"].as_str() {
+            Some(next) => after = next.into(),
+            None => break,
+        }
+    }
+    assert_eq!(restored, 2);
+    assert_eq!(world.read("photos/part/deep/b"), b"then");
+    assert_eq!(world.read("photos/beside"), b"now");
+    let (status, told) = restore(server.token(), "/nothing?as=restore&");
+    assert_eq!((status, &told["restored"], &told["next"]), (200, &0.into(), &Value::Null));
+    drop(server);
+    let server = Server::start(&world, "");
+    server.fails(
+        3,
+        "restore URL/photos/part/ --at 1d",
+        "keeps no versions; start the server with `--versions 10`",
+    );
 }
 
 #[test]
@@ -360,6 +417,7 @@ fn versions_of_a_directory_are_listed_by_pages_and_by_rights() {
         ("?as=signature", 400),
         ("?as=versions&limit=x", 400),
         ("?as=versions&all=2", 400),
+        ("?as=versions&at=9", 400),
         ("/.deltic-versions?as=versions", 400),
         ("/..?as=versions", 400),
         ("?as=versions&after=..%2f..", 200),

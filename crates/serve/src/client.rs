@@ -35,7 +35,9 @@ use crate::pass::Pass;
 use crate::token::Token;
 use crate::trust::{self, TlsFault, client_config};
 
-pub use self::directory::{DirectoryRequests, FileVersions, FileVersionsPage};
+pub use self::directory::{
+    DirectoryRequests, FailedFile, FileVersions, FileVersionsPage, RestoredPage,
+};
 use self::handshake::NoSocket;
 pub use self::request::{KeptVersion, KnownChange, QuotaUse, TokenQuotas, VolumeRights};
 pub use self::updates::{Local, State, Updated, Updates};

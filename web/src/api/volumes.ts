@@ -277,12 +277,35 @@ export async function restore(at: Place, version: string, tag?: string): Promise
   return answer.status !== 200;
 }
 
+/** The result of a restore of some files of a folder. */
+export interface RestoredPage {
+  /** Number of files that have other bytes now. */
+  restored: number;
+  /** Files that could not be restored, by their paths in the volume. */
+  failed: { path: string; status: number; detail: string }[];
+}
+
+/** Restores the files below a folder page by page, as they were at `moment`, in seconds since 1970. */
+export async function* restoreFolder(at: Place, moment: number): AsyncGenerator<RestoredPage> {
+  let after = "";
+  for (;;) {
+    const answer = await call(`${address("tree", at)}?as=restore&at=${moment}&after=${encodeURIComponent(after)}`, { method: "POST" });
+    const { next, ...page } = (await answer.json()) as RestoredPage & { next: string | null };
+    yield page;
+    if (next === null || next === after) return;
+    after = next;
+  }
+}
+
 /** The address of an upload in several requests. */
 export const uploadAddress = (volume: string, name: string): string =>
   `v1/volumes/${encodeURIComponent(volume)}/uploads/${encodeURIComponent(name)}`;
 
 /** The address to which many small files are sent at once. */
 export const bundleAddress = (volume: string): string => `v1/volumes/${encodeURIComponent(volume)}/files`;
+
+/** The address from which many small files are read at once. */
+export const contentsAddress = (volume: string): string => `v1/volumes/${encodeURIComponent(volume)}/contents`;
 
 /** Returns the path as a text. Refuses names that no request may carry. */
 export function pathText({ path }: Place): string {

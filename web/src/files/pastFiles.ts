@@ -1,6 +1,6 @@
 /** Restores and downloads of a whole folder, as it was at a moment. */
-import { call, Problem, Unreachable } from "../api/http";
-import { address, listPast, restore, type PastEntry, type Place } from "../api/volumes";
+import { call, Problem } from "../api/http";
+import { address, listPast, restoreFolder, type PastEntry, type Place } from "../api/volumes";
 
 /** A file that a folder, or a folder below, had at a moment. */
 interface PastFile {
@@ -24,7 +24,7 @@ async function* filesOf(folder: Place, moment: number, stop: AbortSignal): Async
 export interface Restored {
   /** Number of files that have other bytes now. */
   count: number;
-  /** Files that could not be restored, by their paths below the folder. */
+  /** Files that could not be restored, by their paths in the volume. */
   failed: { name: string; error: unknown }[];
 }
 
@@ -33,20 +33,12 @@ export interface Restored {
  * cannot be reached, or refuses everything.
  */
 export async function restoreAll(folder: Place, moment: number, told: (count: number) => void): Promise<Restored> {
-  let count = 0;
-  const failed: Restored["failed"] = [];
-  // Listed first: restored files have times of their own.
-  const files: PastFile[] = [];
-  for await (const file of filesOf(folder, moment, new AbortController().signal)) if (file.entry.version !== undefined) files.push(file);
-  for (const { entry, at } of files) {
-    try {
-      if (await restore(at, entry.version!, entry.etag)) told(++count);
-    } catch (error) {
-      if (error instanceof Unreachable || (error instanceof Problem && error.status === 401)) throw error;
-      failed.push({ name: at.path.slice(folder.path.length).join("/"), error });
-    }
+  const all: Restored = { count: 0, failed: [] };
+  for await (const { restored, failed } of restoreFolder(folder, moment)) {
+    told((all.count += restored));
+    all.failed.push(...failed.map(({ path, status, detail }) => ({ name: path, error: new Problem(status, detail) })));
   }
-  return { count, failed };
+  return all;
 }
 
 /** True if this browser can write a folder of this device. */

@@ -5,7 +5,7 @@ import type { Remote } from "./remote";
 import { parent, removeBelow, type Tree } from "./types";
 
 /** The end there, as a follower uses it. */
-export type RemoteEnd = Pick<Remote, "list" | "hasEntries" | "lookAll" | "digest" | "put" | "putSmall" | "get" | "rename" | "remove" | "make">;
+export type RemoteEnd = Pick<Remote, "list" | "hasEntries" | "lookAll" | "digest" | "put" | "putSmall" | "fetchSmall" | "get" | "rename" | "remove" | "make">;
 
 export interface Ends {
   here: KnownEnd<Local>;

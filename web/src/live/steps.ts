@@ -2,6 +2,7 @@
 import { signal } from "@preact/signals";
 import { isBusy, Problem, Unreachable } from "../api/http";
 import { SMALL_BYTES } from "../transfer/bundle";
+import type { Fetched } from "../transfer/contents";
 import type { Ends } from "./ends";
 import { isMissing } from "./local";
 import { DIGEST_BYTES, digestOf } from "./remote";
@@ -39,6 +40,8 @@ export class Steps {
   #toldAt = -Infinity;
   /** The last edits that were not told yet, the newest first. */
   #news: Edit[] = [];
+  /** Contents of small files that were asked for, by the paths of steps that have not begun. */
+  #fetched = new Map<string, Promise<Fetched | undefined>>();
   /** Number of times that each step found another state, since nothing was left to do. */
   #outdated = new Map<string, number>();
 
@@ -58,9 +61,12 @@ export class Steps {
       let end = at + 1;
       while (kind !== undefined && end < steps.length && this.#kind(steps[end]!) === kind) end++;
       const run = steps.slice(at, end).reverse();
-      const work = async (group: Step[]) => {
+      const work = async (group: Step[], way: keyof typeof LANES) => {
         try {
-          for (let step = group.pop(); step; step = group.pop()) {
+          for (;;) {
+            if (way === "smallDown") this.#fetchAhead(group);
+            const step = group.pop();
+            if (!step) break;
             this.#context.stop.throwIfAborted();
             const { path } = step;
             this.#tell(left--);
@@ -75,9 +81,10 @@ export class Steps {
           group.length = 0;
         }
       };
+      this.#fetched.clear();
       const lanes = Object.entries(LANES).flatMap(([way, most]) => {
         const group = run.filter((step) => this.#way(step) === way);
-        return Array.from({ length: Math.min(most, group.length) }, () => work(group));
+        return Array.from({ length: Math.min(most, group.length) }, () => work(group, way as keyof typeof LANES));
       });
       await allEnded(lanes);
       at = end;
@@ -116,6 +123,19 @@ export class Steps {
     if (typeof from !== "object" || from.bytes > SMALL_BYTES) return "other";
     // Small files travel together.
     return step.end === "there" ? "smallUp" : "smallDown";
+  }
+
+  /** Asks for the small files of the next steps by one request, once half of the last ones are used. `group` ends with the next step. */
+  #fetchAhead(group: readonly Step[]): void {
+    const isFetched = (step: Step | undefined) => step === undefined || this.#fetched.has(step.path);
+    if (isFetched(group.at(-1)) && isFetched(group.at(-FETCHED / 2))) return;
+    const files = new Map<string, FileState>();
+    for (const { path } of group.slice(-FETCHED).reverse()) {
+      const node = this.#node("there", path);
+      if (typeof node === "object" && !this.#fetched.has(path)) files.set(path, node);
+    }
+    if (files.size < 2) return;
+    for (const [path, content] of this.#ends.there.end.fetchSmall(files)) this.#fetched.set(path, content);
   }
 
   #tell(left: number): void {
@@ -270,7 +290,10 @@ export class Steps {
   async #down(path: string): Promise<number> {
     const was = this.#node("here", path);
     const from = this.#file("there", path);
-    const { state: here, bytes, there } = await this.#ends.there.end.get(path, from, this.#ends.here.end, typeof was === "object" ? was : undefined);
+    const fetched = this.#fetched.get(path);
+    // The memory of a content is free once the content is written.
+    this.#fetched.delete(path);
+    const { state: here, bytes, there } = await this.#ends.there.end.get(path, from, this.#ends.here.end, typeof was === "object" ? was : undefined, fetched);
     this.#ends.here.tree.set(path, here);
     this.#ends.there.tree.set(path, there);
     this.ancestor.set(path, { here, there });
@@ -287,6 +310,8 @@ async function allEnded(work: readonly Promise<void>[]): Promise<void> {
 const MOST_EDITS = 20;
 /** Time between two reports of a plan that is being executed. */
 const TELL_MS = 100;
+/** Most small files that are read by one request, and kept in memory until their steps begin. */
+const FETCHED = 128;
 /**
  * Number of steps at once. Small files to the server wait for a bundle. Of small files to this device, most wait for the
  * device's own disk.

@@ -1,9 +1,9 @@
 //! `deltic versions` and `deltic restore`: list and restore old versions that a server keeps.
 
 use anyhow::{Context, Result, ensure};
-use deltic_net::SyncError;
 use deltic_serve::client::{
-    Address, Credentials, DirectoryRequests, FileVersions, KeptVersion, KnownChange,
+    Address, Credentials, DirectoryRequests, FailedFile, FileVersions, FileVersionsPage,
+    KeptVersion, KnownChange, RestoredPage,
 };
 use deltic_tree::path::printable;
 use serde::Serialize;
@@ -23,28 +23,46 @@ pub(crate) fn list(args: &VersionsArgs) -> Result<()> {
     let credentials = credentials(&address, &args.login)?;
     let mut output = Output::stdout();
     if is_dir(&address) {
-        let mut requests = DirectoryRequests::new(&address, &credentials)?;
-        each_file(&mut requests, false, |_, file| {
-            for kept in &file.versions {
-                output.line(match args.json {
-                    true => serde_json::to_string(&JsonVersion::of(file, kept))?,
-                    false => format!(
-                        "{}  {}{}",
-                        version_shown(kept),
-                        path_shown(file),
-                        change_shown(kept)
-                    ),
-                });
-            }
-            output.flush();
-            Ok(())
-        })?;
+        list_below(&address, &credentials, args.json, &mut output)?;
         return Ok(output.finish()?);
     }
     for kept in address.versions(&credentials)? {
         output.line(if args.json { serde_json::to_string(&kept)? } else { line_shown(&kept) });
     }
     Ok(output.finish()?)
+}
+
+/// Prints the versions of the files below a directory.
+fn list_below(
+    address: &Address,
+    credentials: &Credentials,
+    is_json: bool,
+    output: &mut Output,
+) -> Result<()> {
+    let mut requests = DirectoryRequests::new(address, credentials)?;
+    let mut after = String::new();
+    loop {
+        let FileVersionsPage { files, next } = requests.versions(&after)?;
+        for file in &files {
+            for kept in &file.versions {
+                output.line(match is_json {
+                    true => serde_json::to_string(&JsonVersion::of(file, kept))?,
+                    false => file_line_shown(file, kept),
+                });
+            }
+        }
+        output.flush();
+        match next_page(&after, next) {
+            Some(next) => after = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Returns the place where the next page begins, if that lies behind the beginning of the page `after`: a server that
+/// lists files again has no more pages.
+fn next_page(after: &str, next: Option<String>) -> Option<String> {
+    next.filter(|next| after.is_empty() || next.split('/').gt(after.split('/')))
 }
 
 /// True if the address names a directory: the volume, or a path that ends in a slash.
@@ -55,6 +73,11 @@ fn is_dir(address: &Address) -> bool {
 /// Returns a version of a file as a line for people.
 fn line_shown(kept: &KeptVersion) -> String {
     format!("{}{}", version_shown(kept), change_shown(kept))
+}
+
+/// Returns a version of a file below a directory as a line for people.
+fn file_line_shown(file: &FileVersions, kept: &KeptVersion) -> String {
+    format!("{}  {}{}", version_shown(kept), path_shown(file), change_shown(kept))
 }
 
 /// Returns the start of a version's line: the name of the version, its time and its length.
@@ -120,23 +143,6 @@ impl<'a> JsonVersion<'a> {
     }
 }
 
-/// Passes the files below a directory to `each`, with the requests for changes of the files.
-fn each_file(
-    requests: &mut DirectoryRequests,
-    all_files: bool,
-    mut each: impl FnMut(&mut DirectoryRequests, &FileVersions) -> Result<()>,
-) -> Result<()> {
-    let mut after = String::new();
-    loop {
-        let page = requests.versions(all_files, &after)?;
-        page.files.iter().try_for_each(|file| each(requests, file))?;
-        match page.next {
-            Some(next) if next != after => after = next,
-            _ => return Ok(()),
-        }
-    }
-}
-
 /// Restores a version of a file, or the files below a directory.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<Exit> {
     let address = address_in_volume(&args.url)?;
@@ -190,68 +196,29 @@ fn restore_below(args: &RestoreArgs, address: &Address, credentials: &Credential
         let why = format!("{}: a directory has no versions; give a time by --at", args.url);
         return Err(Misused(why).into());
     };
-    let time = at.time();
-    let (mut restored, mut status) = (RestoredFiles::default(), StatusLine::new());
+    let moment = u64::try_from(at.time()).unwrap_or_default();
+    let (mut all, mut status) = (RestoredFiles::default(), StatusLine::new());
     let mut requests = DirectoryRequests::new(address, credentials)?;
-    each_file(&mut requests, args.delete, |requests, file| {
-        let step = RestoreStep::of(file, time, args.delete);
-        let done = step.and_then(|step| restored.perform(requests, file, step));
-        match done {
-            Err(error) if is_final(&error) => return Err(error),
-            Err(error) => {
-                restored.failed += 1;
-                status.clear();
-                let path = printable(file.path.as_bytes());
-                output::complain(&format!("{path}: {}", output::words(&error)), None);
-            }
-            Ok(()) => {}
+    let mut after = String::new();
+    loop {
+        let page = requests.restore(moment, args.delete, &after)?;
+        all.add(&page);
+        for FailedFile { path, detail } in &page.failed {
+            status.clear();
+            let (path, detail) = (printable(path.as_bytes()), printable(detail.as_bytes()));
+            output::complain(&format!("{path}: {detail}"), None);
         }
-        status.show(|| restored.summary());
-        Ok(())
-    })?;
+        status.show(|| all.summary());
+        match next_page(&after, page.next) {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
     status.clear();
     let mut output = Output::stdout();
-    output.line(restored.summary());
+    output.line(all.summary());
     output.finish()?;
-    Ok(if restored.failed > 0 { Exit::Partial } else { Exit::Success })
-}
-
-/// True for an error that every later request would meet too. A busy server was waited for.
-fn is_final(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<SyncError>();
-    error.is_some_and(|error| !matches!(error, SyncError::SelectionThere(_)))
-}
-
-/// A step that restores a file to its version at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RestoreStep {
-    /// Restore the version with this name.
-    Restore(u64),
-    /// Delete a file that did not exist then.
-    Delete,
-    /// Leave a file that did not exist then.
-    LeaveYounger,
-    /// Leave a file that was not replaced since then.
-    LeaveUnchanged,
-    /// Leave a file that existed neither then nor now.
-    LeaveDeleted,
-}
-
-impl RestoreStep {
-    fn of(file: &FileVersions, time: i64, deletes: bool) -> Result<Self> {
-        let is_younger = |created: Option<i64>| created.is_some_and(|created| created > time);
-        let (existed, old) = match version_at(&file.versions, time)? {
-            Some(kept) => (!is_younger(kept.created), Some(kept)),
-            None => (!is_younger(file.created), None),
-        };
-        Ok(match (existed, old, file.deleted) {
-            (true, Some(kept), _) => Self::Restore(id_of(kept)?),
-            (true, None, false) => Self::LeaveUnchanged,
-            (_, _, true) => Self::LeaveDeleted,
-            (false, _, false) if deletes => Self::Delete,
-            (false, _, false) => Self::LeaveYounger,
-        })
-    }
+    Ok(if all.failed > 0 { Exit::Partial } else { Exit::Success })
 }
 
 /// Numbers of files that a restore of a directory changed and left.
@@ -265,27 +232,12 @@ struct RestoredFiles {
 }
 
 impl RestoredFiles {
-    fn perform(
-        &mut self,
-        requests: &mut DirectoryRequests,
-        file: &FileVersions,
-        step: RestoreStep,
-    ) -> Result<()> {
-        let count = match step {
-            RestoreStep::Restore(version) => match requests.restore(file, version)? {
-                true => &mut self.restored,
-                false => &mut self.unchanged,
-            },
-            RestoreStep::Delete => {
-                requests.delete(file)?;
-                &mut self.deleted
-            }
-            RestoreStep::LeaveYounger => &mut self.younger,
-            RestoreStep::LeaveUnchanged => &mut self.unchanged,
-            RestoreStep::LeaveDeleted => return Ok(()),
-        };
-        *count += 1;
-        Ok(())
+    fn add(&mut self, page: &RestoredPage) {
+        self.restored = self.restored.saturating_add(page.restored);
+        self.unchanged = self.unchanged.saturating_add(page.unchanged);
+        self.younger = self.younger.saturating_add(page.younger);
+        self.deleted = self.deleted.saturating_add(page.deleted);
+        self.failed += page.failed.len() as u64;
     }
 
     fn summary(&self) -> String {
@@ -294,45 +246,5 @@ impl RestoredFiles {
             "{} restored, {unchanged} unchanged, {younger} younger left, {deleted} deleted, {failed} failed",
             counted(*restored, "file")
         )
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_becomes_what_it_was_and_a_younger_one_is_left() {
-        let kept = |id: u64, created, replaced| KeptVersion {
-            version: id.to_string(),
-            replaced,
-            bytes: 1,
-            created,
-            change: None,
-        };
-        let file = |deleted, created, versions: &[KeptVersion]| {
-            let (path, versions) = ("a".into(), versions.to_vec());
-            FileVersions { path, escaped: None, deleted, created, versions }
-        };
-        let old = [kept(30, Some(20), 30), kept(20, Some(10), 20), kept(10, None, 10)];
-        let step =
-            |file: &FileVersions, time, deletes| RestoreStep::of(file, time, deletes).unwrap();
-        let replaced = file(false, Some(30), &old);
-        assert_eq!(step(&replaced, 5, true), RestoreStep::Restore(10));
-        assert_eq!(step(&replaced, 20, true), RestoreStep::Restore(20));
-        assert_eq!(step(&replaced, 25, true), RestoreStep::Restore(30));
-        assert_eq!(step(&replaced, 31, true), RestoreStep::LeaveUnchanged);
-        let deleted = file(true, None, &old);
-        assert_eq!(step(&deleted, 25, false), RestoreStep::Restore(30));
-        assert_eq!(step(&deleted, 31, true), RestoreStep::LeaveDeleted);
-        // Born at 20, and before that there was no such file.
-        let young = file(false, Some(30), &old[..1]);
-        assert_eq!(step(&young, 15, false), RestoreStep::LeaveYounger);
-        assert_eq!(step(&young, 15, true), RestoreStep::Delete);
-        let never_replaced = file(false, Some(30), &[]);
-        assert_eq!(step(&never_replaced, 15, true), RestoreStep::Delete);
-        assert_eq!(step(&never_replaced, 35, true), RestoreStep::LeaveUnchanged);
-        let unknown = file(false, None, &[]);
-        assert_eq!(step(&unknown, 15, true), RestoreStep::LeaveUnchanged);
     }
 }

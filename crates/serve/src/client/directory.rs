@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_net::SyncError;
-use http::{Method, StatusCode};
+use http::Method;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::runtime::Runtime;
 
-use super::request::{Answer, KeptVersion, Requests, runtime};
+use super::request::{KeptVersion, Requests, runtime};
 use super::{Address, Credentials, failed};
 use crate::percent::escape;
 
@@ -20,13 +21,8 @@ pub struct FileVersions {
     /// Path of the file in the volume. Control characters are escaped, and bytes that are not UTF-8 are written as
     /// `\xNN`.
     pub path: String,
-    /// The path, percent-encoded, if `path` has escaped characters: another file may have the path as written.
-    #[serde(default)]
-    pub escaped: Option<String>,
     /// True if no regular file has this path now.
     pub deleted: bool,
-    /// Time at which the present file was created, in seconds since 1970, if the server knows it.
-    pub created: Option<i64>,
     /// The old versions, newest first.
     pub versions: Vec<KeptVersion>,
 }
@@ -38,6 +34,32 @@ pub struct FileVersionsPage {
     pub files: Vec<FileVersions>,
     /// The place where the next page begins; `None` for the last page.
     pub next: Option<String>,
+}
+
+/// The result of a restore of some files below a directory.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct RestoredPage {
+    /// Number of files that have other bytes now.
+    pub restored: u64,
+    /// Number of files that had the bytes of then.
+    pub unchanged: u64,
+    /// Number of files that did not exist then, and stay.
+    pub younger: u64,
+    /// Number of files that did not exist then, and were deleted.
+    pub deleted: u64,
+    /// Files that could not be restored.
+    pub failed: Vec<FailedFile>,
+    /// The place where the next page begins; `None` for the last page.
+    pub next: Option<String>,
+}
+
+/// A file that could not be restored.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct FailedFile {
+    /// Path of the file in the volume, as in [`FileVersions`].
+    pub path: String,
+    /// Reason for people.
+    pub detail: String,
 }
 
 /// Sequential requests about the files below a directory. Calls block: the requests have a runtime of their own.
@@ -59,57 +81,49 @@ impl DirectoryRequests {
         Ok(Self { address: address.clone(), runtime: runtime()?, requests })
     }
 
-    /// Lists the files that have old versions; with `all_files`, files without old versions too. `after` is the
-    /// `next` of the page before, empty for the first page.
+    /// Lists the files that have old versions. `after` is the `next` of the page before, empty for the first page.
     ///
     /// # Errors
     /// See [`DirectoryRequests`].
-    pub fn versions(
+    pub fn versions(&mut self, after: &str) -> Result<FileVersionsPage, SyncError> {
+        self.page(Method::GET, "as=versions", after)
+    }
+
+    /// Restores files to their versions at `moment`, in seconds since 1970. With `deletes`, files that did not exist
+    /// then are deleted. `after` is the `next` of the page before, empty for the first page.
+    ///
+    /// # Errors
+    /// See [`DirectoryRequests`].
+    pub fn restore(
         &mut self,
-        all_files: bool,
+        moment: u64,
+        deletes: bool,
         after: &str,
-    ) -> Result<FileVersionsPage, SyncError> {
+    ) -> Result<RestoredPage, SyncError> {
+        let form = format!("as=restore&at={moment}&delete={deletes}");
+        self.page(Method::POST, &form, after)
+    }
+
+    /// Asks for a page.
+    fn page<T: DeserializeOwned>(
+        &mut self,
+        method: Method,
+        form: &str,
+        after: &str,
+    ) -> Result<T, SyncError> {
         let dir = self.address.request("tree", &self.address.path);
         let after = escape(after.as_bytes());
-        let path = format!("{dir}?as=versions&all={all_files}&after={after}");
-        let answer = self.answer(Method::GET, &path)?;
+        let answer = self.answer(method, &format!("{dir}?{form}&after={after}"))?;
         let none = |error| failed("understand", &self.address.server())(io::Error::other(error));
-        serde_json::from_slice(&answer.body).map_err(none)
-    }
-
-    /// Restores an old version of `file`. Returns false if the file has the bytes of this version already.
-    ///
-    /// # Errors
-    /// See [`DirectoryRequests`].
-    pub fn restore(&mut self, file: &FileVersions, version: u64) -> Result<bool, SyncError> {
-        let file = self.file(file);
-        let answer = self.answer(Method::POST, &format!("{file}?as=restore&version={version}"))?;
-        Ok(answer.status != StatusCode::OK)
-    }
-
-    /// Deletes `file`, of any version.
-    ///
-    /// # Errors
-    /// See [`DirectoryRequests`].
-    pub fn delete(&mut self, file: &FileVersions) -> Result<(), SyncError> {
-        self.answer(Method::DELETE, &self.file(file)).map(drop)
-    }
-
-    /// Returns the path of requests about `file`.
-    fn file(&self, FileVersions { path, escaped, .. }: &FileVersions) -> String {
-        let of_volume = self.address.request("files", b"");
-        match escaped {
-            Some(escaped) => format!("{of_volume}{escaped}"),
-            None => format!("{of_volume}{}", escape(path.as_bytes())),
-        }
+        serde_json::from_slice(&answer).map_err(none)
     }
 
     /// Sends a request. If the server limits the rate of requests, waits as long as the server says, up to
     /// [`BUSY_WITHIN`].
-    fn answer(&mut self, method: Method, path: &str) -> Result<Answer, SyncError> {
+    fn answer(&mut self, method: Method, path: &str) -> Result<Bytes, SyncError> {
         let mut waited = Duration::ZERO;
         loop {
-            let asking = self.requests.answer(method.clone(), path, Bytes::new());
+            let asking = self.requests.ask(method.clone(), path, Bytes::new());
             match self.runtime.block_on(asking) {
                 Err(SyncError::Busy { wait, .. }) if waited.saturating_add(wait) <= BUSY_WITHIN => {
                     let wait = wait.max(SHORTEST_WAIT);

@@ -25,6 +25,34 @@ pub struct VersionsOfFile {
     pub versions: Vec<OldVersion>,
 }
 
+impl VersionsOfFile {
+    /// Returns the old version that has the content of `moment`, in seconds since 1970; `None` if the present file has
+    /// it. The second value is false if the file is younger, as told by the creation time in the file system.
+    #[must_use]
+    pub fn at(&self, moment: u64) -> (Option<&OldVersion>, bool) {
+        let nth = version_at(self.versions.iter().map(|old| old.id), moment);
+        let old = nth.and_then(|nth| self.versions.get(nth));
+        let created = match (old, self.present) {
+            (Some(old), _) => old.created(),
+            (None, present) => present.and_then(|present| present.created),
+        };
+        (old, !is_younger(created, moment))
+    }
+}
+
+/// Returns the index of the version that a file had at `moment`: the first one that was replaced later. `None` if no
+/// version was.
+fn version_at(versions: impl Iterator<Item = VersionId>, moment: u64) -> Option<usize> {
+    let is_later = |(_, id): &(usize, VersionId)| id.replaced_at().as_secs() >= moment;
+    // Times are whole seconds; the names of versions are in order within a second too.
+    versions.enumerate().filter(is_later).min_by_key(|(_, id)| *id).map(|(nth, _)| nth)
+}
+
+/// True if a file with this creation time did not exist at `moment`.
+fn is_younger(created: Option<Duration>, moment: u64) -> bool {
+    created.is_some_and(|created| created.as_secs() > moment)
+}
+
 /// A regular file of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PresentFile {
@@ -86,7 +114,9 @@ impl OldVersions {
                     each(VersionsOfFile { path, present, versions });
                 }
             }
-            if weight >= page.limit && !left.is_empty() {
+            // The next page begins after a printed path, which two files may share.
+            let is_twin = |next: &RelPath| printable(next.as_bytes()) == shown;
+            if weight >= page.limit && left.last().is_some_and(|next| !is_twin(next)) {
                 return Ok(Some(shown));
             }
         }
@@ -177,15 +207,13 @@ impl OldVersions {
         moment: u64,
         looks: &mut usize,
     ) -> Result<PastEntry, StoreError> {
-        let is_younger =
-            |created: Option<Duration>| created.is_some_and(|created| created.as_secs() > moment);
-        let is_later = |old: &OldVersion| old.id.replaced_at().as_secs() >= moment;
-        let later = self.list(path)?.into_iter().filter(is_later);
-        if let Some(old) = later.min_by_key(|old| old.id) {
-            let is_from_then = !is_younger(old.created());
+        let mut versions = self.list(path)?;
+        if let Some(nth) = version_at(versions.iter().map(|old| old.id), moment) {
+            let old = versions.swap_remove(nth);
+            let is_from_then = !is_younger(old.created(), moment);
             return Ok(if is_from_then { PastEntry::Old(old) } else { PastEntry::Nothing });
         }
-        let present = self.present_entry(path).filter(|(_, created)| !is_younger(*created));
+        let present = self.present_entry(path).filter(|(_, created)| !is_younger(*created, moment));
         let is_dir = |kind: FileType| kind == FileType::Directory;
         Ok(match present {
             Some((kind, _)) if is_dir(kind) => PastEntry::Dir,
@@ -218,6 +246,21 @@ impl OldVersions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_had_the_version_that_was_replaced_next() {
+        let at = |moment| {
+            let versions = [30, 20, 10].map(|secs| VersionId(secs * 1_000_000_000 + 5));
+            version_at(versions.into_iter(), moment)
+        };
+        assert_eq!(
+            [5, 10, 11, 20, 25, 30].map(at),
+            [Some(2), Some(2), Some(1), Some(1), Some(0), Some(0)]
+        );
+        assert_eq!(at(31), None);
+        let born = |secs| Some(Duration::from_secs(secs));
+        assert!(is_younger(born(16), 15) && !is_younger(born(15), 15) && !is_younger(None, 15));
+    }
 
     #[test]
     fn a_page_goes_on_after_the_last_path_by_components() {

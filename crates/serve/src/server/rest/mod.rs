@@ -3,6 +3,7 @@
 mod admin;
 mod changes;
 mod conditions;
+mod contents;
 mod delta;
 mod events;
 mod files;
@@ -14,6 +15,7 @@ mod pieces;
 mod preview;
 mod replacement;
 mod request;
+mod restored;
 mod search;
 mod shown;
 mod tokens;
@@ -46,7 +48,7 @@ use super::shared::{Known, Server};
 use super::volume::{Rights, Volume};
 
 /// The paths of this interface, with their handlers.
-pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 15] {
+pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 16] {
     let files = get(files::get).post(files::post).put(files::write).delete(files::delete);
     let parts = head(uploads::look).patch(uploads::append).delete(uploads::cancel);
     [
@@ -57,10 +59,11 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 15] {
         ("/v1/tokens", get(tokens::list).post(tokens::mint)),
         ("/v1/tokens/{id}", delete(tokens::revoke)),
         ("/v1/volumes", get(volumes)),
+        ("/v1/volumes/{volume}/contents", post(contents::read)),
         ("/v1/volumes/{volume}/events", get(events::follow)),
-        ("/v1/volumes/{volume}/tree", get(tree::list_root)),
-        ("/v1/volumes/{volume}/tree/", get(tree::list_root)),
-        ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::make)),
+        ("/v1/volumes/{volume}/tree", get(tree::list_root).post(tree::change_root)),
+        ("/v1/volumes/{volume}/tree/", get(tree::list_root).post(tree::change_root)),
+        ("/v1/volumes/{volume}/tree/{*path}", get(tree::list).post(tree::change)),
         ("/v1/volumes/{volume}/uploads", get(uploads::list)),
         ("/v1/volumes/{volume}/uploads/{id}", parts),
         ("/v1/volumes/{volume}/files", post(new_files::create)),

@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::request::At;
 use crate::server::problem::Problem;
-use crate::server::shared::Server;
+use crate::server::shared::{Known, Server};
 use crate::server::volume::{Right, Volume};
 use crate::token::TokenHash;
 
@@ -75,6 +75,12 @@ impl Reader {
     pub(super) fn of(server: &Arc<Server>, at: &At) -> Result<Self, Problem> {
         let (token, volume) = (at.known.token, at.volume.clone());
         Ok(Self { server: Arc::clone(server), token, volume, path: at.file()? })
+    }
+
+    /// Returns a reader of the part of a volume that the client's token is for.
+    pub(super) fn of_part(server: &Arc<Server>, known: &Known, volume: String) -> Self {
+        let path = known.grant.part();
+        Self { server: Arc::clone(server), token: known.token, volume, path }
     }
 
     /// Returns the volume, if the client still has the right to read at the path.

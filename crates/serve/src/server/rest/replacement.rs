@@ -76,8 +76,12 @@ impl ReplaceTarget {
         file: RelPath,
         tag: &str,
     ) -> Result<Self, Problem> {
-        let why = |_| Problem::new(StatusCode::BAD_REQUEST, "replaces: not an entity tag");
-        let condition = tag.parse().map_err(why)?;
+        let bad = || Problem::new(StatusCode::BAD_REQUEST, "replaces: not an entity tag");
+        // `*`, or several tags, would replace a version that the client does not know.
+        let opaque = tag.strip_prefix("W/").unwrap_or(tag);
+        let opaque = opaque.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
+        opaque.filter(|tag| !tag.contains('"')).ok_or_else(bad)?;
+        let condition = tag.parse().map_err(|_| bad())?;
         let headers = HeaderMap::from_iter([(header::IF_MATCH, condition)]);
         Ok(Self { headers, ..Self::new(server, known, volume, file, false)? })
     }

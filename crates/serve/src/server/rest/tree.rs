@@ -1,4 +1,4 @@
-//! Lists and creates directories.
+//! Lists, creates and restores directories.
 
 use std::iter::repeat;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use deltic_store::{Store, StoreError, Tree};
 use deltic_store_local::{ChangeNote, LocalStore, VersionsPage};
 use deltic_tree::RelPath;
@@ -18,6 +18,7 @@ use super::changes::{Names, shown as change_shown};
 use super::conditions::{names_tag, tag_of};
 use super::moment::{MomentPage, list_at};
 use super::request::{Above, Address, Parameters, no_store, on_disk, path};
+use super::restored::{RestoreClient, RestorePage, restore_below};
 use super::search::{Search, find_below};
 use super::shown::entry;
 use super::versions;
@@ -83,7 +84,7 @@ pub(super) async fn list(
     Parameters(page): Parameters<Page>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let dir = if at.trim_end_matches('/').is_empty() { RelPath::root() } else { path(&at)? };
+    let dir = dir_named(&at)?;
     let volume = server.volume_for(Right::Read, &known, &volume, &dir)?;
     if page.form.is_some() || page.at.is_some() {
         let listed = ListedDir { volume, dir, names: Names::of(&known) };
@@ -138,6 +139,10 @@ impl ListedDir {
     async fn list_otherwise(self, server: &Arc<Server>, page: Page) -> Result<Response, Problem> {
         let Self { volume, dir, names } = self;
         let limit = page.limit();
+        if page.form.is_some() && page.at.is_some() {
+            let why = "at: only for the entries of a directory, without `as`";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        }
         match page.form.as_deref() {
             Some("versions") => {
                 versions::list_below(server, volume, dir, page.of_versions(), names).await
@@ -175,15 +180,70 @@ fn name_of(store: &LocalStore, dir: &RelPath, shown: &str) -> Result<Vec<u8>, St
     Ok(found.unwrap_or(shown.as_bytes()).to_vec())
 }
 
-/// Creates a directory and its missing parents.
-pub(super) async fn make(
+/// The change of a directory that a request asks for.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct DirChange {
+    /// `restore` to restore the files below; without a form, the directory is created.
+    #[serde(rename = "as")]
+    form: Option<String>,
+    /// With `as=restore`: the moment, in seconds since 1970.
+    at: Option<u64>,
+    /// With `as=restore`: true to delete files that did not exist at the moment.
+    delete: Option<bool>,
+    /// With `as=restore`: the `next` of the previous answer.
+    after: Option<String>,
+    /// With `as=restore`: most files and versions to look at.
+    limit: Option<usize>,
+}
+
+pub(super) async fn change_root(
+    server: State<Arc<Server>>,
+    known: Known,
+    Address(volume): Address<String>,
+    change: Parameters<DirChange>,
+) -> Result<Response, Problem> {
+    self::change(server, known, Address((volume, String::new())), change).await
+}
+
+/// Creates a directory, or restores the files below a directory.
+pub(super) async fn change(
     State(server): State<Arc<Server>>,
     known: Known,
     Address((volume, at)): Address<(String, String)>,
+    Parameters(change): Parameters<DirChange>,
+) -> Result<Response, Problem> {
+    let DirChange { form, at: moment, delete, after, limit } = change;
+    match form.as_deref() {
+        None => make(&server, &known, &volume, path(&at)?).await.map(IntoResponse::into_response),
+        Some("restore") => {
+            let dir = dir_named(&at)?;
+            let bad = || Problem::new(StatusCode::BAD_REQUEST, "name the moment: &at=SECONDS");
+            let (at, deletes) = (moment.ok_or_else(bad)?, delete.unwrap_or_default());
+            let page = Page { after, limit, all: delete, ..Page::default() };
+            let page = RestorePage { at, deletes, files: page.of_versions() };
+            restore_below(RestoreClient::new(server, known, volume), dir, page).await
+        }
+        Some(form) => {
+            let why = format!("?as={form}: no such form of a directory for this method");
+            Err(Problem::new(StatusCode::BAD_REQUEST, why))
+        }
+    }
+}
+
+/// Parses the path of a directory, which may be the volume.
+fn dir_named(at: &str) -> Result<RelPath, Problem> {
+    if at.trim_end_matches('/').is_empty() { Ok(RelPath::root()) } else { path(at) }
+}
+
+/// Creates a directory and its missing parents.
+async fn make(
+    server: &Arc<Server>,
+    known: &Known,
+    volume: &str,
+    dir: RelPath,
 ) -> Result<StatusCode, Problem> {
-    let dir = path(&at)?;
-    let volume = server.volume_for(Right::Write, &known, &volume, &dir)?;
-    on_disk(&server, move || {
+    let volume = server.volume_for(Right::Write, known, volume, &dir)?;
+    on_disk(server, move || {
         let store = volume.store()?;
         let mut above = Above::new(&store);
         above.make(&dir)?;

@@ -111,7 +111,12 @@ fn shown(version: &OldVersion, names: Names) -> Value {
 
 /// Returns the versions of a volume, or the answer for a volume that keeps none.
 pub(super) fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
-    let why = || Problem::new(StatusCode::NOT_FOUND, "this volume keeps no versions");
+    let why = || {
+        Problem::new(
+            StatusCode::NOT_FOUND,
+            "this volume keeps no versions; start the server with `--versions 10` to keep ten of each file",
+        )
+    };
     volume.versions()?.ok_or_else(why)
 }
 
@@ -152,7 +157,19 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
     let target = ReplaceTarget::for_request(&server, &at, true)?;
     let which = || Problem::new(StatusCode::BAD_REQUEST, "name the version: &version=ID");
     let id = at.version()?.ok_or_else(which)?;
-    let restoring = on_disk(&server, move || {
+    match put_back(&server, target, id).await? {
+        Some(committed) => on_disk(&server, move || committed.answer()).await,
+        None => Ok(no_store(StatusCode::OK)),
+    }
+}
+
+/// Replaces a file with an old version. Returns `None` if the file has the bytes of the old version already.
+pub(super) async fn put_back(
+    server: &Server,
+    target: ReplaceTarget,
+    id: VersionId,
+) -> Result<Option<CommittedFile>, Problem> {
+    let restoring = on_disk(server, move || {
         let old = version(&target.volume, &target.file, id)?;
         let present = target.volume.store()?.open(&target.file).ok();
         let present = present.filter(|present| present.meta().len == old.meta().len);
@@ -160,11 +177,11 @@ pub(super) async fn restore(server: Arc<Server>, at: At) -> Result<Response, Pro
         Ok(Restoring { old, replacement, present, made: 0 })
     })
     .await?;
-    let restoring = steps(&server, restoring, Restoring::step).await?;
+    let restoring = steps(server, restoring, Restoring::step).await?;
     if restoring.present.is_some() {
-        return Ok(no_store(StatusCode::OK));
+        return Ok(None);
     }
-    on_disk(&server, move || restoring.commit()?.answer()).await
+    on_disk(server, move || Ok(Some(restoring.commit()?))).await
 }
 
 /// A restore in progress.

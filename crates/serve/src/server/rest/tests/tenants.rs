@@ -98,11 +98,22 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
             pair("/v1/volumes/photos/tree".into(), "/v1/volumes/none/tree".into()),
             pair("/v1/volumes/photos/tree/".into(), "/v1/volumes/none/tree/".into()),
         ],
+        ("/v1/volumes/{volume}/tree", "post") => ["music", "photos"]
+            .map(|volume| {
+                let of = |volume| format!("/v1/volumes/{volume}/tree?as=restore&at=9&delete=true");
+                pair(of(volume), of("none"))
+            })
+            .into(),
         ("/v1/volumes/{volume}/tree/{path}", "get") => {
             let forms = ["", "?changes=true", "?as=search&name=f", "?as=versions", "?at=9"];
             forms.iter().flat_map(|form| at("tree", form)).collect()
         }
-        ("/v1/volumes/{volume}/tree/{path}", "post") => at("tree", ""),
+        ("/v1/volumes/{volume}/tree/{path}", "post") => {
+            ["", "?as=restore&at=9"].iter().flat_map(|form| at("tree", form)).collect()
+        }
+        ("/v1/volumes/{volume}/contents", "post") => {
+            vec![pair("/v1/volumes/music/contents".into(), "/v1/volumes/none/contents".into())]
+        }
         ("/v1/volumes/{volume}/files", "post") => {
             vec![pair("/v1/volumes/music/files".into(), "/v1/volumes/none/files".into())]
         }
