@@ -9,6 +9,7 @@ mod bench;
 mod beyond;
 mod chunkers;
 mod claims;
+mod hash_tables;
 mod hashes;
 mod load;
 mod made;

@@ -16,7 +16,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 use std::time::Duration;
 
-use deltic_core::index::CuckooIndex;
+use deltic_core::index::{CuckooIndex, Entry1, PublishedTable};
 
 use clock::cpu_time;
 
@@ -54,15 +54,14 @@ fn ours(bits: u32, seed: u64) -> f64 {
     full as f64 / slots as f64
 }
 
-/// SkySync's equations 3 and 4 with moves: only the total number of sums in a pair of buckets matters.
+/// SkySync's table.
 fn flipped(bits: u32, seed: u64) -> f64 {
-    let slots = 1u64 << bits;
-    let pairs = slots as usize / 8;
-    let mut pair_counts = vec![0; pairs];
-    let taken = sums(seed).position(|sum| {
-        let count = &mut pair_counts[sum as usize % pairs];
-        *count += 1;
-        *count > 8
+    let slots = 1usize << bits;
+    let mut table = PublishedTable::with_load(slots, 100);
+    assert_eq!(table.fill_level().slots, slots);
+    let taken = sums(seed).position(|weak| {
+        table.insert(Entry1 { weak, chunk: 0 });
+        table.doublings() > 0
     });
     taken.expect("some pair fills") as f64 / slots as f64
 }

@@ -1,8 +1,8 @@
 //! SkySync's figures.
 
 use super::super::claims::Claim;
-use super::super::stored;
 use super::super::view::{Quantity, SyncView};
+use super::super::{hash_tables, stored};
 use super::item::{PaperItem, Redraw, figure, table};
 
 /// Returns the rows of SkySync.
@@ -14,7 +14,7 @@ pub(super) fn items() -> Vec<PaperItem> {
         figure(3, "share of sums and search in the time of rsync and dsync", shares()),
         figure(4, "parts of SkySync", Redraw::Sketch),
         figure(5, "weak sums of windows and chunks from sums of blocks", Redraw::Sketch),
-        figure(6, "its hash table", Redraw::Sketch),
+        figure(6, "its hash table", Redraw::Own(hash_tables::hash_tables)),
         figure(7, client, sync(sender("skysync-10"))),
         figure(8, "the same for a file of 100 MB", sync(sender("skysync-100"))),
         figure(9, "time of the client for unmodified files", Redraw::Own(stored::kept_sums)),

@@ -10,10 +10,14 @@
 //! is tried first: runs of copies stay long, and files of equal chunks need no table look-up.
 
 mod cuckoo;
+mod published;
 mod table;
+mod tags;
 
 pub use crate::chunks::ChunkNo;
 pub use cuckoo::{CuckooIndex, FillLevel, SumBits};
+pub use published::{Entry1, Entry2, PublishedTable, TableEntry};
+pub use tags::TagTable;
 
 use std::ops::Range;
 

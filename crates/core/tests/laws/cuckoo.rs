@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use deltic_core::index::{CuckooIndex, SumBits};
+use deltic_core::StrongSum;
+use deltic_core::index::{CuckooIndex, Entry1, Entry2, PublishedTable, SumBits, TagTable};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -52,6 +53,46 @@ fn check<S: SumBits + std::hash::Hash>(
 }
 
 proptest! {
+    /// rsync's table returns the chunks whose weak sum has the tag, in order.
+    #[test]
+    fn tag_table_equals_a_search_of_all_chunks(sums in sums(), others in sums()) {
+        let tag = |sum: u64| (sum as u32 % 65_536 + (sum as u32 >> 16)) % 65_536;
+        let mut table = TagTable::default();
+        sums.iter().for_each(|sum| table.push(*sum as u32));
+        for wanted in sums.iter().take(200).chain(&others[..others.len().min(100)]) {
+            let has_tag = |no: &usize| tag(sums[*no]) == tag(*wanted);
+            let expected: Vec<usize> = (0..sums.len()).filter(has_tag).collect();
+            let found: Vec<usize> = table.with_tag(*wanted as u32).map(|no| no.as_index()).collect();
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    /// SkySync's table has each entry, whatever the room and the sums.
+    #[test]
+    fn published_table_equals_a_map_of_lists(sums in sums(), others in sums(), room in 0usize..6000) {
+        let (mut weak, mut both) =
+            (PublishedTable::with_load(room, 85), PublishedTable::with_load(room, 85));
+        let mut oracle: HashMap<u32, Vec<Entry2>> = HashMap::new();
+        for (sum, number) in sums.iter().zip(0..) {
+            let strong = StrongSum::from_bytes(&sum.to_le_bytes()).expect("eight bytes are few");
+            let entry = Entry2 { weak: *sum as u32, block: number, strong };
+            oracle.entry(entry.weak).or_default().push(entry);
+            weak.insert(Entry1 { weak: entry.weak, chunk: number });
+            both.insert(entry);
+        }
+        for sum in sums.iter().chain(&others[..others.len().min(100)]).map(|sum| *sum as u32) {
+            let expected = oracle.get(&sum).map_or(&[][..], Vec::as_slice);
+            let mut found: Vec<Entry2> = both.matching(sum).copied().collect();
+            found.sort_unstable();
+            prop_assert_eq!(&found, expected);
+            let mut chunks: Vec<u32> = weak.matching(sum).map(|entry| entry.chunk).collect();
+            chunks.sort_unstable();
+            prop_assert_eq!(chunks, expected.iter().map(|entry| entry.block).collect::<Vec<_>>());
+        }
+        let load = both.fill_level();
+        prop_assert_eq!((load.taken + load.overflow, load), (sums.len(), weak.fill_level()));
+    }
+
     #[test]
     fn cuckoo_equals_a_map_of_lists(sums in sums(), others in sums(), room in 0usize..6000) {
         let others = &others[..others.len().min(100)];
