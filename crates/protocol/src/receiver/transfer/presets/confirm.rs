@@ -174,10 +174,9 @@ impl MatchConfirmation {
             && bytes < most
         {
             let new = self.looked;
-            let (span, weak) = (chunks.span(new), self.weak[new as usize]);
-            let len = span.len;
+            let (len, weak) = (chunks.span(new).len, self.weak[new as usize]);
             self.looked += 1;
-            let chunk = NewChunk { number: new, span, weak };
+            let chunk = NewChunk { len, weak };
             let found = self.old.find(&chunk, self.after, &mut compared);
             let Some(old) = found else {
                 chunks.mark_requested(new..new + 1);
