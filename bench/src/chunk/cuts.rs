@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use deltic_core::chunk::{PublishedForm, TwoStage, cut_all};
+use deltic_core::chunk::{PublishedForm, SsCdc, cut_all};
 use deltic_core::{AnyChunker, AtEnd, Chunker, ChunkerSpec, Isa};
 
 use super::unique::UniqueChunks;
@@ -20,7 +20,7 @@ pub(crate) enum OtherForm {
     /// The form for an instruction set.
     Form(Isa),
     /// Two stages (SS-CDC) with an instruction set.
-    Stages(TwoStage, Isa),
+    Stages(SsCdc, Isa),
     /// A form that VectorCDC publishes.
     Published(PublishedForm),
 }
@@ -307,7 +307,7 @@ mod tests {
             |avg, max| ChunkerSpec::ByContent(Algorithm::Gear, Sizes::new(512, avg, max).unwrap());
         let of = |other: &ChunkerSpec| {
             let isas = Isa::available().into_iter();
-            let stages = isas.map(|isa| OtherForm::Stages(TwoStage::new(other, isa).unwrap(), isa));
+            let stages = isas.map(|isa| OtherForm::Stages(SsCdc::new(other, isa).unwrap(), isa));
             CutStats::of(&spec(1024, 4096), &inputs(&[&data]), &stages.collect::<Vec<_>>())
         };
         assert!(of(&spec(1024, 4096)).is_ok());

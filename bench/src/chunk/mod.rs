@@ -15,7 +15,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Parser;
 use deltic_core::chunk::{
-    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PublishedForm, TwoStage, UnknownAlgorithm,
+    BadSizes, FixedLen, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, PublishedForm, SsCdc, UnknownAlgorithm,
 };
 use deltic_core::{Algorithm, ChunkerSpec, Isa, Sizes};
 
@@ -244,10 +244,12 @@ impl<'a> ChunkPlan<'a> {
         let sum = TimedRow::new("vector sum", None, TimedSubject::Sum);
         let sieve = ChunkerFamily::ByContent(Algorithm::Sieve).spec(sizes).build();
         let sums = TimedRow::new("sums alone", None, TimedSubject::Sums(sieve));
-        let stages = self.families.iter().filter_map(|family| {
-            let (stages, isa) = self.two_stages(*family, sizes)?;
+        let stages = self.families.iter().flat_map(|family| {
             let name = if family.name() == "crc" { "ss-crc" } else { "ss-gear" };
-            Some(TimedRow::new(name, Some(isa), TimedSubject::Stages(stages, sizes.max() as usize)))
+            self.two_stages(*family, sizes).into_iter().map(move |(stages, isa)| {
+                let subject = TimedSubject::Stages(stages, sizes.max() as usize);
+                TimedRow::new(name, Some(isa), subject)
+            })
         });
         let published = self.families.iter().flat_map(|family| {
             let spec = family.spec(sizes);
@@ -277,10 +279,11 @@ impl<'a> ChunkPlan<'a> {
             .collect()
     }
 
-    /// Returns the two-stage form (SS-CDC) of a hash-based chunker, if available.
-    fn two_stages(&self, family: ChunkerFamily, sizes: Sizes) -> Option<(TwoStage, Isa)> {
-        let isa = self.isas.iter().copied().find(|isa| isa.name() == "avx512")?;
-        Some((TwoStage::new(&family.spec(sizes), isa)?, isa))
+    /// Returns the two-stage forms (SS-CDC) of a hash-based chunker: portable, and by the gathers of AVX2 and AVX-512.
+    fn two_stages(&self, family: ChunkerFamily, sizes: Sizes) -> Vec<(SsCdc, Isa)> {
+        let isas = self.isas.iter().copied();
+        let isas = isas.filter(|isa| ["scalar", "avx2", "avx512"].contains(&isa.name()));
+        isas.filter_map(|isa| Some((SsCdc::new(&family.spec(sizes), isa)?, isa))).collect()
     }
 
     fn chunked(
@@ -291,7 +294,7 @@ impl<'a> ChunkPlan<'a> {
         trials: &[EditTrial<'_>],
     ) -> Result<ChunkerRow> {
         let spec = family.spec(sizes);
-        let stages = self.two_stages(family, sizes);
+        let stages = self.two_stages(family, sizes).into_iter();
         let stages = stages.map(|(stages, isa)| OtherForm::Stages(stages, isa));
         let forms = family.other_forms(&self.isas).into_iter().map(OtherForm::Form);
         let published = self.published_forms(family).into_iter().map(OtherForm::Published);

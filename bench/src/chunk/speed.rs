@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use deltic_core::chunk::{TwoStage, cut_all};
+use deltic_core::chunk::{SsCdc, cut_all};
 use deltic_core::{AnyChunker, AtEnd, Chunk, Chunker, Crc32c};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,7 +31,7 @@ pub(crate) enum TimedSubject {
     /// Sums alone, of the chunks that this chunker found before.
     Sums(AnyChunker),
     /// A chunker in two stages, with the longest chunk length.
-    Stages(TwoStage, usize),
+    Stages(SsCdc, usize),
 }
 
 /// Speeds of a subject, in 10^9 bytes per second.

@@ -105,7 +105,7 @@ impl ChunkQuantity {
             }
             Self::TwoStages => {
                 if let Some(name) = row.name.strip_prefix("ss-") {
-                    figures.put(name, "two stages", speed);
+                    figures.put(name, &format!("two stages, {isa}"), speed);
                 }
             }
             Self::InstructionSets if ["ram", "ae-max"].contains(&row.name) => {
@@ -145,12 +145,8 @@ impl ChunkQuantity {
     fn claims(self) -> Vec<Claim> {
         match self {
             Self::TwoStages => {
-                vec![Claim::times(
-                    "two stages to plain (CRC and Gear)",
-                    "1.2 to 2×",
-                    "plain",
-                    "two stages",
-                )]
+                let title = "two stages to plain (CRC and Gear)";
+                vec![Claim::times(title, "1.2 to 2×", "plain", "two stages, avx512")]
             }
             Self::InstructionSets => vec![
                 Claim::value("VRAM, VAE with SSE", "13.3, 2.9 GB/s", "sse, published"),

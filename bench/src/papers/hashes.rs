@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
-use deltic_core::{Algorithm, Crc32c, Fingerprint, WeakKind};
+use deltic_core::chunk::{SummingChunker, cut_all};
+use deltic_core::{Algorithm, AtEnd, Crc32c, Fingerprint, WeakKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::bench::{PaperBench, RunFailure};
@@ -16,16 +17,65 @@ use super::claims::{self, Claim};
 use super::outcome::{Drawn, Outcome};
 use super::runs::RunMode;
 use super::series::SeriesTable;
-use super::uniformity::{chi_square, chunks, verdict};
+use super::uniformity::{chi_square, chunks, spec, verdict};
 use crate::machine::MachineInfo;
 use crate::median::median;
 use crate::random::Random;
 use crate::table::TextTable;
 
-/// NetSync, table 2: speed of weak sums by chunk length.
+/// NetSync, table 2: speed of weak sums by chunk length, with chunking and alone.
 pub(crate) fn weak_speeds(bench: &mut PaperBench) -> Result<Outcome> {
-    let mut figures = SeriesTable::new(" MB/s");
     let data = Random::new(1).bytes(HOT_BYTES);
+    let cutting = cutting_speeds(bench, &data);
+    let claims = [
+        Claim::value("LastFP", "471 to 664 MB/s", "lastfp"),
+        Claim::value("Adler-32", "301 to 314 MB/s", "adler-rsync, second pass"),
+        Claim::value("FastFP+16", "253 to 313 MB/s", "fastfp-16"),
+        Claim::value("FastFP", "334 to 368 MB/s", "fastfp"),
+        Claim::times("FastFP to chunking alone", "-", "no sum", "fastfp"),
+        Claim::times("one loop to two", "-", "fastfp, second pass", "fastfp"),
+    ];
+    let what = "MB a second of chunking by FastCDC with a weak sum of each chunk, from the cache";
+    let mut drawn = figures_of(what, "mean chunk", &cutting);
+    drawn.claims = claims::table(&claims, &cutting);
+    let alone = "MB a second of a weak sum alone:".to_owned();
+    drawn.tables.push((alone, lone_speeds(bench, &data).table("chunk")));
+    Ok(Outcome::Drawn(Box::new(drawn)))
+}
+
+/// Measures FastCDC alone, with sums in the loop that cuts, and with sums of each chunk that was just cut.
+fn cutting_speeds(bench: &PaperBench, data: &[u8]) -> SeriesTable {
+    let mut figures = SeriesTable::new(" MB/s");
+    for avg in [1024, 2048, 8192] {
+        let spec = spec(Algorithm::FastCdcNc, avg);
+        let chunker = spec.build();
+        let mut put = |series: &str, run: &dyn Fn()| {
+            let speed = data.len() as f64 / seconds(bench, run) / 1e6;
+            figures.put(&format!("{avg} B"), series, speed);
+        };
+        put("no sum", &|| {
+            black_box(cut_all(&chunker, black_box(data), AtEnd::Yes, |_| {}));
+        });
+        for kind in WeakKind::ALL {
+            if let Some(chunker) = SummingChunker::new(&spec, kind) {
+                put(kind.name(), &|| {
+                    chunker.cut_all(black_box(data), AtEnd::Yes, |_, sum| {
+                        black_box(sum);
+                    });
+                });
+            }
+            put(&format!("{}, second pass", kind.name()), &|| {
+                cut_all(&chunker, black_box(data), AtEnd::Yes, |chunk| {
+                    black_box(kind.of(chunk));
+                });
+            });
+        }
+    }
+    figures
+}
+
+fn lone_speeds(bench: &PaperBench, data: &[u8]) -> SeriesTable {
+    let mut figures = SeriesTable::new(" MB/s");
     for len in [512, 2048, 8192, 32_768] {
         for kind in WeakKind::ALL {
             let time = seconds(bench, || {
@@ -36,13 +86,7 @@ pub(crate) fn weak_speeds(bench: &mut PaperBench) -> Result<Outcome> {
             figures.put(&format!("{len} B"), kind.name(), data.len() as f64 / time / 1e6);
         }
     }
-    let claims = [
-        Claim::value("LastFP", "471 to 664 MB/s, with chunking", "lastfp"),
-        Claim::value("Adler-32", "301 to 314 MB/s, with chunking", "adler-rsync"),
-        Claim::value("FastFP+16", "253 to 313 MB/s, with chunking", "fastfp-16"),
-        Claim::value("FastFP", "334 to 368 MB/s, with chunking", "fastfp"),
-    ];
-    Ok(drawn(["MB a second of a weak sum alone, from the cache", "chunk"], &figures, &claims))
+    figures
 }
 
 /// NetSync, figure 11: chi-square of 1,024 bins of weak sums of different chunks.
@@ -135,13 +179,6 @@ fn files(dir: &Path) -> Result<Vec<std::path::PathBuf>> {
     let mut files = entries.collect::<Result<Vec<_>>>()?;
     files.sort();
     Ok(files)
-}
-
-fn drawn(names: [&str; 2], figures: &SeriesTable, claims: &[Claim]) -> Outcome {
-    let [what, corner] = names;
-    let mut drawn = figures_of(what, corner, figures);
-    drawn.claims = claims::table(claims, figures);
-    Outcome::Drawn(Box::new(drawn))
 }
 
 pub(super) fn figures_of(what: &str, corner: &str, figures: &SeriesTable) -> Drawn {

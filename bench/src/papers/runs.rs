@@ -45,8 +45,8 @@ macro_rules! by_codec {
 pub(crate) const SYNC: &[(&str, &str)] = &[
     (
         "parasync",
-        "--strategy dsync,pdsync,parasync,deltic --strong blake3 --zc none --size 2MB|64MiB|1GiB --kind insert \
-         --change 1% --threads 1,2 --runs 1|3|3",
+        "--strategy dsync,pdsync,pdsync-skip,parasync,deltic --strong blake3 --zc none --size 2MB|64MiB|1GiB \
+         --kind insert --change 1% --threads 1,2 --runs 1|3|3",
     ),
     (
         "parasync-links",
@@ -60,8 +60,8 @@ pub(crate) const SYNC: &[(&str, &str)] = &[
     ),
     (
         "netsync",
-        "--strategy netsync,dsync,webr2sync+,deltic --strong sha1 --zc none --size 300kB|10MB|10MB --data text \
-         --places netsync --kind inverse|inverse|insert,cut,inverse \
+        "--strategy netsync,netsync-16,netsync-last,dsync,webr2sync+,deltic --strong sha1 --zc none \
+         --size 300kB|10MB|10MB --data text --places netsync --kind inverse|inverse|insert,cut,inverse \
          --change 2KiB|256B,16KiB,1MiB|32B,256B,2KiB,16KiB,128KiB,1MiB --threads 1 \
          --link 100Mbit,4ms|10Mbit,30ms|10Mbit,30ms --link 1Gbit,3ms|100Mbit,30ms|50Mbit,30ms \
          --link 10Gbit,1ms|1Gbit,30ms|100Mbit,30ms --runs 1|1|3",

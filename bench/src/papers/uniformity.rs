@@ -3,13 +3,18 @@
 use deltic_core::chunk::cut_all;
 use deltic_core::{Algorithm, AtEnd, ChunkerSpec, Sizes, WeakKind};
 
-/// Cuts `data` with this mean length in bytes. FastCDC has the bounds of NetSync, CRC those of ParaSync.
-pub(crate) fn chunks(data: &[u8], algorithm: Algorithm, avg: u32) -> Vec<&[u8]> {
+/// Returns the chunker of this mean length in bytes. FastCDC has the bounds of NetSync, CRC those of ParaSync.
+pub(crate) fn spec(algorithm: Algorithm, avg: u32) -> ChunkerSpec {
     let sizes = match algorithm {
         Algorithm::Crc => Sizes::new(avg / 2, avg, avg / 2 * 3),
         _ => Sizes::new((avg / 4).max(512), avg, avg * 4),
     };
-    let chunker = ChunkerSpec::ByContent(algorithm, sizes.expect("sizes rise")).build();
+    ChunkerSpec::ByContent(algorithm, sizes.expect("sizes rise"))
+}
+
+/// Cuts `data` with this mean length in bytes.
+pub(crate) fn chunks(data: &[u8], algorithm: Algorithm, avg: u32) -> Vec<&[u8]> {
+    let chunker = spec(algorithm, avg).build();
     let (mut rest, mut chunks) = (data, Vec::new());
     cut_all(&chunker, data, AtEnd::Yes, |chunk| {
         let (chunk, after) = rest.split_at(chunk.len());

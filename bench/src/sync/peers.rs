@@ -66,7 +66,7 @@ impl OtherProgram {
         let literal = Some(count(&said, "Literal data")?);
         let cpu = cpu.saturating_sub(own);
         let split = Some([cpu.saturating_sub(far), far]);
-        Ok(SyncSample { wall, cpu, ends: None, split, up, down, literal, peak: None })
+        Ok(SyncSample { wall, cpu, ends: None, split, up, down, literal, peak: None, sums: None })
     }
 
     fn rdiff(&self, files: &SyncFiles, way: &PeerLink<'_>) -> Result<SyncSample> {
@@ -94,6 +94,7 @@ impl OtherProgram {
             down: len(&signature)?,
             literal: None,
             peak: None,
+            sums: None,
         })
     }
 

@@ -11,6 +11,7 @@ use deltic_core::chunk::cut_all;
 use deltic_core::strategy::LinkModel;
 use deltic_core::{AtEnd, ChunkerSpec, Strategy};
 use deltic_net::SyncError;
+use deltic_net::embed::SumCounts;
 use deltic_net::monitor::{Spent, Stage};
 use deltic_net::plan::{Destination, Plan, Sources};
 use deltic_net::rehearsal::{Rehearsal, rehearse};
@@ -89,6 +90,8 @@ pub(crate) struct SyncSample {
     pub(crate) literal: Option<u64>,
     /// Most memory that both ends had in addition to the memory before the sync, in bytes.
     pub(crate) peak: Option<u64>,
+    /// Sums of both ends by their source.
+    pub(crate) sums: Option<SumCounts>,
 }
 
 /// Figures that only Deltic's ends report.
@@ -139,6 +142,8 @@ impl SyncSample {
             Some(self.down as f64),
             self.literal.map(|bytes| bytes as f64),
             self.peak.map(|bytes| bytes as f64),
+            self.sums.map(|sums| sums.stored as f64),
+            self.sums.map(|sums| sums.by_product as f64),
         ];
         let spent = |end: usize| self.ends.as_ref().map(|ends| ends.spent[end]);
         let stages = [0, 1].into_iter().flat_map(|end| {
@@ -150,6 +155,7 @@ impl SyncSample {
                 counts.map(|counts| counts.weak as f64),
                 counts.map(|counts| counts.strong as f64),
                 counts.map(|counts| counts.sub_table_hits as f64),
+                counts.map(|counts| counts.gathered as f64),
             ]
         });
         let purposes = [0, 1].into_iter().flat_map(|end| {
@@ -160,10 +166,11 @@ impl SyncSample {
 }
 
 /// Counts of compared sums: title and column, without the end.
-pub(crate) const COMPARED: [(&str, &str); 3] = [
+pub(crate) const COMPARED: [(&str, &str); 4] = [
     ("weak", "weak_compared"),
     ("strong", "strong_compared"),
     ("sub-table hits", "sub_table_hits"),
+    ("gathered", "gathered_bytes"),
 ];
 
 /// Options of Deltic for a sync.
@@ -219,6 +226,7 @@ impl SyncWay {
             down: ended.outcome.traffic.received,
             literal: Some(ended.outcome.totals.literal),
             peak,
+            sums: Some(ended.outcome.sums),
         })))
     }
 
@@ -312,7 +320,7 @@ fn clock(id: ClockId) -> Duration {
 }
 
 /// First names of [`SyncSample::columns`].
-const FIXED: [&str; 13] = [
+const FIXED: [&str; 15] = [
     "wall_s",
     "cpu_s",
     "sender_cpu_s",
@@ -326,6 +334,8 @@ const FIXED: [&str; 13] = [
     "down_bytes",
     "literal_bytes",
     "peak_bytes",
+    "stored_sums",
+    "by_product_sums",
 ];
 /// Bytes that are compared or cut at a time.
 const SEGMENT_BYTES: usize = 1 << 20;

@@ -16,7 +16,7 @@ mod random;
 use std::hint::black_box;
 use std::time::Duration;
 
-use deltic_core::chunk::{PublishedForm, TwoStage};
+use deltic_core::chunk::{PublishedForm, SsCdc};
 use deltic_core::{Algorithm, Chunker, ChunkerSpec, Isa, Sizes};
 use fastcdc::{v2016, v2020};
 use rustic_cdc::{Rabin64, RollingHash64};
@@ -114,15 +114,15 @@ fn contenders(sizes: Sizes) -> Vec<Contender> {
         let chunker = spec.build();
         add(algorithm.name(), counting(move |data| chunker.cut(data)));
         for isa in Isa::available() {
-            let Some(two_stage) = TwoStage::new(&spec, isa) else { continue };
+            let Some(stages) = SsCdc::new(&spec, isa) else { continue };
             let name = format!("{}, two stages, {}", algorithm.name(), isa.name());
             let mut lens = Vec::new();
             let count = move |data: &[u8]| {
                 lens.clear();
-                two_stage.cuts(data, &mut lens);
+                stages.cuts(data, &mut lens);
                 lens.len()
             };
-            if isa == Isa::SCALAR || isa.name() == "avx512" {
+            if ["scalar", "avx2", "avx512"].contains(&isa.name()) {
                 add(&name, Box::new(count));
             }
         }

@@ -29,7 +29,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use deltic_core::chunk::{
-    FileSegments, JudgeScope, MergeRequest, SegmentChunks, SegmentStitcher, TwoStage, cut_all,
+    FileSegments, JudgeScope, MergeRequest, SegmentChunks, SegmentStitcher, SsCdc, TwoStage,
+    cut_all,
 };
 use deltic_core::{Algorithm, AtEnd, Chunk, ChunkerSpec, Crc32c, Isa, Sizes};
 
@@ -83,15 +84,18 @@ fn families<'a>(file_len: u64) -> Vec<Vec<(String, Way<'a>)>> {
         let spec = ChunkerSpec::ByContent(algorithm, sizes);
         let name = format!("{} + CRC-32C", algorithm.name());
         let mut ways = family(spec, &name, summed, |(_, sum)| sum.get());
-        // On CPUs with slow gathers the portable first stage is faster; see the example `chunkers`.
-        let stages = TwoStage::new(&spec, Isa::SCALAR).expect("one criterion");
+        let stages = TwoStage::new(&spec).expect("one criterion");
         for (judge, which) in [(JudgeScope::Every, "all ends"), (JudgeScope::AsCut, "as cut")] {
             ways.push((
                 format!("{name}, ParaSync, {which}"),
                 Box::new(move |data, n| parasync(stages, data, n, judge)),
             ));
         }
-        ways.push((format!("{name}, SS-CDC"), Box::new(move |data, n| ss_cdc(stages, data, n))));
+        for isa in [Isa::SCALAR, Isa::best()] {
+            let stages = SsCdc::new(&spec, isa).expect("one criterion");
+            let name = format!("{name}, SS-CDC, {}", isa.name());
+            ways.push((name, Box::new(move |data, n| ss_cdc(stages, data, n))));
+        }
         all.push(ways);
     }
     all
@@ -179,17 +183,15 @@ fn parasync(stages: TwoStage, data: &[u8], threads: usize, judge: JudgeScope) ->
 }
 
 /// Chunks as pdsync does (ParaSync §2.3): sums are computed after all boundaries are known.
-fn ss_cdc(stages: TwoStage, data: &[u8], threads: usize) -> Outcome {
-    let mut candidates = Vec::new();
-    let find = |range: &Range<u64>| {
-        let mut found = Vec::new();
-        stages.candidates(range, bytes_of(data, &TwoStage::read(range)), &mut found);
-        found
-    };
-    let mut spent = in_order(threads, &ranges(data.len()), find, |found| candidates.extend(found));
+fn ss_cdc(stages: SsCdc, data: &[u8], threads: usize) -> Outcome {
+    let mut all = Vec::new();
+    let find =
+        |range: &Range<u64>| stages.boundaries(range, bytes_of(data, &TwoStage::read(range)));
+    let mut spent = in_order(threads, &ranges(data.len()), find, |bits| all.push(bits));
     let start = cpu_time();
-    let (mut lens, mut rest) = (Vec::new(), data);
-    stages.choose(candidates, data.len() as u64, &mut lens);
+    let (mut walk, mut lens, mut rest) = (stages.walk(), Vec::new(), data);
+    all.iter().for_each(|bits| walk.take(bits, &mut lens));
+    lens.extend(walk.finish());
     let mut sums = Vec::new();
     for len in lens {
         let (chunk, after) = rest.split_at(len as usize);

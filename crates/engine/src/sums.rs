@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::convert::Infallible;
 use std::ops::{AddAssign, Range};
 
-use deltic_core::chunk::{JudgeScope, TwoStage, cut_all};
+use deltic_core::chunk::{JudgeScope, SsCdc, SummingChunker, TwoStage, cut_all};
 use deltic_core::recipe::FileDigest;
 use deltic_core::stored::ChunkSums;
 use deltic_core::{
@@ -27,7 +27,9 @@ pub fn read_range(portion: &Portion) -> Range<u64> {
         Portion::Chunks(start, lens) => {
             *start..start + lens.iter().map(|len| u64::from(*len)).sum::<u64>()
         }
-        Portion::Ends(range, _) | Portion::SubChunks(range, _) => TwoStage::read(range),
+        Portion::Boundaries(range) | Portion::Ends(range, _) | Portion::SubChunks(range, _) => {
+            TwoStage::read(range)
+        }
         Portion::Segment(segment) => segment.own.start..segment.read_end,
         Portion::Digest(range) => range.clone(),
     }
@@ -62,12 +64,15 @@ pub struct SumCounts {
     pub stored: u64,
     /// Sums that were computed from bytes alone.
     pub computed: u64,
+    /// Computed weak sums that are a by-product of the hash that cuts the file (NetSync §4.2).
+    pub by_product: u64,
 }
 
 impl AddAssign for SumCounts {
     fn add_assign(&mut self, more: Self) {
         self.stored += more.stored;
         self.computed += more.computed;
+        self.by_product += more.by_product;
     }
 }
 
@@ -91,8 +96,13 @@ impl<'a> PortionSummer<'a> {
 
     /// Counts a sum.
     fn count(&self, is_stored: bool) {
+        let (stored, computed) = (is_stored.into(), (!is_stored).into());
+        self.add_counts(SumCounts { stored, computed, by_product: 0 });
+    }
+
+    fn add_counts(&self, more: SumCounts) {
         let mut counts = self.counts.get();
-        counts += SumCounts { stored: is_stored.into(), computed: (!is_stored).into() };
+        counts += more;
         self.counts.set(counts);
     }
 
@@ -116,6 +126,10 @@ impl<'a> PortionSummer<'a> {
         }
         let strong = |chunk: &[u8]| Some(self.summing.strong?.sum_of(self.key(), chunk));
         Some(match portion {
+            Portion::Boundaries(range) => {
+                let stages = SsCdc::new(&self.summing.chunker, Isa::best());
+                Summed::Boundaries(stages.expect(HAS_STAGES).boundaries(&range, bytes))
+            }
             Portion::Ends(range, judge) => {
                 self.sub_chunks(range, judge, bytes, (|_| Crc32c::EMPTY, |_| None))
             }
@@ -148,7 +162,11 @@ impl<'a> PortionSummer<'a> {
         let chunker = self.summing.chunker.build();
         debug_assert!(chunker.max_len() < READ_BYTES, "a segment makes progress");
         let (mut sums, mut summer) = (Vec::new(), self.summer(start));
-        let consumed = cut_all(&chunker, bytes, at_end, |chunk| sums.push(summer.next(chunk)));
+        let consumed = match SummingChunker::new(&self.summing.chunker, self.summing.weak) {
+            Some(chunker) => chunker
+                .cut_all(bytes, at_end, |chunk, weak| sums.push(summer.with_weak(chunk, weak))),
+            None => cut_all(&chunker, bytes, at_end, |chunk| sums.push(summer.next(chunk))),
+        };
         if let Some(digest) = digest {
             digest.push(&bytes[..consumed]);
         }
@@ -172,8 +190,7 @@ impl<'a> PortionSummer<'a> {
         bytes: &[u8],
         sums: (impl FnMut(&[u8]) -> Crc32c, impl FnMut(&[u8]) -> Option<StrongSum>),
     ) -> Summed {
-        let stages = TwoStage::new(&self.summing.chunker, Isa::SCALAR);
-        let stages = stages.expect("the machine asks for sub-chunks only with a two-stage chunker");
+        let stages = TwoStage::new(&self.summing.chunker).expect(HAS_STAGES);
         Summed::SubChunks(stages.sub_chunks(&range, bytes, judge, sums))
     }
 
@@ -198,7 +215,7 @@ struct ChunkSummer<'a> {
 
 impl ChunkSummer<'_> {
     fn next(&mut self, chunk: &[u8]) -> Sum {
-        let Summing { weak, strong, .. } = self.portions.summing;
+        let weak = self.portions.summing.weak;
         let weak = match &mut self.joined {
             Some(joined) => {
                 let before = joined.hashed_bytes();
@@ -211,6 +228,17 @@ impl ChunkSummer<'_> {
                 weak.of(chunk)
             }
         };
+        self.sum(chunk, weak)
+    }
+
+    /// Sums a chunk whose weak sum is a by-product of its cut.
+    fn with_weak(&mut self, chunk: &[u8], weak: u32) -> Sum {
+        self.portions.add_counts(SumCounts { stored: 0, computed: 1, by_product: 1 });
+        self.sum(chunk, weak)
+    }
+
+    fn sum(&mut self, chunk: &[u8], weak: u32) -> Sum {
+        let strong = self.portions.summing.strong;
         let strong = strong.map_or(StrongSum::NONE, |strong| self.strong(strong, chunk));
         self.at += chunk.len() as u64;
         Sum { len: chunk.len() as u32, weak, strong }
@@ -313,10 +341,12 @@ impl Task for WholeDigest {
     }
 }
 
+const HAS_STAGES: &str = "a machine asks for two stages only with a two-stage chunker";
+
 #[cfg(test)]
 mod tests {
     use deltic_core::chunk::{ChunkerSpec, FixedLen};
-    use deltic_core::{StrongKind, SumKind};
+    use deltic_core::{Strategy, StrongKind, SumKind};
     use deltic_protocol::sums::Keying;
 
     use super::*;
@@ -338,6 +368,37 @@ mod tests {
             sum.weak == WeakKind::Crc32c.of(block) && sum.len as usize == block.len()
         }));
         sums.into_iter().map(|sum| sum.strong).collect()
+    }
+
+    /// `dsync` and `netsync` take their weak sum from the loop that cuts; a sum of another kind is computed afterwards.
+    #[test]
+    fn fastfp_is_a_by_product_of_cutting() {
+        let bytes: Vec<u8> =
+            (0..1 << 20).map(|at: u32| (at.wrapping_mul(at) >> 11) as u8).collect();
+        for (name, has_by_product) in [
+            ("dsync", true),
+            ("netsync", true),
+            ("netsync-16", true),
+            ("netsync-last", true),
+            ("skysync-c", false),
+        ] {
+            let strategy = Strategy::by_name(name).unwrap();
+            let (weak, key) = (strategy.weak.unwrap(), SumKey::from_bytes([7; 32]));
+            let chunker = strategy.chunker(bytes.len() as u64, None);
+            let summing = Summing { chunker, weak, strong: None, keying: Keying::Plain };
+            let portions = PortionSummer::new(summing, &key, bytes.len() as u64, None);
+            let Some(Summed::Chunks(sums, true)) = portions.sum(Portion::From(0), &bytes, None)
+            else {
+                panic!("all of it is summed")
+            };
+            let mut rest = &bytes[..];
+            for sum in &sums {
+                let chunk = rest.split_off(..sum.len as usize).unwrap();
+                assert_eq!(sum.weak, weak.of(chunk), "{name}");
+            }
+            let count = if has_by_product { sums.len() as u64 } else { 0 };
+            assert!(sums.len() > 50 && portions.counts().by_product == count, "{name}");
+        }
     }
 
     /// The stored sum is wrong on purpose, to prove that the bytes were not summed.

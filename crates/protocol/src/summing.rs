@@ -3,7 +3,9 @@
 //!
 //! ```text
 //! Parallel::No          one segment after another: cut, sum
-//! Parallel::SsCdc       possible chunk ends of all segments at once; then chunks; then sums, one segment after another
+//! Parallel::SsCdc       bits of possible chunk ends of all segments at once; then chunks; then sums, one segment after
+//!                       another
+//! Parallel::SkippedMinima   the same with lists in place of bits
 //! Parallel::SubChunks   possible chunk ends of all segments at once, with sums of the bytes between; merged in order
 //! Parallel::Regions     all segments at once, cut and summed separately; stitched in order
 //! ```
@@ -14,8 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use deltic_core::chunk::{
-    ChunkerSpec, JudgeScope, MergeRequest, MergedChunk, Segment, SegmentChunks, SubChunkMerge,
-    SubChunks, TwoStage,
+    BoundaryBits, BoundaryWalk, ChunkerSpec, JudgeScope, MergeRequest, MergedChunk, Segment,
+    SegmentChunks, SsCdc, SubChunkMerge, SubChunks, TwoStage,
 };
 use deltic_core::strategy::ParallelMode;
 use deltic_core::{Crc32c, Isa, StrongSum};
@@ -29,6 +31,8 @@ use crate::sums::Sum;
 pub enum Portion {
     /// Cut about one segment from this offset, and sum the chunks that later bytes cannot change.
     From(u64),
+    /// Set a bit for each possible chunk end in these bytes ([`SsCdc::boundaries`]).
+    Boundaries(Range<u64>),
     /// Find possible chunk ends in these bytes, without sums ([`TwoStage::sub_chunks`]).
     Ends(Range<u64>, JudgeScope),
     /// Find possible chunk ends in these bytes, with sums of the bytes between.
@@ -49,6 +53,8 @@ pub enum Summed {
     Chunks(Vec<Sum>, bool),
     /// Chunks of [`Portion::Segment`], with their sums.
     Segment(SegmentChunks<Sum>),
+    /// Bits of [`Portion::Boundaries`].
+    Boundaries(BoundaryBits),
     /// Sub-chunks of [`Portion::Ends`] and [`Portion::SubChunks`], with the strong sums of possible chunks if
     /// requested.
     SubChunks(SubChunks<StrongSum>),
@@ -72,7 +78,8 @@ impl SumStep {
     /// True if `summed` is the kind of result that this step yields.
     pub(crate) const fn accepts_result(self, summed: &Summed) -> bool {
         match self {
-            Self::Segment(_) | Self::Judged => matches!(summed, Summed::SubChunks(_)),
+            Self::Segment(_) => matches!(summed, Summed::SubChunks(_) | Summed::Boundaries(_)),
+            Self::Judged => matches!(summed, Summed::SubChunks(_)),
             Self::Part(_) => matches!(summed, Summed::Segment(_)),
             Self::Turn | Self::Digest | Self::Front | Self::Unnamed(_) => {
                 matches!(summed, Summed::Chunks(..))
@@ -102,20 +109,25 @@ impl FileSummation {
         len: u64,
         strong: Option<deltic_core::StrongKind>,
     ) -> Self {
-        let stages = match parallel {
-            ParallelMode::SsCdc | ParallelMode::SubChunks if len > 0 => {
-                TwoStage::new(spec, Isa::SCALAR)
+        let merge = match parallel {
+            _ if len == 0 => None,
+            ParallelMode::SsCdc => {
+                SsCdc::new(spec, Isa::best()).map(|stages| SecondStage::Bits(stages.walk()))
+            }
+            ParallelMode::SkippedMinima | ParallelMode::SubChunks => {
+                TwoStage::new(spec).map(|stages| SecondStage::SubChunks(stages.merge()))
             }
             _ => None,
         };
-        let stages = stages.map(|stages| SumStages {
+        let stages = merge.map(|merge| SumStages {
             len,
-            defers: parallel == ParallelMode::SsCdc,
+            parallel,
             names: strong.is_some(),
             next: 0,
             joined: 0,
             early: BTreeMap::new(),
-            merge: Some(stages.merge()),
+            merge: Some(merge),
+            gathered: 0,
             asked: false,
             end: 0,
             count: 0,
@@ -165,7 +177,7 @@ impl FileSummation {
             }
             (None, Summed::Segment(run)) => self.merge_segment(step, run),
             (Some(stages), summed) => stages.take_result(step, summed),
-            (None, Summed::SubChunks(_)) => Vec::new(),
+            (None, Summed::SubChunks(_) | Summed::Boundaries(_)) => Vec::new(),
         };
         self.given += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         self.complete |= self.stages.is_some() && self.given == self.len;
@@ -186,6 +198,11 @@ impl FileSummation {
         self.complete
     }
 
+    /// Returns the bytes that gather instructions judged since the last call.
+    pub(crate) fn take_gathered(&mut self) -> u64 {
+        self.stages.as_mut().map_or(0, |stages| std::mem::take(&mut stages.gathered))
+    }
+
     /// True if the version has more chunks than either end sends or keeps.
     pub(crate) fn has_too_many_chunks(&self) -> bool {
         self.stages.as_ref().is_some_and(|stages| stages.count > MAX_SUMS as u64)
@@ -196,17 +213,19 @@ impl FileSummation {
 #[derive(Debug)]
 struct SumStages {
     len: u64,
-    /// Compute sums only when all chunks are known.
-    defers: bool,
+    /// [`ParallelMode::SsCdc`], [`ParallelMode::SkippedMinima`] or [`ParallelMode::SubChunks`].
+    parallel: ParallelMode,
     /// Compute strong sums too.
     names: bool,
     /// Numbers of the next segment to request, and of the next segment to join.
     next: u64,
     joined: u64,
     /// Runs that arrived before an earlier run.
-    early: BTreeMap<u64, SubChunks<StrongSum>>,
-    /// Merge of the sub-chunks; `None` once all chunks are known.
-    merge: Option<SubChunkMerge<StrongSum>>,
+    early: BTreeMap<u64, Summed>,
+    /// `None` once all chunks are known.
+    merge: Option<SecondStage>,
+    /// Bytes that gather instructions judged.
+    gathered: u64,
     /// True while work that the merge requested is under way.
     asked: bool,
     /// End offset and number of the chunks known so far.
@@ -220,12 +239,45 @@ struct SumStages {
     unnamed: VecDeque<(u64, u64, Vec<u32>)>,
 }
 
+/// The second stage: from possible chunk ends to chunks.
+#[derive(Debug)]
+enum SecondStage {
+    Bits(BoundaryWalk),
+    SubChunks(SubChunkMerge<StrongSum>),
+}
+
+impl SecondStage {
+    fn request(&self) -> Option<MergeRequest> {
+        match self {
+            Self::Bits(_) => None,
+            Self::SubChunks(merge) => merge.request(),
+        }
+    }
+
+    fn finish(self) -> Option<MergedChunk<StrongSum>> {
+        match self {
+            Self::Bits(walk) => walk.finish().map(unsummed),
+            Self::SubChunks(merge) => merge.finish(),
+        }
+    }
+}
+
+/// Makes a chunk without sums.
+const fn unsummed(len: u32) -> MergedChunk<StrongSum> {
+    MergedChunk { len, sum: Crc32c::EMPTY, whole: None }
+}
+
 impl SumStages {
+    /// True if sums are computed only when all chunks are known.
+    fn defers(&self) -> bool {
+        self.parallel != ParallelMode::SubChunks
+    }
+
     fn next(&mut self) -> Option<(SumStep, Portion)> {
         if let Some((no, start, lens)) = self.unnamed.pop_front() {
             return Some((SumStep::Unnamed(no), Portion::Chunks(start, lens)));
         }
-        let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(SubChunkMerge::request);
+        let ask = self.merge.as_ref().filter(|_| !self.asked).and_then(SecondStage::request);
         if let Some(ask) = ask {
             self.asked = true;
             return Some(match ask {
@@ -248,12 +300,16 @@ impl SumStages {
     }
 
     const fn portion(&self, segment: Range<u64>, judge: JudgeScope) -> Portion {
-        if self.defers { Portion::Ends(segment, judge) } else { Portion::SubChunks(segment, judge) }
+        match self.parallel {
+            ParallelMode::SsCdc => Portion::Boundaries(segment),
+            ParallelMode::SkippedMinima => Portion::Ends(segment, judge),
+            _ => Portion::SubChunks(segment, judge),
+        }
     }
 
     /// Returns the lengths of the next chunks for one thread to sum, once all chunks are known.
     fn next_chunk_lens(&self) -> Option<Vec<u32>> {
-        if !self.defers || self.merge.is_some() {
+        if !self.defers() || self.merge.is_some() {
             return None;
         }
         let (mut lens, mut bytes) = (Vec::new(), 0);
@@ -269,7 +325,7 @@ impl SumStages {
 
     fn take_result(&mut self, step: SumStep, summed: Summed) -> Vec<Sum> {
         match (step, summed) {
-            (SumStep::Segment(number), Summed::SubChunks(found)) => {
+            (SumStep::Segment(number), found) => {
                 self.early.insert(number, found);
             }
             (SumStep::Judged, Summed::SubChunks(found)) => {
@@ -289,7 +345,11 @@ impl SumStages {
         }
         while let Some(found) = self.early.remove(&self.joined) {
             self.joined += 1;
-            self.continue_merge(|merge| merge.push(found));
+            match found {
+                Summed::SubChunks(found) => self.continue_merge(|merge| merge.push(found)),
+                Summed::Boundaries(bits) => self.continue_walk(&bits),
+                Summed::Chunks(..) | Summed::Segment(_) => {}
+            }
         }
         self.finish();
         let known = self.certain.iter().take_while(|(_, known)| *known).count();
@@ -302,19 +362,29 @@ impl SumStages {
         &mut self,
         with: impl FnOnce(&mut SubChunkMerge<StrongSum>) -> Vec<MergedChunk<StrongSum>>,
     ) {
-        let Some(merge) = &mut self.merge else { return };
+        let defers = self.defers();
+        let Some(SecondStage::SubChunks(merge)) = &mut self.merge else { return };
         let mut chunks = with(merge);
         // Without sums, no sum of a front is needed.
-        while self.defers && matches!(merge.request(), Some(MergeRequest::Sum(_))) {
+        while defers && matches!(merge.request(), Some(MergeRequest::Sum(_))) {
             chunks.append(&mut merge.split(Crc32c::EMPTY));
         }
         self.add_final_chunks(chunks);
     }
 
+    /// Continues the walk over the bits of possible chunk ends.
+    fn continue_walk(&mut self, bits: &BoundaryBits) {
+        self.gathered += bits.gathered();
+        let Some(SecondStage::Bits(walk)) = &mut self.merge else { return };
+        let mut lens = Vec::new();
+        walk.take(bits, &mut lens);
+        self.add_final_chunks(lens.into_iter().map(unsummed).collect());
+    }
+
     /// Ends the last chunk at the end of the file.
     fn finish(&mut self) {
         let all = self.joined * STAGE_BYTES >= self.len;
-        let done = |merge: &mut SubChunkMerge<_>| all && merge.request().is_none();
+        let done = |merge: &mut SecondStage| all && merge.request().is_none();
         if let Some(merge) = self.merge.take_if(done) {
             self.add_final_chunks(merge.finish().into_iter().collect());
         }
@@ -323,8 +393,8 @@ impl SumStages {
     /// Adds chunks that have become final.
     fn add_final_chunks(&mut self, chunks: Vec<MergedChunk<StrongSum>>) {
         for MergedChunk { len, sum, whole } in chunks {
-            let known = !self.defers && (!self.names || whole.is_some());
-            if !known && !self.defers {
+            let known = !self.defers() && (!self.names || whole.is_some());
+            if !known && !self.defers() {
                 self.note_missing_strong_sum(len);
             }
             let strong = whole.unwrap_or(StrongSum::NONE);
@@ -408,7 +478,7 @@ mod tests {
         strong: Option<StrongKind>,
         portion: Portion,
     ) -> Summed {
-        let stages = || TwoStage::new(spec, Isa::SCALAR).expect("two stages");
+        let stages = || TwoStage::new(spec).expect("two stages");
         let part = |range: &Range<u64>| &data[range.start as usize..range.end as usize];
         match portion {
             Portion::From(_) | Portion::Digest(_) => panic!("a file that is long is shared"),
@@ -423,6 +493,10 @@ mod tests {
                     sum(strong, part(&(at - u64::from(len)..at)))
                 });
                 Summed::Chunks(sums.collect(), false)
+            }
+            Portion::Boundaries(range) => {
+                let stages = SsCdc::new(spec, Isa::best()).expect("two stages");
+                Summed::Boundaries(stages.boundaries(&range, part(&TwoStage::read(&range))))
             }
             Portion::Ends(range, judge) => {
                 let none = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);
@@ -447,6 +521,7 @@ mod tests {
             let data = bytes(kind, len as usize);
             for (name, strong) in [
                 ("pdsync", None),
+                ("pdsync-skip", None),
                 ("parasync", None),
                 ("parasync", Some(StrongKind::Blake3)),
                 ("skysync-c", None),
@@ -486,7 +561,11 @@ mod tests {
     /// The phases of pdsync: no sum is computed before all ends are known, and then one thread computes the sums.
     #[test]
     fn sums_of_two_stages_wait_for_all_ends_and_are_taken_in_turn() {
-        let strategy = Strategy::by_name("pdsync").expect("a preset");
+        ["pdsync", "pdsync-skip"].into_iter().for_each(sums_wait_for_all_ends);
+    }
+
+    fn sums_wait_for_all_ends(name: &str) {
+        let strategy = Strategy::by_name(name).expect("a preset");
         let data = bytes("random", 5_000_001);
         let spec = strategy.chunker(data.len() as u64, None);
         let mut summation = FileSummation::new(strategy.parallel, &spec, data.len() as u64, None);
@@ -494,7 +573,7 @@ mod tests {
         loop {
             first.extend(std::iter::from_fn(|| summation.next()));
             let Some((step, portion)) = first.pop() else { break };
-            let sums_ends = matches!(portion, Portion::Ends(..));
+            let sums_ends = matches!(portion, Portion::Boundaries(_) | Portion::Ends(..));
             assert!(sums_ends || first.is_empty(), "{portion:?} beside {first:?}");
             let sums = summation.take_result(step, done(&spec, &data, None, portion));
             assert!(sums.is_empty() || !sums_ends);

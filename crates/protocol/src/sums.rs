@@ -176,6 +176,7 @@ impl StrategySums {
         match self.strategy.parallel {
             ParallelMode::No => WorkTurn::Own,
             ParallelMode::SsCdc
+            | ParallelMode::SkippedMinima
             | ParallelMode::SubChunks
             | ParallelMode::Stitch
             | ParallelMode::Regions => WorkTurn::Any,

@@ -3528,6 +3528,7 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     let portion = match portion {
         Portion::From(_) => Portion::From(0),
         Portion::Chunks(_, lens) => Portion::Chunks(0, lens.clone()),
+        Portion::Boundaries(range) => Portion::Boundaries(0..range.end - range.start),
         Portion::Ends(range, judge) => Portion::Ends(0..range.end - range.start, *judge),
         Portion::SubChunks(range, judge) => Portion::SubChunks(0..range.end - range.start, *judge),
         Portion::Segment(segment) => Portion::Segment(Segment {
@@ -3540,9 +3541,11 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
     let len = match &portion {
         Portion::From(_) => 3000,
         Portion::Chunks(_, lens) => lens.iter().map(|len| *len as usize).sum(),
-        Portion::Ends(range, _) | Portion::SubChunks(range, _) => range.end as usize,
+        Portion::Boundaries(range)
+        | Portion::Ends(range, _)
+        | Portion::SubChunks(range, _)
+        | Portion::Digest(range) => range.end as usize,
         Portion::Segment(segment) => segment.read_len(),
-        Portion::Digest(range) => range.end as usize,
     };
     let bytes = vec![luck; len];
     common::source::sum(summing, &bytes, &portion, 1 << 20).expect("all bytes are there").0

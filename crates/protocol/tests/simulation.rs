@@ -813,6 +813,21 @@ fn a_chunk_is_found_behind_another_with_its_weak_sum() {
     }
 }
 
+/// SS-CDC: both ends judge by gathers wherever the processor has them, except in the last part of each segment.
+#[test]
+fn pdsync_gathers_where_the_processor_can() {
+    let has_gathers = deltic_core::Isa::best().name().starts_with("avx");
+    for (name, gathers) in [("pdsync", has_gathers), ("pdsync-skip", false), ("parasync", false)] {
+        let case = edited_in_many_places(Strategy::by_name(name).unwrap());
+        let mut session = Session::new(&case, &mut Dice::new(33));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let gathered = [session.sender.counts().gathered, session.receiver.counts().gathered];
+        let least = if gathers { 2_700_000..=3_000_000 } else { 0..=0 };
+        assert!(gathered.iter().all(|bytes| least.contains(bytes)), "{name}: {gathered:?}");
+    }
+}
+
 /// Changes five bytes so that no CRC-32C over them changes: the bits of the polynomial, lowest bit of a byte first.
 fn change_without_crc32c(bytes: &mut [u8]) {
     let bits: u64 = 1 | 0x82f6_3b78 << 1;

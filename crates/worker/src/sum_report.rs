@@ -25,12 +25,12 @@ impl SumReport {
 
     /// Adds computed sums.
     pub(crate) fn add_computed(&self, count: usize) {
-        self.add(SumCounts { stored: 0, computed: count as u64 });
+        self.add(SumCounts { computed: count as u64, ..SumCounts::default() });
     }
 
     /// Adds the strong sums of a search that had counted `before` and now has counted `after`.
     pub(crate) fn add_search(&self, before: SearchCounts, after: SearchCounts) {
         let [stored, computed] = [after.kept - before.kept, after.strong - before.strong];
-        self.add(SumCounts { stored, computed });
+        self.add(SumCounts { stored, computed, ..SumCounts::default() });
     }
 }

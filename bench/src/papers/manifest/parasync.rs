@@ -107,7 +107,7 @@ fn chunking() -> Redraw {
     );
     let paper = "stage 1 9.8 to 41.4 %, stage 2 62.8 to 84.5 % less";
     sync(
-        SyncView::new(&["parasync"], scan, &["pdsync", "parasync"])
+        SyncView::new(&["parasync"], scan, &["pdsync", "pdsync-skip", "parasync"])
             .studies(&[Factor::Threads])
             .claim(Claim::less(
                 "less than pdsync, both stages",

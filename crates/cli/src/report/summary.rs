@@ -226,7 +226,7 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
 
 /// Returns the line on the sources of sums, if a strategy of a paper used sums.
 pub(crate) fn sums(
-    SumCounts { stored, computed }: SumCounts,
+    SumCounts { stored, computed, .. }: SumCounts,
     numbers: NumberStyle,
 ) -> Option<String> {
     let all = stored.saturating_add(computed);

@@ -17,6 +17,7 @@
 //!    minimum.
 
 use super::gear::GearLimits;
+use super::rolling::NoSum;
 use super::{Chunker, NormalisationLevel, Sizes};
 
 /// Cuts where a Gear hash that begins at the minimum is small.
@@ -36,12 +37,12 @@ impl Chunker for FastCdcChunker {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        self.0.cut(data, |_, _| COLD)
+        self.0.cut(data, |_, _| COLD, NoSum).0
     }
 }
 
 /// The hash of no bytes.
-const COLD: u64 = 0;
+pub(super) const COLD: u64 = 0;
 
 #[cfg(test)]
 mod tests {

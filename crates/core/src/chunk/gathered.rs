@@ -3,7 +3,7 @@
 use super::crc::{self, CrcHash};
 use super::gear::GearHash;
 use super::rolling::RollingHash;
-use super::two_stage::REGION;
+use super::ss_cdc::{BoundaryBits, PIECE, REGION};
 use crate::constants::GEAR;
 use crate::simd::gather::WordVector;
 use crate::simd::{Kernel, Simd};
@@ -55,13 +55,13 @@ impl<W: WordVector<Word = u64>> GatherHash<W> for GearHash {
     }
 }
 
-/// Appends the candidate boundaries in a [`REGION`] for each lane, from byte `at`. The order is unspecified.
+/// Marks the possible chunk ends in a [`PIECE`] of `data` from byte `at`: a [`REGION`] for each lane.
 pub(super) struct GatherScan<'a, H: RollingHash<LANES>, W, const LANES: usize> {
     pub(super) words: W,
     pub(super) data: &'a [u8],
     pub(super) at: usize,
     pub(super) limit: H::Hash,
-    pub(super) candidates: &'a mut Vec<usize>,
+    pub(super) bits: &'a mut BoundaryBits,
 }
 
 impl<H, W, const LANES: usize> Kernel for GatherScan<'_, H, W, LANES>
@@ -72,21 +72,40 @@ where
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let Self { words, data, at, limit, candidates, .. } = self;
-        let limit = words.splat(limit);
+    fn run<S: Simd>(mut self, _: S) {
+        for at in (self.at..self.at + PIECE).step_by(W::LANES * REGION) {
+            let hashes = self.warm_up(at);
+            self.roll(at, hashes);
+        }
+    }
+}
+
+impl<H, W, const LANES: usize> GatherScan<'_, H, W, LANES>
+where
+    H: RollingHash<LANES> + GatherHash<W>,
+    W: WordVector<Word = H::Hash>,
+{
+    /// The hashes of the windows before the first byte of each lane.
+    #[inline(always)]
+    fn warm_up(&self, at: usize) -> W::Vector {
+        let words = self.words;
         let mut hashes = words.splat(H::Hash::default());
-        let window = at - 1 - H::WINDOW;
         for n in (0..H::WINDOW).step_by(W::BYTES) {
-            let mut enters = words.gather(data, window + n, REGION);
+            let mut enters = words.gather(self.data, at - 1 - H::WINDOW + n, REGION);
             for _ in 0..W::BYTES {
                 hashes = H::enter_each(words, hashes, enters);
                 enters = words.shift_right_one_byte(enters);
             }
         }
+        hashes
+    }
+
+    #[inline(always)]
+    fn roll(&mut self, at: usize, mut hashes: W::Vector) {
+        let (words, limit) = (self.words, self.words.splat(self.limit));
         for n in (0..REGION).step_by(W::BYTES) {
-            let mut leaves = words.gather(data, window + n, REGION);
-            let mut enters = words.gather(data, at - 1 + n, REGION);
+            let mut leaves = words.gather(self.data, at - 1 - H::WINDOW + n, REGION);
+            let mut enters = words.gather(self.data, at - 1 + n, REGION);
             for k in 0..W::BYTES {
                 hashes =
                     H::remove_leaving_bytes(words, H::enter_each(words, hashes, enters), leaves);
@@ -94,7 +113,7 @@ where
                     (words.shift_right_one_byte(enters), words.shift_right_one_byte(leaves));
                 let mut ends = H::lanes_that_end_chunks(words, hashes, limit);
                 while ends != 0 {
-                    candidates.push(at + ends.trailing_zeros() as usize * REGION + n + k);
+                    self.bits.set(at + ends.trailing_zeros() as usize * REGION + n + k);
                     ends &= ends - 1;
                 }
             }

@@ -21,7 +21,7 @@
 //!
 //! [`rolling`](super::rolling) searches for the boundary in several lanes.
 
-use super::rolling::{BoundarySearch, RollingHash, search, warm_up};
+use super::rolling::{ByProduct, NoSum, RollState, RollingHash, search, warm_up};
 use super::{Chunker, Sizes};
 use crate::constants::GEAR;
 
@@ -56,14 +56,14 @@ impl Chunker for GearChunker {
     }
 
     fn cut(&self, data: &[u8]) -> usize {
-        self.0.cut(data, warm_up::<GearHash, _>)
+        self.0.cut(data, warm_up::<GearHash, _>, NoSum).0
     }
 }
 
 /// Thresholds for a Gear hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GearLimits {
-    min: usize,
+    pub(super) min: usize,
     avg: usize,
     pub(super) max: usize,
     /// The largest hash that cuts up to the average.
@@ -85,23 +85,29 @@ impl GearLimits {
         Self { min: min as usize, avg: avg as usize, max: max as usize, strict, loose }
     }
 
-    /// The length of the first chunk of `data`. `before` returns the hash before the last byte of `data[..min]`
-    /// enters.
+    /// The length of the first chunk of `data`, and `sum` of its hashes from the minimum on. `before` returns the hash
+    /// before the last byte of `data[..min]` enters.
     #[inline(always)]
-    pub(super) fn cut(&self, data: &[u8], before: impl Fn(&[u8], usize) -> u64) -> usize {
+    pub(super) fn cut<B: ByProduct<u64>>(
+        &self,
+        data: &[u8],
+        before: impl Fn(&[u8], usize) -> u64,
+        sum: B,
+    ) -> (usize, B) {
         let data = &data[..data.len().min(self.max)];
-        if data.len() <= self.min {
-            return data.len();
+        let len = data.len();
+        if len <= self.min {
+            return (len, sum);
         }
-        let far = data.len().min(self.avg + 1);
-        let near = search::<GearHash, _>(data, self.min..far, before(data, self.min), self.strict);
-        let found = match near {
-            BoundarySearch::NotFound(hash) => {
-                search::<GearHash, _>(data, far..data.len(), hash, self.loose)
-            }
-            found => found,
-        };
-        found.end().unwrap_or(data.len())
+        let far = len.min(self.avg + 1);
+        let mut state = RollState { hash: before(data, self.min), sum };
+        let found = search::<GearHash, B, _>(data, self.min..far, &mut state, self.strict)
+            .or_else(|| search::<GearHash, B, _>(data, far..len, &mut state, self.loose));
+        if let Some(end) = found {
+            return (end, state.sum);
+        }
+        state.sum.take(len, GearHash::add_byte(state.hash, data[len - 1]));
+        (len, state.sum)
     }
 }
 

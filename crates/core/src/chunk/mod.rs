@@ -18,7 +18,9 @@ mod rolling;
 mod seq;
 mod sieve;
 mod sizes;
+mod ss_cdc;
 mod sub_chunks;
+mod summing;
 mod tttd;
 mod two_stage;
 
@@ -28,7 +30,9 @@ pub use fixed::FixedLen;
 pub use parallel::{FileSegments, Segment, SegmentChunks, SegmentStitcher};
 pub use published::PublishedForm;
 pub use sizes::{BadSizes, MAX_CHUNK_BYTES, MIN_CHUNK_BYTES, Sizes};
+pub use ss_cdc::{BoundaryBits, BoundaryWalk, SsCdc};
 pub use sub_chunks::{MergeRequest, MergedChunk, SubChunkMerge, SubChunks};
+pub use summing::SummingChunker;
 pub use two_stage::{JudgeScope, TwoStage};
 
 use ae::{AeChunker, Extreme};

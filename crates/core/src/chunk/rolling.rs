@@ -34,22 +34,33 @@ pub(super) trait RollingHash<const LANES: usize> {
     fn ends(hash: Self::Hash, limit: Self::Hash) -> bool;
 }
 
-/// Result of a search for a boundary.
-pub(super) enum BoundarySearch<H> {
-    /// The first boundary.
-    Found(usize),
-    /// No boundary; the hash after the last byte.
-    NotFound(H),
+/// A sum of the hashes of a search, taken in the same loop: FastFP ([`summing`](super::summing)).
+pub(super) trait ByProduct<H>: Copy + Default {
+    /// Takes the hash of the window that ends at `end`.
+    fn take(&mut self, end: usize, hash: H);
+
+    /// Adds the sum of other hashes.
+    fn add(&mut self, other: Self);
 }
 
-impl<H> BoundarySearch<H> {
-    /// The first boundary, if any.
-    pub(super) fn end(self) -> Option<usize> {
-        match self {
-            Self::Found(end) => Some(end),
-            Self::NotFound(_) => None,
-        }
-    }
+/// No by-product.
+#[derive(Clone, Copy, Default)]
+pub(super) struct NoSum;
+
+impl<H> ByProduct<H> for NoSum {
+    #[inline(always)]
+    fn take(&mut self, _: usize, _: H) {}
+
+    #[inline(always)]
+    fn add(&mut self, _: Self) {}
+}
+
+/// State of a search.
+pub(super) struct RollState<H, B> {
+    /// The hash before the next position, while no boundary was found.
+    pub(super) hash: H,
+    /// The sum of the hashes up to the next position, or up to the boundary.
+    pub(super) sum: B,
 }
 
 /// The length of the first chunk of `data`: the first boundary from `min` on, else `max` or the length of
@@ -72,7 +83,7 @@ pub(super) fn first<R: RollingHash<LANES>, const LANES: usize>(
     limit: R::Hash,
 ) -> Option<usize> {
     let hash = warm_up::<R, LANES>(data, ends.start);
-    search::<R, LANES>(data, ends, hash, limit).end()
+    search::<R, NoSum, LANES>(data, ends, &mut RollState { hash, sum: NoSum }, limit)
 }
 
 /// The hash of the window that ends one byte before `end`.
@@ -84,68 +95,72 @@ pub(super) fn warm_up<R: RollingHash<LANES>, const LANES: usize>(
     window.iter().fold(R::Hash::default(), |hash, byte| R::add_byte(hash, *byte))
 }
 
-/// As [`first`], given the hash before the first of `ends`.
+/// As [`first`], given the hash before the first of `ends`. Continues the by-product of the state.
 #[inline(never)]
-pub(super) fn search<R: RollingHash<LANES>, const LANES: usize>(
+pub(super) fn search<R: RollingHash<LANES>, B: ByProduct<R::Hash>, const LANES: usize>(
     data: &[u8],
     ends: Range<usize>,
-    mut hash: R::Hash,
+    state: &mut RollState<R::Hash, B>,
     limit: R::Hash,
-) -> BoundarySearch<R::Hash> {
+) -> Option<usize> {
     let mut at = ends.start;
     while ends.end - at >= LANES * R::STRETCH {
-        let block = &data[at - 1 - R::WINDOW..][..R::WINDOW + LANES * R::STRETCH];
-        match in_lanes::<R, LANES>(block, hash, limit) {
-            BoundarySearch::Found(n) => return BoundarySearch::Found(at + n),
-            BoundarySearch::NotFound(last) => hash = last,
+        let found = in_lanes::<R, B, LANES>(data, at, state, limit);
+        if found.is_some() {
+            return found;
         }
         at += LANES * R::STRETCH;
     }
     for end in at..ends.end {
-        hash = R::roll(hash, data[end - 1], data[end - 1 - R::WINDOW]);
-        if R::ends(hash, limit) {
-            return BoundarySearch::Found(end);
+        state.hash = R::roll(state.hash, data[end - 1], data[end - 1 - R::WINDOW]);
+        state.sum.take(end, state.hash);
+        if R::ends(state.hash, limit) {
+            return Some(end);
         }
     }
-    BoundarySearch::NotFound(hash)
+    None
 }
 
-/// Searches all positions of `block` after a full window. Returns an offset from the first such
-/// position.
+/// Searches a stretch for each lane, from position `at`.
 #[inline(always)]
-fn in_lanes<R: RollingHash<LANES>, const LANES: usize>(
-    block: &[u8],
-    hash: R::Hash,
+fn in_lanes<R: RollingHash<LANES>, B: ByProduct<R::Hash>, const LANES: usize>(
+    data: &[u8],
+    at: usize,
+    state: &mut RollState<R::Hash, B>,
     limit: R::Hash,
-) -> BoundarySearch<R::Hash> {
-    assert_eq!(
-        block.len(),
-        R::WINDOW + LANES * R::STRETCH,
-        "a block of this length needs no bounds checks"
-    );
-    let mut hashes = [R::Hash::default(); LANES];
+) -> Option<usize> {
+    // A block of this length needs no bounds checks.
+    let block = &data[at - 1 - R::WINDOW..][..R::WINDOW + LANES * R::STRETCH];
+    let (mut hashes, mut sums) = ([R::Hash::default(); LANES], [B::default(); LANES]);
     for n in 0..R::WINDOW {
         for (lane, hash) in hashes.iter_mut().enumerate().skip(1) {
             *hash = R::add_byte(*hash, block[lane * R::STRETCH + n]);
         }
     }
-    hashes[0] = hash;
+    hashes[0] = state.hash;
     let (mut open, mut found) = (LANES, None);
     for n in 0..R::STRETCH {
-        for (lane, hash) in hashes.iter_mut().enumerate() {
+        for (lane, (hash, sum)) in hashes.iter_mut().zip(&mut sums).enumerate() {
             let leaves = lane * R::STRETCH + n;
             *hash = R::roll(*hash, block[leaves + R::WINDOW], block[leaves]);
+            sum.take(at + leaves, *hash);
         }
         if hashes.iter().any(|hash| R::ends(*hash, limit))
             && let Some(lane) = first_lane::<R, LANES>(hashes, limit).filter(|lane| *lane < open)
         {
-            (open, found) = (lane, Some(lane * R::STRETCH + n));
+            (open, found) = (lane, Some((at + lane * R::STRETCH + n, sums[lane])));
             if lane == 0 {
                 break;
             }
         }
     }
-    found.map_or(BoundarySearch::NotFound(hashes[LANES - 1]), BoundarySearch::Found)
+    state.hash = hashes[LANES - 1];
+    // Lanes before the boundary rolled to their ends.
+    sums[..open].iter().for_each(|sum| state.sum.add(*sum));
+    found.map(|(end, sum)| {
+        state.sum.add(sum);
+        end
+    })
 }
 
 /// The first lane with a hash that ends a chunk.

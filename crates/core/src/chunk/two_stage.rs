@@ -1,4 +1,5 @@
-//! Chunking in two stages (SS-CDC, Ni et al. 2019; VectorCDC §3): the method of the papers to vectorise hashes.
+//! Chunking in two stages: the method of SS-CDC ([`ss_cdc`](super::ss_cdc)) and of ParaSync
+//! ([`sub_chunks`](super::sub_chunks)) to share the work on one file among threads.
 //!
 //! ```text
 //! 1. all candidates of the hash in the whole file, ignoring the sizes:          in any order, so in vector lanes
@@ -7,34 +8,23 @@
 //!
 //! 1. The window of a candidate past the minimum lies within its chunk, so the chunks are the same as in one
 //!    stage.
-//! 2. The first stage cannot skip the bytes below the minimum, which costs much of the gain of the vectors.
-//! 3. With AVX-512, each lane rolls over its own region, and bytes and table entries are gathered. Some
-//!    processors have slow gathers; there the portable first stage is faster. Both are slower than one stage,
-//!    so production code does not use two stages: they exist to compare the papers.
-//! 4. The stages alternate over pieces of the file, so there is no bit map of all bytes, only a short list of
-//!    candidates.
-//! 5. The first stage can run by segments, on threads. SS-CDC sums chunks after the second stage; ParaSync
-//!    improves on that ([`TwoStage::sub_chunks`]).
+//! 2. A first stage that judges every byte costs much of the gain of vectors and threads, so production code
+//!    does not use two stages: they exist to compare the papers.
 
 use std::ops::Range;
 
 use super::crc::{CrcChunker, CrcHash};
-#[cfg(target_arch = "x86_64")]
-use super::gathered::GatherScan;
 use super::gear::{GearChunker, GearHash, NormalisationLevel};
 use super::rolling::{RollingHash, first};
 use super::sub_chunks::{SubChunkMerge, SubChunkQueue, SubChunks};
 use super::{Algorithm, ChunkerSpec, Sizes};
-use crate::simd::Isa;
 use crate::weak::Crc32c;
 
 /// Finds the chunks of a file in memory: first the candidates of the hash, then the boundaries.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoStage {
-    hash: StageHash,
-    sizes: Sizes,
-    #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "no gather instructions"))]
-    isa: Isa,
+    pub(super) hash: StageHash,
+    pub(super) sizes: Sizes,
 }
 
 /// The positions of a segment that the first stage tests for candidates.
@@ -50,7 +40,7 @@ pub enum JudgeScope {
 
 /// The rolling hash and its threshold.
 #[derive(Clone, Copy, Debug)]
-enum StageHash {
+pub(super) enum StageHash {
     Crc { limit: u32 },
     Gear { limit: u64 },
 }
@@ -59,7 +49,7 @@ impl TwoStage {
     /// The two-stage form of CRC, or of Gear without normalised sizes: both have one threshold for all lengths. `None`
     /// for other algorithms.
     #[must_use]
-    pub fn new(spec: &ChunkerSpec, isa: Isa) -> Option<Self> {
+    pub fn new(spec: &ChunkerSpec) -> Option<Self> {
         let ChunkerSpec::ByContent(algorithm, sizes) = *spec else { return None };
         let hash = match algorithm {
             Algorithm::Crc => StageHash::Crc { limit: CrcChunker::new(sizes).limit() },
@@ -68,18 +58,7 @@ impl TwoStage {
             }
             _ => return None,
         };
-        Some(Self { hash, sizes, isa })
-    }
-
-    /// Appends the lengths of all chunks of the file `data`.
-    pub fn cuts(&self, data: &[u8], lens: &mut Vec<u32>) {
-        let (mut walk, mut candidates) = (ChunkWalk::new(self.sizes, 0), Vec::new());
-        let mut each = |chunk| lens.push(len_of(&chunk));
-        for ends in pieces(self.sizes.min() as usize..data.len()) {
-            self.first_stage(data, ends, &mut candidates);
-            candidates.drain(..).for_each(|end| walk.offer(end as u64, &mut each));
-        }
-        walk.finish(data.len() as u64, &mut each);
+        Some(Self { hash, sizes })
     }
 
     /// The byte range to read for `segment`: the segment and the window before, so that candidates do not
@@ -87,25 +66,6 @@ impl TwoStage {
     #[must_use]
     pub const fn read(segment: &Range<u64>) -> Range<u64> {
         segment.start.saturating_sub(WINDOW as u64)..segment.end
-    }
-
-    /// First stage of a segment; may run on any thread. Appends the file offsets of the candidates, ascending.
-    /// `data` holds the bytes of [`TwoStage::read`].
-    pub fn candidates(&self, segment: &Range<u64>, data: &[u8], candidates: &mut Vec<u64>) {
-        let start = Self::read(segment).start;
-        let mut found = Vec::new();
-        for ends in pieces(self.ends(segment)) {
-            self.first_stage(data, ends, &mut found);
-            candidates.extend(found.drain(..).map(|end| start + end as u64));
-        }
-    }
-
-    /// Second stage. Appends the lengths of all chunks of a file of `len` bytes with these `candidates`.
-    pub fn choose(&self, candidates: impl IntoIterator<Item = u64>, len: u64, lens: &mut Vec<u32>) {
-        let mut walk = ChunkWalk::new(self.sizes, 0);
-        let mut each = |chunk| lens.push(len_of(&chunk));
-        candidates.into_iter().for_each(|end| walk.offer(end, &mut each));
-        walk.finish(len, &mut each);
     }
 
     /// First stage of ParaSync, which may run on any thread: the candidates of a segment, and sums of the bytes
@@ -193,50 +153,6 @@ impl TwoStage {
         let first = (segment.start + 1).max(self.sizes.min().into());
         (first - start) as usize..(segment.end + 1).saturating_sub(start) as usize
     }
-
-    fn first_stage(&self, data: &[u8], ends: Range<usize>, candidates: &mut Vec<usize>) {
-        #[cfg(target_arch = "x86_64")]
-        if ends.len() == PIECE && self.in_words(data, ends.start, candidates) {
-            candidates.sort_unstable();
-            return;
-        }
-        match self.hash {
-            StageHash::Crc { limit } => every::<CrcHash, _>(data, ends, limit, candidates),
-            StageHash::Gear { limit } => every::<GearHash, _>(data, ends, limit, candidates),
-        }
-    }
-
-    /// Appends all candidates of a piece, unsorted. Returns false if the machine has no gather instructions.
-    #[cfg(target_arch = "x86_64")]
-    fn in_words(&self, data: &[u8], start: usize, candidates: &mut Vec<usize>) -> bool {
-        use crate::simd::gather::{WordVector, Words32, Words64};
-        let Some((words32, words64)) = self.isa.words() else { return false };
-        match self.hash {
-            StageHash::Crc { limit } => {
-                for at in (start..start + PIECE).step_by(Words32::LANES * REGION) {
-                    self.isa.run(GatherScan::<CrcHash, _, _> {
-                        words: words32,
-                        data,
-                        at,
-                        limit,
-                        candidates,
-                    });
-                }
-            }
-            StageHash::Gear { limit } => {
-                for at in (start..start + PIECE).step_by(Words64::LANES * REGION) {
-                    self.isa.run(GatherScan::<GearHash, _, _> {
-                        words: words64,
-                        data,
-                        at,
-                        limit,
-                        candidates,
-                    });
-                }
-            }
-        }
-        true
-    }
 }
 
 /// State of the second stage, which chooses chunk boundaries among the candidates.
@@ -260,13 +176,6 @@ impl ChunkWalk {
         }
     }
 
-    fn finish(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
-        self.cut_maximum_chunks(end, each);
-        if self.start < end {
-            self.cut(end, each);
-        }
-    }
-
     /// Cuts chunks of maximum length until the open chunk can end at `end`.
     fn cut_maximum_chunks(&mut self, end: u64, each: &mut impl FnMut(Range<u64>)) {
         let max = u64::from(self.sizes.max());
@@ -281,42 +190,9 @@ impl ChunkWalk {
     }
 }
 
-const fn len_of(chunk: &Range<u64>) -> u32 {
-    (chunk.end - chunk.start) as u32
-}
-
-/// Splits `ends` into the pieces that the first stage processes one by one.
-fn pieces(ends: Range<usize>) -> impl Iterator<Item = Range<usize>> {
-    let end = ends.end;
-    ends.step_by(PIECE).map(move |at| at..end.min(at + PIECE))
-}
-
-/// Appends each candidate in `ends`. After each candidate the window is hashed from its start again, which is
-/// cheap because candidates are rare.
-fn every<R: RollingHash<LANES>, const LANES: usize>(
-    data: &[u8],
-    ends: Range<usize>,
-    limit: R::Hash,
-    candidates: &mut Vec<usize>,
-) {
-    let mut at = ends.start;
-    while let Some(end) =
-        (at < ends.end).then(|| first::<R, LANES>(data, at..ends.end, limit)).flatten()
-    {
-        candidates.push(end);
-        at = end + 1;
-    }
-}
-
-/// Number of positions that the first stage processes before the second stage: one region per lane, in one round for
-/// 32-bit words and in two for 64-bit words.
-const PIECE: usize = 16 * REGION;
-/// Number of positions of one lane. An odd multiple of 256: at a power of two all regions would share a few
-/// cache sets.
-pub(super) const REGION: usize = 17 << 8;
 /// Distance from the start of a segment, in maximal chunks, after which its boundaries are assumed to be
 /// boundaries of the file. The assumption fails for one in fifty segments of executable files and random bytes
 /// (docs/decisions/0015).
 const MEET_CHUNKS: u64 = 4;
 /// Longest window of a hash, in bytes.
-const WINDOW: usize = <CrcHash as RollingHash<4>>::WINDOW;
+pub(super) const WINDOW: usize = <CrcHash as RollingHash<4>>::WINDOW;

@@ -120,13 +120,13 @@ impl Isa {
         self.0.name()
     }
 
-    /// Witnesses for gather instructions with 32-bit and 64-bit words, if the machine has gather instructions.
+    /// The gather instructions, if the instruction set has gather instructions.
     #[cfg(target_arch = "x86_64")]
-    pub(crate) const fn words(self) -> Option<(gather::Words32, gather::Words64)> {
+    pub(crate) const fn gathers(self) -> Option<gather::Gathers> {
+        use gather::{Gathers, Words32, Words64};
         match self.0 {
-            IsaWitness::Avx512(witness) => {
-                Some((gather::Words32(witness), gather::Words64(witness)))
-            }
+            IsaWitness::Avx2(isa) => Some(Gathers::Avx2(Words32(isa), Words64(isa))),
+            IsaWitness::Avx512(isa) => Some(Gathers::Avx512(Words32(isa), Words64(isa))),
             _ => None,
         }
     }

@@ -97,7 +97,7 @@ pub(crate) const fn all_lanes(lanes: usize) -> u64 {
     all(target_arch = "wasm32", target_feature = "simd128")
 ))]
 #[derive(Clone, Copy)]
-pub(super) struct TermSums<V> {
+pub(crate) struct TermSums<V> {
     pub(super) ones: V,
     pub(super) twos: V,
     pub(super) fours: V,

@@ -10,7 +10,7 @@ macro_rules! witness {
     ($(#[$doc:meta])* $name:ident needs $($feature:tt),+) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq)]
-        pub(super) struct $name(());
+        pub(crate) struct $name(());
 
         impl $name {
             /// Returns a witness if the CPU has all features.

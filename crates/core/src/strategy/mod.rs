@@ -94,9 +94,12 @@ pub enum CandidateChoice {
 pub enum ParallelMode {
     /// No threads: each end works sequentially.
     No,
-    /// Candidates in parallel; then one thread computes chunks and their sums (SS-CDC; ParaSync §2.3). Strong
-    /// sums of possible matches in parallel.
+    /// A bit for each possible end of a chunk, in parallel; then one thread computes chunks and their sums
+    /// ([`SsCdc`](crate::chunk::SsCdc); ParaSync §2.3). Strong sums of possible matches in parallel.
     SsCdc,
+    /// As [`SsCdc`](Self::SsCdc), with Deltic's first stage: lists of possible ends, and minima skipped once the
+    /// boundaries are those of the file ([`JudgeScope::AsCut`](crate::chunk::JudgeScope)).
+    SkippedMinima,
     /// Candidates and sums between them in parallel, combined as they arrive (ParaSync §3.1). Strong sums in
     /// parallel.
     SubChunks,
@@ -181,12 +184,15 @@ pub struct Strategy {
 
 impl Strategy {
     /// All strategies: Deltic's own, and one preset for each published system (docs/papers.md).
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::DELTIC,
         RSYNC,
         DSYNC,
         PDSYNC,
+        PDSYNC_SKIP,
         NETSYNC,
+        NETSYNC_STRIDE,
+        NETSYNC_LAST,
         PARASYNC,
         SKYSYNC_F,
         SKYSYNC_C,
@@ -329,6 +335,10 @@ const PDSYNC: Strategy = Strategy {
     ..PARASYNC
 };
 
+/// `pdsync` with a first stage that skips minima, which SS-CDC does not.
+const PDSYNC_SKIP: Strategy =
+    Strategy { name: "pdsync-skip", parallel: ParallelMode::SkippedMinima, ..PDSYNC };
+
 /// NetSync (Xia et al. 2022).
 const NETSYNC: Strategy = Strategy {
     name: "netsync",
@@ -337,6 +347,14 @@ const NETSYNC: Strategy = Strategy {
     compression: CompressionChoice::ByCost,
     ..DSYNC
 };
+
+/// NetSync with FastFP(+16), which the paper compares with FastFP (§4.2, §5.2).
+const NETSYNC_STRIDE: Strategy =
+    Strategy { name: "netsync-16", weak: Some(WeakKind::FastFpStride), ..NETSYNC };
+
+/// NetSync with LastFP, which the paper rejects (§4.2, §5.2).
+const NETSYNC_LAST: Strategy =
+    Strategy { name: "netsync-last", weak: Some(WeakKind::LastFp), ..NETSYNC };
 
 /// ParaSync (Zhang et al. 2026).
 const PARASYNC: Strategy = Strategy {
@@ -455,7 +473,8 @@ mod tests {
     fn the_error_for_an_unknown_name_lists_all_strategies() {
         let error = Strategy::by_name("sync").unwrap_err().to_string();
         assert!(
-            error.contains("\"sync\"") && error.contains("deltic, rsync, dsync, pdsync"),
+            error.contains("\"sync\"")
+                && error.contains("deltic, rsync, dsync, pdsync, pdsync-skip"),
             "{error}"
         );
         assert!(error.ends_with("webr2sync-siphash, webr2sync+"), "{error}");

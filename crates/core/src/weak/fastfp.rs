@@ -25,7 +25,8 @@
 //! FastFP = 2 (FastFP - hash(n)) + sum of GEAR[byte]       and so       FastFP = 2 hash(n) - sum of GEAR[byte]
 //! ```
 //!
-//! which needs the hash of the last 32 bytes and a plain sum without dependencies. For `L` = 16, with the hash
+//! which needs the hash of the last 32 bytes and a plain sum without dependencies. A chunker with a Gear hash yields the
+//! sum in its own loop ([`SummingChunker`](crate::chunk::SummingChunker)). For `L` = 16, with the hash
 //! `h` of each block of 16 bytes alone, the terms are `h(m) + 2^16 h(m - 1)`: the blocks are independent.
 //!
 //! The equation also shows the weakness of FastFP. Except for the last 31 bytes, FastFP does not depend on
@@ -57,8 +58,8 @@ pub(super) fn fast_fp_stride(chunk: &[u8]) -> u32 {
 }
 
 /// The hash after the last byte.
-fn last_hash(chunk: &[u8]) -> u32 {
-    hash(&chunk[chunk.len().saturating_sub(u32::BITS as usize)..])
+pub(crate) fn last_hash(chunk: &[u8]) -> u32 {
+    hash(&chunk[chunk.len().saturating_sub(WINDOW)..])
 }
 
 fn hash(bytes: &[u8]) -> u32 {
@@ -70,7 +71,9 @@ fn number(byte: u8) -> u32 {
 }
 
 /// The `L` that the paper evaluates.
-const STRIDE: usize = 16;
+pub(crate) const STRIDE: usize = 16;
+/// Number of bytes that a hash of 32 bits depends on.
+pub(crate) const WINDOW: usize = u32::BITS as usize;
 
 #[cfg(test)]
 mod tests {

@@ -10,6 +10,9 @@ pub use adler::Adler;
 #[doc(hidden)]
 pub use crc32c::ConcatEngine;
 pub use crc32c::Crc32c;
+pub(crate) use fastfp::{
+    STRIDE as FASTFP_STRIDE, WINDOW as FASTFP_WINDOW, last_hash as last_gear_hash,
+};
 pub use rolling::RollingKind;
 pub(crate) use rolling::{AdlerRoller, Crc32cRoller, SumRoller};
 

@@ -1,6 +1,6 @@
 //! Laws of chunkers and of the scan.
 
-use deltic_core::chunk::{PublishedForm, TwoStage};
+use deltic_core::chunk::{PublishedForm, SsCdc};
 use deltic_core::{Algorithm, AtEnd, Chunk, Chunker, ChunkerSpec, Isa, Sizes, reference, scan};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -89,7 +89,7 @@ proptest! {
         let expected: Vec<u32> = chunks(&spec, &data).iter().map(|chunk| chunk.len).collect();
         for isa in Isa::available() {
             let mut found = Vec::new();
-            TwoStage::new(&spec, isa).expect("one criterion").cuts(&data, &mut found);
+            SsCdc::new(&spec, isa).expect("one criterion").cuts(&data, &mut found);
             prop_assert_eq!(&found, &expected, "{:?}", isa);
         }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use deltic_core::chunk::{
     FileSegments, FixedLen, JudgeScope, MergeRequest, MergedChunk, Segment, SegmentChunks,
-    SegmentStitcher, SubChunks, TwoStage, cut_all,
+    SegmentStitcher, SsCdc, SubChunks, TwoStage, cut_all,
 };
 use deltic_core::{
     Algorithm, AnyChunker, AtEnd, Chunk, ChunkerSpec, Crc32c, Fingerprint, Isa, Sizes, scan,
@@ -48,11 +48,6 @@ fn stitched(
 fn two_stage_specs() -> impl Strategy<Value = ChunkerSpec> {
     (select(&[Algorithm::Crc, Algorithm::Gear][..]), sizes())
         .prop_map(|(algorithm, sizes)| ChunkerSpec::ByContent(algorithm, sizes))
-}
-
-/// Instruction sets for the portable and the vector form of the first stage.
-fn isas() -> impl Strategy<Value = Isa> {
-    select(vec![Isa::SCALAR, Isa::best()])
 }
 
 /// Length and CRC-32C of a chunk.
@@ -195,7 +190,7 @@ proptest! {
     ) {
         let data = data.repeat(copies);
         let parts = parts(data.len() as u64, &ends, 0);
-        let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+        let stages = TwoStage::new(&spec).expect("one criterion");
         prop_assert_eq!(merged(&stages, &data, &parts, judge).chunks, sums(&spec, &data));
     }
 
@@ -209,7 +204,7 @@ proptest! {
     ) {
         let data = data.repeat(4);
         let parts = parts(data.len() as u64, &ends, 0);
-        let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+        let stages = TwoStage::new(&spec).expect("one criterion");
         let (mut merge, mut all) = (stages.merge(), MergedAll::default());
         let (mut parts, mut dice) = (parts.into_iter().peekable(), order.into_iter().cycle());
         while parts.peek().is_some() || merge.request().is_some() {
@@ -233,23 +228,25 @@ proptest! {
     }
 
     #[test]
-    fn law2_candidates_do_not_depend_on_segments(
+    fn law2_bits_of_segments_give_the_chunks_of_one_pass(
         spec in two_stage_specs(),
-        isa in isas(),
+        isa in select(Isa::available()),
         copies in select(&[1, 1, 1, 6][..]),
         data in bytes(),
         ends in proptest::collection::vec(any::<u64>(), 0..20),
     ) {
         let data = data.repeat(copies);
         let len = data.len() as u64;
-        let stages = TwoStage::new(&spec, isa).expect("one criterion");
-        let (mut candidates, mut whole, mut lens) = (Vec::new(), Vec::new(), Vec::new());
+        let stages = SsCdc::new(&spec, isa).expect("one criterion");
+        let (mut walk, mut lens, mut possible) = (stages.walk(), Vec::new(), Vec::new());
         for Segment { own, .. } in parts(len, &ends, 0) {
-            stages.candidates(&own, bytes_of(&data, &TwoStage::read(&own)), &mut candidates);
+            let bits = stages.boundaries(&own, bytes_of(&data, &TwoStage::read(&own)));
+            possible.extend(bits.ends());
+            walk.take(&bits, &mut lens);
         }
-        stages.candidates(&(0..len), &data, &mut whole);
-        prop_assert_eq!(&candidates, &whole);
-        stages.choose(candidates, len, &mut lens);
+        lens.extend(walk.finish());
+        let whole: Vec<u64> = stages.boundaries(&(0..len), &data).ends().collect();
+        prop_assert_eq!(possible, whole);
         let expected: Vec<u32> = sums(&spec, &data).iter().map(|(len, _)| *len).collect();
         prop_assert_eq!(lens, expected);
     }
@@ -323,7 +320,7 @@ fn low_entropy_data_are_cut_right_by_seams() {
 fn maxima_sum_few_bytes_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
-    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    let stages = TwoStage::new(&spec).expect("one criterion");
     let ends: Vec<u64> = (1..16).map(|n| n * 261_001).collect();
     let hole = vec![0; 4 << 20];
     // In a hole, each chunk ends inside a sub-chunk of two KiB.
@@ -340,7 +337,7 @@ fn maxima_sum_few_bytes_again() {
 fn segment_boundaries_realign_early_in_random_bytes() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
-    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    let stages = TwoStage::new(&spec).expect("one criterion");
     let data = random(6, 16 << 20);
     let ends: Vec<u64> = (1..16).map(|n| n << 20).collect();
     let all = merged(&stages, &data, &parts(data.len() as u64, &ends, 0), JudgeScope::AsCut);
@@ -355,7 +352,7 @@ fn segment_boundaries_realign_early_in_random_bytes() {
 fn a_failed_assumption_is_judged_again() {
     let sizes = Sizes::new(4 << 10, 8 << 10, 12 << 10).expect("sizes rise");
     let spec = ChunkerSpec::ByContent(Algorithm::Crc, sizes);
-    let stages = TwoStage::new(&spec, Isa::best()).expect("one criterion");
+    let stages = TwoStage::new(&spec).expect("one criterion");
     // A candidate every 1,024 bytes, so that all chunks have the minimum length, and their phase depends on the
     // start of the segment.
     let all_repeat = |seed| random(seed, 1 << 10).repeat(2 << 10);

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use deltic_core::chunk::cut_all;
+use deltic_core::chunk::{SummingChunker, cut_all};
 use deltic_core::weak::ConcatEngine;
 use deltic_core::{
     Adler, Algorithm, AtEnd, ChunkerSpec, CodecError, Crc32c, Fingerprint, Reader, Sizes,
@@ -10,7 +10,7 @@ use deltic_core::{
 };
 use proptest::prelude::*;
 
-use crate::{bytes, random};
+use crate::{bytes, random, sizes};
 
 /// Lengths around every power of two, and random lengths.
 fn len() -> impl Strategy<Value = u64> {
@@ -89,6 +89,27 @@ proptest! {
         }
     }
 
+    /// FastFP as a by-product of the Gear hash: the same chunks as FastCDC cuts, with the sums of the reference.
+    #[test]
+    fn law4_sums_by_cutting_equal_the_reference(data in bytes(), copies in 1usize..4, sizes in sizes()) {
+        let data = data.repeat(copies);
+        for algorithm in [Algorithm::FastCdc, Algorithm::FastCdcNc] {
+            let spec = ChunkerSpec::ByContent(algorithm, sizes);
+            for kind in [WeakKind::FastFp, WeakKind::FastFpStride, WeakKind::LastFp] {
+                let chunker = SummingChunker::new(&spec, kind).expect("a sum of Gear hashes");
+                for at_end in [AtEnd::Yes, AtEnd::No] {
+                    let (mut found, mut wanted) = (Vec::new(), Vec::new());
+                    let cut = chunker.cut_all(&data, at_end, |chunk, sum| found.push((chunk.len(), sum)));
+                    let all = cut_all(&spec.build(), &data, at_end, |chunk| {
+                        wanted.push((chunk.len(), slow(kind, chunk)));
+                    });
+                    prop_assert_eq!(&found, &wanted, "{:?} {:?}", algorithm, kind);
+                    prop_assert_eq!(cut, all);
+                }
+            }
+        }
+    }
+
     #[test]
     fn law4_a_rolled_sum_equals_the_sum_of_the_window(data in bytes(), len in 1usize..4096) {
         prop_assume!(len <= data.len());
@@ -98,6 +119,21 @@ proptest! {
             if at % 97 == 0 || at == data.len() - len {
                 prop_assert_eq!(sum.get(), reference::adler(&data[at..at + len]), "at {}", at);
             }
+        }
+    }
+}
+
+/// No other chunker and no other sum has a by-product.
+#[test]
+fn only_fastcdc_sums_gear_hashes() {
+    let sizes = Sizes::new(512, 1024, 4096).expect("sizes rise");
+    for algorithm in Algorithm::ALL {
+        let spec = ChunkerSpec::ByContent(algorithm, sizes);
+        let is_fastcdc = matches!(algorithm, Algorithm::FastCdc | Algorithm::FastCdcNc);
+        for kind in WeakKind::ALL {
+            let is_of_gear = !matches!(kind, WeakKind::Adler | WeakKind::Crc32c);
+            let has_sum = SummingChunker::new(&spec, kind).is_some();
+            assert_eq!(has_sum, is_fastcdc && is_of_gear, "{algorithm:?} {kind:?}");
         }
     }
 }

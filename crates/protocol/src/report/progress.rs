@@ -13,6 +13,8 @@ pub struct Counts {
     pub strong: u64,
     /// Strong sums that a table of candidates of one batch had (ParaSync §3.2).
     pub sub_table_hits: u64,
+    /// Bytes at which gather instructions judged whether a chunk may end (SS-CDC).
+    pub gathered: u64,
 }
 
 impl Counts {

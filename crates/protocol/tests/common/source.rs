@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use deltic_core::chunk::{ChunkerSpec, TwoStage, cut_all};
+use deltic_core::chunk::{ChunkerSpec, SsCdc, TwoStage, cut_all};
 use deltic_core::moved::MovedRun;
 use deltic_core::recipe::{Chunk, FileDigest, digest_of, digest_of_changes, digest_of_data};
 use deltic_core::search::SearchedRegion;
@@ -102,7 +102,7 @@ pub fn sum(
         Sum { len: chunk.len() as u32, weak: summing.weak.of(chunk), strong }
     };
     let part = |range: &Range<u64>| bytes.get(range.start as usize..range.end as usize);
-    let stages = || TwoStage::new(&summing.chunker, Isa::SCALAR).expect("it has two stages");
+    let stages = || TwoStage::new(&summing.chunker).expect("it has two stages");
     Some(match portion {
         Portion::From(start) => {
             let chunker = summing.chunker.build();
@@ -128,6 +128,11 @@ pub fn sum(
         Portion::Digest(range) => {
             part(range)?;
             (Summed::Chunks(Vec::new(), false), range.start as usize..range.end as usize)
+        }
+        Portion::Boundaries(range) => {
+            let stages = SsCdc::new(&summing.chunker, Isa::best()).expect("it has two stages");
+            let bytes = part(&TwoStage::read(range))?;
+            (Summed::Boundaries(stages.boundaries(range, bytes)), 0..0)
         }
         Portion::Ends(range, judge) => {
             let sums = (|_: &[u8]| Crc32c::EMPTY, |_: &[u8]| None);

@@ -251,6 +251,7 @@ impl PresetSender {
         let Some(summation) = &mut self.summation else { return Ok(()) };
         let sums =
             if step == SumStep::Digest { Vec::new() } else { summation.take_result(step, summed) };
+        cx.counts.gathered += summation.take_gathered();
         let (is_complete, too_many) = (summation.is_complete(), summation.has_too_many_chunks());
         self.scanned += sums.iter().map(|sum| u64::from(sum.len)).sum::<u64>();
         if self.scanned > attempt.len || is_complete && self.scanned < attempt.len {

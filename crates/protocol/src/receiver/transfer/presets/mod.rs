@@ -304,6 +304,7 @@ impl PresetState {
         let (sums, at_end) = match summed {
             Ok(summed) => {
                 let sums = reading.summation.take_result(step, summed);
+                fx.cx.counts.gathered += reading.summation.take_gathered();
                 (sums, reading.summation.is_complete() || reading.summation.has_too_many_chunks())
             }
             Err(_) => (Vec::new(), true),

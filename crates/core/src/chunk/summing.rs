@@ -1,0 +1,156 @@
+//! FastFP as a by-product of the Gear hash that cuts the file (NetSync §4.2, algorithm 1).
+//!
+//! ```text
+//! for end in ends:  hash = 2 hash + GEAR[data[end - 1]]
+//!                   fastfp += hash                                  (FastFP(+L): where L divides end)
+//!                   if hash ends a chunk: return (end, fastfp)
+//! ```
+//!
+//! The loop is the search of [`rolling`](super::rolling), with the same lanes: each lane sums its own hashes. Two
+//! parts of a chunk need more than the loop, because FastFP is of all bytes of a chunk
+//! ([`WeakKind::FastFp`], choice 1):
+//!
+//! 1. FastCDC does not hash the bytes below the minimum. FastFP of these bytes is a plain sum without a chain of
+//!    dependent steps.
+//! 2. FastCDC's hash is cold at the minimum. FastFP is linear in the hash: what the skipped bytes add to the first
+//!    31 hashes is added after the loop.
+//!
+//! LastFP needs no loop: the hash of the last bytes is computed again.
+
+use super::fastcdc::COLD;
+use super::gear::{GearLimits, NormalisationLevel};
+use super::rolling::{ByProduct, NoSum};
+use super::{Algorithm, AtEnd, ChunkerSpec};
+use crate::weak::{FASTFP_STRIDE, FASTFP_WINDOW, WeakKind, last_gear_hash};
+
+/// Cuts as FastCDC does, with the weak sum of each chunk as a by-product.
+#[derive(Clone, Copy, Debug)]
+pub struct SummingChunker {
+    limits: GearLimits,
+    kind: WeakKind,
+}
+
+impl SummingChunker {
+    /// `None` unless the chunker is FastCDC and the sum is one of Gear hashes.
+    #[must_use]
+    pub fn new(spec: &ChunkerSpec, kind: WeakKind) -> Option<Self> {
+        let level = match spec {
+            ChunkerSpec::ByContent(Algorithm::FastCdc, _) => NormalisationLevel::Zero,
+            ChunkerSpec::ByContent(Algorithm::FastCdcNc, _) => NormalisationLevel::Two,
+            _ => return None,
+        };
+        let is_of_gear =
+            matches!(kind, WeakKind::FastFp | WeakKind::FastFpStride | WeakKind::LastFp);
+        let ChunkerSpec::ByContent(_, sizes) = *spec else { return None };
+        is_of_gear.then(|| Self { limits: GearLimits::new(sizes, level), kind })
+    }
+
+    /// As [`cut_all`](super::cut_all), passing each chunk with its weak sum.
+    pub fn cut_all(&self, data: &[u8], at_end: AtEnd, mut each: impl FnMut(&[u8], u32)) -> usize {
+        let enough = if at_end == AtEnd::Yes { 1 } else { self.limits.max };
+        let mut rest = data;
+        while rest.len() >= enough {
+            let (len, sum) = self.cut(rest);
+            let (chunk, after) = rest.split_at(len);
+            each(chunk, sum);
+            rest = after;
+        }
+        data.len() - rest.len()
+    }
+
+    /// Length and weak sum of the first chunk of `data`, as [`Chunker::cut`](super::Chunker::cut).
+    #[must_use]
+    pub fn cut(&self, data: &[u8]) -> (usize, u32) {
+        match self.kind {
+            WeakKind::FastFp => self.cut_summing::<EveryHash>(data),
+            WeakKind::FastFpStride => self.cut_summing::<HashOfStride>(data),
+            kind => {
+                let (len, _) = self.limits.cut(data, |_, _| COLD, NoSum);
+                (len, kind.of(&data[..len]))
+            }
+        }
+    }
+
+    fn cut_summing<B: GearByProduct>(&self, data: &[u8]) -> (usize, u32) {
+        let (len, mut sum) = self.limits.cut(data, |_, _| COLD, B::default());
+        let (chunk, skipped) = (&data[..len], self.limits.min - 1);
+        if len <= self.limits.min {
+            return (len, self.kind.of(chunk));
+        }
+        let before = &data[..skipped];
+        let mut warmth = last_gear_hash(before);
+        for end in skipped + 1..=len.min(skipped + FASTFP_WINDOW - 1) {
+            warmth <<= 1;
+            sum.take(end, warmth.into());
+        }
+        sum.add(B::of(before));
+        (len, sum.finish(chunk))
+    }
+}
+
+/// A weak sum of Gear hashes.
+trait GearByProduct: ByProduct<u64> {
+    /// The sum of the hashes of `before`, the front of a chunk.
+    fn of(before: &[u8]) -> Self;
+
+    /// The weak sum of the whole chunk.
+    fn finish(self, chunk: &[u8]) -> u32;
+}
+
+/// FastFP.
+#[derive(Clone, Copy, Default)]
+struct EveryHash(u32);
+
+impl ByProduct<u64> for EveryHash {
+    #[inline(always)]
+    fn take(&mut self, _: usize, hash: u64) {
+        self.add(Self(hash as u32));
+    }
+
+    #[inline(always)]
+    fn add(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
+impl GearByProduct for EveryHash {
+    fn of(before: &[u8]) -> Self {
+        Self(WeakKind::FastFp.of(before))
+    }
+
+    fn finish(self, _: &[u8]) -> u32 {
+        self.0
+    }
+}
+
+/// FastFP(+L).
+#[derive(Clone, Copy, Default)]
+struct HashOfStride(u32);
+
+impl ByProduct<u64> for HashOfStride {
+    #[inline(always)]
+    fn take(&mut self, end: usize, hash: u64) {
+        if end.is_multiple_of(FASTFP_STRIDE) {
+            self.add(Self(hash as u32));
+        }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, other: Self) {
+        self.0 = self.0.wrapping_add(other.0);
+    }
+}
+
+impl GearByProduct for HashOfStride {
+    fn of(before: &[u8]) -> Self {
+        let whole = before.len() - before.len() % FASTFP_STRIDE;
+        Self(WeakKind::FastFpStride.of(&before[..whole]))
+    }
+
+    fn finish(mut self, chunk: &[u8]) -> u32 {
+        if !chunk.len().is_multiple_of(FASTFP_STRIDE) {
+            self.add(Self(last_gear_hash(chunk)));
+        }
+        self.0
+    }
+}
