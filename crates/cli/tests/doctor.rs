@@ -38,6 +38,23 @@ fn all_is_well_where_it_is() {
 }
 
 #[test]
+fn the_link_is_measured_for_the_next_run() {
+    let world = World::new();
+    let run = doctor(&world, &["--link", "h:src"]);
+    assert_eq!(run.code, Some(0), "{run:#?}");
+    let line =
+        run.stdout.lines().find(|line| line.starts_with("ok       link: a round trip takes "));
+    let line = line.expect("the link is measured");
+    assert_eq!(line.matches(" Mbit/s").count(), 2, "{line}");
+    assert_eq!(world.names(".cache/deltic/links-1").len(), 1, "{run:#?}");
+    for place in ["./src", "deltic://localhost/photos"] {
+        let run = doctor(&world, &["--link", place]);
+        assert_eq!(run.code, Some(1), "{run:#?}");
+        assert!(run.stdout.contains("--link measures the link of a remote shell"), "{run:#?}");
+    }
+}
+
+#[test]
 fn programs_read_a_line_for_each_check() {
     let world = World::new();
     let run = doctor(&world, &["--json", "h:src"]);

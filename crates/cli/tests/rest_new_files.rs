@@ -170,7 +170,8 @@ fn sent(answer: &Answer) -> Vec<(u64, Vec<u8>)> {
     let (mut files, mut rest) = (Vec::new(), &answer.body[..]);
     while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
         let line: Value = serde_json::from_slice(&rest[..end]).expect("a line is JSON");
-        let (status, bytes) = (line["status"].as_u64().unwrap(), line["bytes"].as_u64().unwrap());
+        let number = |of: &str| line[of].as_u64().expect("each line has numbers");
+        let (status, bytes) = (number("status"), number("bytes"));
         assert_eq!(status == 200, line["etag"].is_string(), "{line}");
         let (content, more) = rest[end + 1..].split_at(bytes as usize);
         files.push((status, content.to_vec()));

@@ -1,5 +1,7 @@
 //! The rate of the link to the other machine, noted by a run for the next runs to the same machine.
 
+use std::path::Path;
+
 use deltic_store_local::cache::{LinkRates, now};
 
 use crate::plan::{Plan, remote_host};
@@ -9,6 +11,11 @@ use crate::transport::Counters;
 /// all lie in buffers.
 const LIMITED_BYTES: u64 = 1 << 20;
 const GUESSED_BYTES: u64 = 4 << 20;
+
+/// Notes the rate of the link to `host`, in bits a second, in the cache directory `cache`.
+pub fn note_link_rate(cache: &Path, host: &str, rate: u64) {
+    LinkRates::in_dir(cache).note_rate(host, rate, now());
+}
 
 /// The note about the link to one machine.
 #[derive(Debug)]

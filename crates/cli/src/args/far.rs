@@ -22,6 +22,9 @@ pub(crate) struct DoctorArgs {
     /// Print events for programs, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
+    /// Measure the link: a round trip, and the rate in each direction. Takes a few seconds, at full rate
+    #[arg(long)]
+    pub(crate) link: bool,
     /// Use this remote shell, with its options
     #[arg(short = 'e', long, value_name = "COMMAND", default_value = "ssh", help_heading = TRAVEL)]
     pub(crate) rsh: ShellWords,
@@ -83,6 +86,8 @@ EXAMPLES:
       check deltic and the home directory on 'backup'
   deltic doctor me@backup:/srv/photos
       check another directory
+  deltic doctor --link backup
+      measure the rate of the link too; the next sync starts with the measured rate
   deltic doctor /mnt/usb
       test the file system of a local directory
 

@@ -12,6 +12,7 @@ use deltic_tree::path::printable;
 use serde::{Deserialize, Serialize};
 
 use super::abilities::DirFeatures;
+use super::probe::answer_probe;
 use crate::commands::version::{BUILD, BuildInfo, protocol};
 use crate::report::exit::Exit;
 
@@ -26,6 +27,9 @@ pub(super) struct AgentAnswer {
     pub(super) time: Duration,
     /// Features of the directory; `None` if this agent may not write there.
     pub(super) abilities: Option<DirFeatures>,
+    /// True if the far end answers probes of the link.
+    #[serde(default)]
+    pub(super) probes: bool,
     /// Rights of the agent, if restricted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) restriction: Option<String>,
@@ -33,7 +37,8 @@ pub(super) struct AgentAnswer {
 
 /// Answers `deltic doctor` on standard input and output.
 ///
-/// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then echoes each further byte.
+/// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then answers probes of
+/// the link, and echoes each other byte.
 pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     let (mut input, mut path) = (stdin().lock(), Vec::new());
     let mut byte = [0];
@@ -47,14 +52,24 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
         None => Some(DirFeatures::of(&home(&path))),
     };
     let restriction = restriction.map(restricted);
-    let answer =
-        AgentAnswer { build: BUILD, protocol: protocol(), program, time, abilities, restriction };
+    let answer = AgentAnswer {
+        build: BUILD,
+        protocol: protocol(),
+        program,
+        time,
+        abilities,
+        probes: true,
+        restriction,
+    };
     let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
     line.push(b'\n');
     let mut output = stdout().lock();
     let mut said = output.write_all(&line).and_then(|()| output.flush());
     while said.is_ok() && input.read_exact(&mut byte).is_ok() {
-        said = output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush());
+        said = answer_probe(byte[0], &mut input, &mut output).and_then(|is_probe| match is_probe {
+            true => Ok(()),
+            false => output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush()),
+        });
     }
     said.map_or(Exit::Transport, |()| Exit::Success)
 }

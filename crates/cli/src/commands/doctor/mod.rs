@@ -4,6 +4,8 @@
 mod abilities;
 mod answer;
 mod findings;
+mod link;
+mod probe;
 mod server;
 mod transfer;
 mod way;
@@ -28,6 +30,16 @@ pub(super) use self::answer::answer;
 pub(crate) fn run(args: &DoctorArgs) -> Exit {
     let mut findings = Findings::new(args.json);
     findings.ok("this machine", &BUILD.to_string());
+    if args.link && is_without_remote_shell(&args.place) {
+        let mend = "name a machine that ssh reaches: `deltic doctor HOST --link`";
+        findings.fail(
+            Exit::Usage,
+            "link",
+            "--link measures the link of a remote shell",
+            Some(mend),
+        );
+        return findings.finish();
+    }
     if Address::looks_like(args.place.as_bytes()) {
         server::examine(args, &mut findings);
         return findings.finish();
@@ -42,11 +54,17 @@ pub(crate) fn run(args: &DoctorArgs) -> Exit {
                 program: args.deltic_path.clone(),
                 options: Vec::new(),
             };
-            RemoteDir { remote, host: host.unwrap_or_default(), path }.examine(&mut findings);
+            RemoteDir { remote, host: host.unwrap_or_default(), path }
+                .examine(args.link, &mut findings);
         }
         Err(why) => findings.fail(Exit::Usage, "operand", &why, Some("see `deltic doctor --help`")),
     }
     findings.finish()
+}
+
+/// True for the address of a server, and for a local directory.
+fn is_without_remote_shell(place: &OsStr) -> bool {
+    Address::looks_like(place.as_bytes()) || matches!(target(place), Ok(ParsedOperand::Local(_)))
 }
 
 /// Parses the operand; a word without a colon or a slash is a host.

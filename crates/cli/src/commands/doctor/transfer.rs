@@ -12,6 +12,7 @@ use deltic_protocol::report::Notice;
 use deltic_tree::path::printable;
 
 use super::findings::Findings;
+use super::probe::mixed;
 use super::way::RemoteDir;
 use crate::commands::far::TIMEOUT;
 use crate::report::exit::Exit;
@@ -104,12 +105,6 @@ impl RemoteDir {
             (Ok(outcome), None) => Ok(outcome),
         }
     }
-}
-
-/// Returns eight pseudorandom bytes: the test file must not compress.
-fn mixed(n: u64) -> u64 {
-    let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
 }
 
 const SAMPLE_WORDS: u64 = (1 << 20) / 8;

@@ -26,8 +26,8 @@ pub(super) struct RemoteDir {
 }
 
 impl RemoteDir {
-    /// Runs the checks, and prints each finding.
-    pub(super) fn examine(mut self, findings: &mut Findings) {
+    /// Runs the checks, with a probe of the link if asked, and prints each finding.
+    pub(super) fn examine(mut self, probes_link: bool, findings: &mut Findings) {
         let mut start = Instant::now();
         let mut asked = self.ask();
         // A sync makes this second attempt too.
@@ -58,6 +58,13 @@ impl RemoteDir {
             return;
         }
         clock(findings, &answered);
+        if probes_link && !answer.probes {
+            let mend = format!("update deltic there: `{}` copies this program", self.install());
+            let what = "the program there is too old to measure the link";
+            findings.fail(Exit::Incompatible, "link", what, Some(&mend));
+        } else if probes_link {
+            self.probe_link(findings);
+        }
         if let Some(restriction) = &answer.restriction {
             findings.ok("restriction", restriction);
         }

@@ -1,0 +1,203 @@
+//! Probe of the link to another machine (`deltic doctor HOST --link`): round trip, and rate in each direction, as the
+//! network monitor of NetSync measures them before a sync (NetSync §4.4).
+//!
+//! A probe repeats with twice the bytes until one takes [`LONG_ENOUGH`].
+
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use deltic_net::withhold_secrets;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::findings::Findings;
+use super::probe::{PIECE, PROBE_BYTES, request, write_noise};
+use super::way::RemoteDir;
+use crate::commands::far::TIMEOUT;
+use crate::plan::cache;
+use crate::report::exit::Exit;
+
+/// Time of a probe that counts: long beside a round trip, and beside the time in which TCP finds its rate.
+const LONG_ENOUGH: Duration = Duration::from_millis(1000);
+/// Round trips to measure; the shortest counts.
+const TRIPS: usize = 5;
+/// Bytes that fit into a pipe that is ready for writing.
+const PIPE_BYTES: usize = 4096;
+/// Longest line of the far end, in bytes.
+const MAX_LINE_BYTES: u64 = 64 << 10;
+
+impl RemoteDir {
+    /// Measures the link, prints the figures, and notes the rate for the next run to the host.
+    pub(super) fn probe_link(&self, findings: &mut Findings) {
+        match self.probe() {
+            Ok(LinkFigures { round_trip, there, back }) => {
+                let what = format!(
+                    "a round trip takes {:.1} ms; {} to the other machine, {} back",
+                    round_trip.as_secs_f64() * 1000.0,
+                    rate(there),
+                    rate(back)
+                );
+                findings.ok("link", &what);
+                if let Some(dir) = cache::dir() {
+                    deltic_net::note_link_rate(&dir, &self.host, there);
+                }
+            }
+            Err(error) => {
+                let what = format!("cannot measure the link: {error}");
+                let mend = "`deltic install` copies this program to the other machine, if the program there is older";
+                findings.fail(Exit::Stream, "link", &what, Some(mend));
+            }
+        }
+    }
+
+    fn probe(&self) -> io::Result<LinkFigures> {
+        let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
+        let words = self.remote.command_line(&self.host, &command).map_err(io::Error::other)?;
+        let mut far = ProbedProgram::start(&words)?;
+        far.write(&[self.path.as_encoded_bytes(), &[0]].concat())?;
+        far.read_line()?;
+        let mut round_trip = Duration::MAX;
+        for _ in 0..TRIPS {
+            let start = Instant::now();
+            far.write(b".")?;
+            far.read_line()?;
+            round_trip = round_trip.min(start.elapsed());
+        }
+        let there = measured(round_trip, |bytes| far.send(bytes))?;
+        let back = measured(round_trip, |bytes| far.fetch(bytes))?;
+        Ok(LinkFigures { round_trip, there, back })
+    }
+}
+
+/// The figures of a link. Rates are in bits a second.
+struct LinkFigures {
+    round_trip: Duration,
+    there: u64,
+    back: u64,
+}
+
+/// Repeats a probe with twice the bytes until the probe is long enough. Returns the rate in bits a second.
+fn measured(round_trip: Duration, mut probe: impl FnMut(u32) -> io::Result<()>) -> io::Result<u64> {
+    let mut bytes = *PROBE_BYTES.start();
+    loop {
+        let start = Instant::now();
+        probe(bytes)?;
+        let time = start.elapsed();
+        if time >= LONG_ENOUGH + round_trip || bytes >= *PROBE_BYTES.end() {
+            let time = time.saturating_sub(round_trip).max(Duration::from_micros(1));
+            return Ok((f64::from(bytes) * 8.0 / time.as_secs_f64()) as u64);
+        }
+        bytes *= 2;
+    }
+}
+
+/// Formats a rate in bits a second.
+fn rate(bits: u64) -> String {
+    format!("{:.1} Mbit/s", bits as f64 / 1e6)
+}
+
+/// A far end under probe.
+struct ProbedProgram {
+    child: Child,
+    input: ChildStdin,
+    output: ChildStdout,
+}
+
+impl ProbedProgram {
+    fn start(words: &[OsString]) -> io::Result<Self> {
+        let (program, args) = words
+            .split_first()
+            .ok_or_else(|| io::Error::other("the remote shell (-e) is empty"))?;
+        let mut shell = Command::new(program);
+        shell.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = withhold_secrets(&mut shell).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let (input, output) = input.zip(output).expect("both are piped");
+        Ok(Self { child, input, output })
+    }
+
+    /// Sends so many bytes, and waits until all have arrived.
+    fn send(&mut self, bytes: u32) -> io::Result<()> {
+        self.write(&request(b'u', bytes))?;
+        write_noise(bytes, |piece| self.write(piece))?;
+        self.read_line().map(drop)
+    }
+
+    /// Fetches so many bytes.
+    fn fetch(&mut self, bytes: u32) -> io::Result<()> {
+        self.write(&request(b'd', bytes))?;
+        let (mut left, mut piece) = (bytes as usize, vec![0; PIECE]);
+        while left > 0 {
+            let most = left.min(PIECE);
+            left -= self.read(&mut piece[..most])?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for piece in bytes.chunks(PIPE_BYTES) {
+            wait(&self.input, PollFlags::OUT)?;
+            self.input.write_all(piece)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        wait(&self.output, PollFlags::IN)?;
+        match self.output.read(into)? {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            some => Ok(some),
+        }
+    }
+
+    fn read_line(&mut self) -> io::Result<Vec<u8>> {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while line.len() < MAX_LINE_BYTES as usize {
+            self.read(&mut byte)?;
+            if byte == *b"\n" {
+                return Ok(line);
+            }
+            line.extend(byte);
+        }
+        Err(io::Error::other("the far end sends no line"))
+    }
+}
+
+impl Drop for ProbedProgram {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Waits until a pipe is ready. Fails after [`TIMEOUT`].
+fn wait(pipe: &impl AsFd, flags: PollFlags) -> io::Result<()> {
+    let timeout = Timespec::try_from(TIMEOUT).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(pipe, flags)], Some(&timeout))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_probe_grows_until_it_is_long_beside_the_round_trip() {
+        let (mut sizes, trip) = (Vec::new(), Duration::from_millis(1));
+        let rate = measured(trip, |bytes| {
+            sizes.push(bytes);
+            // The last probe takes long.
+            if bytes >= 256 << 10 {
+                std::thread::sleep(LONG_ENOUGH + 2 * trip);
+            }
+            Ok(())
+        });
+        assert_eq!(sizes, [64 << 10, 128 << 10, 256 << 10]);
+        let rate = rate.unwrap();
+        assert!((1_000_000..2_100_000).contains(&rate), "{rate}");
+    }
+}
