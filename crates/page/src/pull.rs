@@ -7,6 +7,9 @@ use deltic_worker::receiving::OpenDestination;
 use crate::requests::{hello, options, place};
 use crate::{Connection, HostFiles, PageStore, Pull, RequestError};
 
+/// Most literal bytes on their way to this end. A page cannot pause a WebSocket.
+const CREDIT_BYTES: u64 = 4 << 20;
+
 impl<H: HostFiles> Connection<H> {
     /// Starts to pull a file of the server. Returns the number of the transfer.
     ///
@@ -19,9 +22,10 @@ impl<H: HostFiles> Connection<H> {
         let store = PageStore::new(host, name.clone(), present, Some(request.staged));
         let source = [&dir[..], name.as_bytes()].concat().into();
         let options = options(request.strategy.as_deref())?;
+        let ours = hello(&request.random, &options.strategy)?.with_credit(Some(CREDIT_BYTES));
         let pull = PullRequest { source, expect: Expect::from([name]), options };
         let destination = OpenDestination::new(store.clone());
-        let end = PullEnd::pull(destination, pull, hello(&request.random)?)?;
+        let end = PullEnd::pull(destination, pull, ours)?;
         self.open(request.volume, Box::new(end), Some(store))
     }
 }

@@ -17,8 +17,9 @@ impl<H: HostFiles> Connection<H> {
         let mut options = options(request.strategy.as_deref())?;
         options.compare.ignore_times = request.on_request;
         let (single, own, offers) = (Some(name), None, !request.on_request);
+        let ours = hello(&request.random, &options.strategy)?;
         let push = PushRequest { destination, single, own, offers, options };
-        let end = PushEnd::push(store, push, hello(&request.random)?)?;
+        let end = PushEnd::push(store, push, ours)?;
         self.open(request.volume, Box::new(end), None)
     }
 }

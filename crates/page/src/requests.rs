@@ -12,8 +12,6 @@ use serde::Deserialize;
 
 /// Longest frame that this end accepts, in bytes. Bounds the memory of a tab.
 const FRAME_BYTES: usize = 256 << 10;
-/// Most literal bytes on their way to this end. A page cannot pause a WebSocket.
-const CREDIT_BYTES: u64 = 4 << 20;
 /// Mode of a new file. A browser does not tell the modes of the user's files.
 const MODE: u32 = 0o644;
 
@@ -123,8 +121,8 @@ pub(crate) fn place(path: &str) -> Result<(Box<[u8]>, Name), RequestError> {
     Ok((dir, name))
 }
 
-/// Returns the hello of a page with these random bytes, as hexadecimal digits.
-pub(crate) fn hello(random: &str) -> Result<Hello, RequestError> {
+/// Returns the hello of a page for one file by `strategy`, with these random bytes, as hexadecimal digits.
+pub(crate) fn hello(random: &str, strategy: &Strategy) -> Result<Hello, RequestError> {
     let mut bytes = [0; KEY_BYTES];
     let digits = random.as_bytes();
     if digits.len() != 2 * KEY_BYTES {
@@ -135,7 +133,7 @@ pub(crate) fn hello(random: &str) -> Result<Hello, RequestError> {
         *byte = u8::from_str_radix(pair, 16).map_err(|_| RequestError::Random)?;
     }
     let ours = Hello::of_this_version(Key::from_bytes(bytes)).with_frame_limit(FRAME_BYTES);
-    let ours = ours.with_credit(Some(CREDIT_BYTES));
+    let ours = ours.of_one_file(strategy);
     Ok(if HAS_ZSTD { ours } else { ours.without_zstd() })
 }
 
@@ -178,10 +176,21 @@ mod tests {
     }
 
     #[test]
+    fn a_hello_names_what_one_file_needs_and_is_short() {
+        for strategy in Strategy::ALL {
+            let ours = hello(&"0f".repeat(32), &strategy).unwrap();
+            let server = Hello::of_this_version(Key::from_bytes([1; KEY_BYTES]));
+            let terms = deltic_protocol::negotiate(&ours, &server).unwrap();
+            terms.check_support(&strategy, deltic_protocol::options::Delete::Never).unwrap();
+            assert!(ours.encode().len() < 250, "{}: {:?}", strategy.name, ours.capabilities);
+        }
+    }
+
+    #[test]
     fn a_hello_needs_random_bytes() {
-        assert!(hello(&"0f".repeat(32)).is_ok());
+        assert!(hello(&"0f".repeat(32), &Strategy::DELTIC).is_ok());
         for bad in [String::new(), "0f".repeat(31), "zz".repeat(32), "é".repeat(32)] {
-            assert!(matches!(hello(&bad), Err(RequestError::Random)), "{bad}");
+            assert!(matches!(hello(&bad, &Strategy::DELTIC), Err(RequestError::Random)), "{bad}");
         }
     }
 }

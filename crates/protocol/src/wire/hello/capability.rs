@@ -65,9 +65,12 @@ pub(super) const WIDE_TALLIES: &str = "tallies:wide";
 /// Prefix; followed by the number of files of a session that an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 
+/// Prefix; followed by the name of a strategy that an end supports.
+pub(super) const STRATEGY: &str = "strategy:";
+
 /// Returns the capability of an end that supports a strategy. The meaning of a name never changes.
 pub(super) fn capability_of(strategy: &Strategy) -> String {
-    format!("strategy:{}", strategy.name)
+    format!("{STRATEGY}{}", strategy.name)
 }
 
 /// The sender sends literals only within the receiver's credit. After a colon follows the number of bytes granted at

@@ -15,7 +15,7 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use super::capability::{
     BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED,
     MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
+    SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
     capability_of, check_kind, credit_capability,
 };
 
@@ -88,6 +88,20 @@ impl Hello {
     #[must_use]
     pub fn without_zstd(mut self) -> Self {
         self.capabilities.retain(|name| name != ZSTD && name != ZSTD_STREAM);
+        self
+    }
+
+    /// Keeps the capabilities that a transfer of one file by `strategy` can use, for an end that greets for each file.
+    /// The end keeps no facts about files, deletes nothing, and shows no details of troubles.
+    #[must_use]
+    pub fn of_one_file(mut self, strategy: &Strategy) -> Self {
+        let is_deltic = strategy.name == Strategy::DELTIC.name;
+        let own = capability_of(strategy);
+        self.capabilities.retain(|name| match name.as_str() {
+            KEPT_SUMS | CANDIDATES => !is_deltic,
+            name if name.starts_with(STRATEGY) => !is_deltic && name == own,
+            name => !OF_TREES.contains(&name),
+        });
         self
     }
 
@@ -213,6 +227,23 @@ impl Hello {
         })
     }
 }
+
+/// Capabilities that a transfer of one file by an end without facts about files does not use.
+const OF_TREES: [&str; 13] = [
+    STREAMS,
+    DELETE_SHARE,
+    RESUMED,
+    TROUBLES,
+    PASSED_OVER,
+    REMOVED,
+    BASES,
+    MOVED,
+    HOLES,
+    SHORT_LISTS,
+    SINGLE_FRAMES,
+    WIDE_TALLIES,
+    SHORT_DIGESTS,
+];
 
 /// Checks the first bytes of the stream.
 ///
