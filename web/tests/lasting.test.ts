@@ -1,6 +1,6 @@
 /** Transfers outlive the page, the server and the network: bytes on the server's disk, and bytes on the wire. */
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
@@ -162,6 +162,45 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     expect(existsSync(disk("big.bin"))).toBe(false);
     await s.page.getByRole("button", { name: /^Resume/ }).click();
     await arrives(content, "pause and reload");
+  });
+
+  /** Staged bytes at the server. */
+  const arrivedBytes = () => {
+    const staged = existsSync(disk(".deltic")) ? readdirSync(disk(".deltic"), { withFileTypes: true, recursive: true }) : [];
+    return staged.filter((one) => one.isFile()).reduce((sum, { parentPath, name }) => sum + statSync(join(parentPath, name)).size, 0);
+  };
+
+  test("what arrived of a cancelled upload is removed at the server", async () => {
+    await fill(9);
+    await middle();
+    await s.page.getByRole("link", { name: /^Transfers/ }).click();
+    expect(arrivedBytes()).toBeGreaterThan(0);
+    await s.page.getByRole("button", { name: /^Cancel/ }).click();
+    s.origin.slow = undefined;
+    await idle(s.page);
+    await expect.poll(arrivedBytes).toBe(0);
+    expect(existsSync(disk("big.bin"))).toBe(false);
+  });
+
+  test("what arrived of an upload that is paused, and cancelled after a reload, is removed too", async () => {
+    const old = Buffer.alloc(LENGTH, "old");
+    writeFileSync(disk("big.bin"), old);
+    await fill(10);
+    s.origin.slow = SLOW;
+    await add();
+    await s.page.getByRole("radio", { name: "Mine" }).check();
+    await s.page.getByRole("button", { name: "Keep mine" }).click();
+    await expect.poll(() => s.origin.wire.up, { timeout: 60_000 }).toBeGreaterThan(LENGTH / 3);
+    await s.page.goto(`${s.origin.url}files/#transfers`);
+    await s.page.getByRole("button", { name: /^Pause/ }).click();
+    await s.page.getByText("Paused by you").waitFor();
+    await s.page.reload();
+    await s.page.getByText("Paused by you").waitFor();
+    s.origin.slow = undefined;
+    expect(arrivedBytes()).toBeGreaterThan(0);
+    await s.page.getByRole("button", { name: /^Cancel/ }).click();
+    await expect.poll(arrivedBytes).toBe(0);
+    expect(readFileSync(disk("big.bin")).equals(old)).toBe(true);
   });
 
   test("uploads keep to the rate that is set, and speed up when it is lifted", async () => {

@@ -12,7 +12,7 @@ import { decide, type Choice } from "./conflicts";
 import { CANCELLED, Taken, Unreadable, type Base, type Engine, type Stage } from "./engine";
 import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kept } from "./journal";
 import { otherName } from "./names";
-import { brokeOff, delta } from "./delta/engine";
+import { brokeOff, delta, discard } from "./delta/engine";
 import { cancelUpload } from "./pieces";
 import { isEqual, lookIfAllowed } from "./plain";
 import { signer } from "../session";
@@ -526,15 +526,17 @@ function failure(error: unknown): Failure {
 
 // ---------- actions of the user ----------
 
-/** Cancels a batch. The promise ends once the server has removed the bytes that arrived by plain HTTP. */
+/** Cancels a batch. The promise ends once the server has removed the bytes that arrived. */
 export async function cancel(batch: Batch): Promise<void> {
   batch.paused = false;
+  const begun = batch.items.filter(({ state }) => !HAS_ENDED.includes(state.is));
   for (const item of batch.items) if (item.state.is === "waiting") item.state = { is: "cancelled" };
   batch.stop.abort(CANCELLED);
   dropBatch(batch.key);
   changed();
   // The abort tells nothing to uploads that are paused or have failed.
-  await Promise.all(batch.items.map(({ state, to }) => (HAS_ENDED.includes(state.is) && state.is !== "cancelled" ? undefined : cancelUpload(to))));
+  const isMine = batch.signer === signer();
+  await Promise.all([isMine ? discard(begun) : undefined, ...begun.map(({ to }) => cancelUpload(to))]);
 }
 
 /** Pauses a batch. The server keeps the arrived bytes of a large file; a file sent by PUT begins again. */

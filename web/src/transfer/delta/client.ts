@@ -1,6 +1,6 @@
 /** The page's end of the worker that runs the delta engine. */
 import type { Result } from "../../../engine/src/engine.js";
-import type { Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
+import type { Discard, Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
 import { effect } from "@preact/signals";
 import { pace } from "../rate";
 import { modules } from "./modules";
@@ -23,12 +23,12 @@ export const canDownload = modules.download !== undefined;
 
 /** Runs a transfer. Returns the result or the failure; undefined if this browser or build has no engine. */
 export function transfer(
-  request: Omit<Upload, "id" | "module"> | Omit<Download, "id" | "module">,
+  request: Omit<Upload, "id" | "module"> | Omit<Download, "id" | "module"> | Omit<Discard, "id" | "module">,
   on: (report: Report) => void,
   stop: AbortSignal,
 ): Promise<Ended | Failure | undefined> {
   if (stop.aborted) return Promise.reject(stop.reason);
-  const module = modules[request.is];
+  const module = request.is === "download" ? modules.download : modules.upload;
   const to = module === undefined ? undefined : start();
   if (!to || module === undefined) return Promise.resolve(undefined);
   const id = ++ids;

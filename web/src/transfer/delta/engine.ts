@@ -82,7 +82,37 @@ async function settled(to: Place, stop: AbortSignal): Promise<void> {
   if (wait > 0) await pause(wait / 1000, stop);
 }
 
+/** A file whose upload may have begun. */
+export interface Begun {
+  to: Place;
+  bytes: number;
+  /** Undefined before the file was opened. */
+  modified: number | undefined;
+}
+
+/**
+ * Removes the bytes that arrived at the server of uploads which were cancelled. Without an answer in time, the server
+ * keeps these bytes for some days.
+ */
+export async function discard(begun: readonly Begun[]): Promise<void> {
+  const stop = AbortSignal.timeout(DISCARD_MS);
+  await Promise.all(
+    begun.map(async ({ to, bytes, modified }) => {
+      if (bytes < LEAST_BYTES || modified === undefined) return;
+      // The user may sign out meanwhile.
+      const by = way(to);
+      // The abort has not reached the upload yet.
+      await pause(0);
+      if (!ends.has(placeKey(to))) return;
+      await settled(to, stop);
+      await transfer({ is: "discard", bytes, modified, ...by }, () => undefined, stop);
+    }),
+  ).catch(() => undefined);
+}
+
 const SETTLE_MS = 1_500;
+/** Time in which a cancelled upload is removed. */
+const DISCARD_MS = 10_000;
 const MOST_ENDS = 10_000;
 
 /** Seconds between two connections. */

@@ -1,13 +1,11 @@
 /** Messages between the page and the worker of the delta engine. */
 import type { Result } from "../../../engine/src/engine.js";
 
-/** A request to transfer a file. */
+/** A request about a file of the server. */
 interface Request {
   id: number;
-  /** Address of the engine's module for this kind of transfer. */
+  /** Address of the engine's module for this kind of request. */
   module: string;
-  /** The user's file: the new version of an upload, or the old version of a download. */
-  file: File;
   volume: string;
   /** Path of the file in the volume. */
   path: string;
@@ -18,6 +16,8 @@ interface Request {
 
 export interface Upload extends Request {
   is: "upload";
+  /** The new version. */
+  file: File;
   /** Address of the file by plain HTTP. The worker asks this address for the server's version. */
   address: string;
   /** Entity tag of the version that the upload may replace; undefined if the upload may only create the file. */
@@ -26,11 +26,22 @@ export interface Upload extends Request {
 
 export interface Download extends Request {
   is: "download";
+  /** The old version. */
+  file: File;
   /**
    * Name in the origin's storage of the file that gets the new version; or the length of the new version, as far as the
    * page knows it, if the new version is short and comes with the answer.
    */
   staged: string | number;
+}
+
+/** A request to remove the bytes that arrived of an upload which the user has cancelled. Its answer is `unreadable`. */
+export interface Discard extends Request {
+  is: "discard";
+  /** Length of the new version. */
+  bytes: number;
+  /** Its modification time in milliseconds since 1970. */
+  modified: number;
 }
 
 /** A request for the plan of a synced folder (`live/plan.ts`). */
@@ -45,6 +56,7 @@ export interface Planning {
 export type ToWorker =
   | Upload
   | Download
+  | Discard
   | Planning
   | { is: "stop"; id: number }
   /** Most bytes a second from now on; 0 for no limit. */

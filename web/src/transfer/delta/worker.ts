@@ -3,9 +3,9 @@
  * no computation.
  */
 import { BlobFiles, Engine, MemoryFile, pullInto, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
-import type { Download, Failure, FromWorker, Planning, ToWorker, Upload } from "./messages";
+import type { Discard, Download, Failure, FromWorker, Planning, ToWorker, Upload } from "./messages";
 
-type Request = Upload | Download;
+type Request = Upload | Download | Discard;
 
 /** Time between two reports of a transfer. */
 const REPORT_MS = 50;
@@ -20,8 +20,8 @@ const SLEPT_MS = 30_000;
 const files = new BlobFiles();
 const engines = new Map<string, Promise<Engine>>();
 const stops = new Map<number, AbortController>();
-/** Connections by kind of transfer. Each kind has a separate module. */
-const open = new Map<Request["is"], { token: string; connection: Promise<Connection> }>();
+/** Connections by address of the engine's module. */
+const open = new Map<string, { token: string; connection: Promise<Connection> }>();
 let idle: ReturnType<typeof setTimeout> | undefined;
 
 self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
@@ -52,6 +52,7 @@ async function run(request: Request): Promise<void> {
   const options = { onprogress: reports(id), signal: stop.signal };
   try {
     if (request.is === "upload") tell({ is: "done", id, result: await upload(request, options) });
+    else if (request.is === "discard") await discard(request, options);
     else tell({ is: "done", id, ...(await download(request, options)) });
   } catch (error) {
     tell({ is: "failed", id, failure: error instanceof Refused ? error.failure : reason(error) });
@@ -88,6 +89,22 @@ async function upload(request: Upload, options: Options): Promise<Result> {
     throw files.reason(opened.file, error);
   } finally {
     files.close(opened.file);
+  }
+}
+
+/**
+ * Offers the file again, and reads no byte. The server takes the bytes that arrived, to go on with them, and removes
+ * them when the file fails.
+ */
+async function discard(request: Discard, options: Options): Promise<never> {
+  const { volume, path, bytes, modified } = request;
+  const { file } = files.open(new File([], ""), () => false);
+  try {
+    const connection = await connect(request);
+    await connection.push({ volume, path, file, len: bytes, modified_ms: modified, on_request: true }, options).catch(() => undefined);
+    throw new Refused({ is: "unreadable" });
+  } finally {
+    files.close(file);
   }
 }
 
@@ -140,16 +157,16 @@ function reports(id: number): (progress: { settled: number; sent: number }) => v
   };
 }
 
-/** Returns the connection for this kind of transfer and this token. Opens a connection if needed. */
-function connect({ is, module, socket, token }: Request): Promise<Connection> {
-  const found = open.get(is);
+/** Returns the connection for this module and this token. Opens a connection if needed. */
+function connect({ module, socket, token }: Request): Promise<Connection> {
+  const found = open.get(module);
   if (found?.token === token) return found.connection;
   if (found) disconnect();
   const connection = load(module).then((engine) => engine.connect(socket, token));
   const opened = { token, connection };
-  open.set(is, opened);
+  open.set(module, opened);
   const gone = () => {
-    if (open.get(is) === opened) open.delete(is);
+    if (open.get(module) === opened) open.delete(module);
   };
   connection.then((connection) => {
     connection.rate = rate;
