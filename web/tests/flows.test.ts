@@ -341,6 +341,26 @@ describe.skipIf(why)("the page", () => {
     for (let i = 0; i < 40; i++) expect(readFileSync(disk(`short/${i}.bin`)).equals(bytes(20_000, i + 1))).toBe(true);
   });
 
+  test("a batch of thousands of files keeps few rows in the document, and scrolls to each", async () => {
+    for (let i = 0; i < 3000; i++) make(`long/${String(i).padStart(4, "0")}.bin`, "x");
+    await open();
+    await s.page.getByRole("link", { name: "Transfers", exact: true }).click();
+    await drop(s.page, [join(local, folder, "long")]);
+    await s.page.getByRole("button", { name: "Show the files of “\u2068long\u2069”" }).click();
+    await expect.poll(() => existsSync(disk("long")) && readdirSync(disk("long")).length).toBe(3000);
+    await idle(s.page);
+    const rows = s.page.locator(".srow");
+    const seen = new Set<string>();
+    for (let at = 0; seen.size < 3000; at += 1500) {
+      await s.page.evaluate((at) => scrollTo(0, at), at);
+      await expect.poll(async () => (await rows.allTextContents()).filter((text) => !seen.has(text)).length).toBeGreaterThan(0);
+      const shown = await rows.allTextContents();
+      expect(shown.length).toBeLessThan(120);
+      for (const text of shown) seen.add(text);
+    }
+    expect(await rows.last().getAttribute("aria-posinset")).toBe("3000");
+  });
+
   test("a folder of small files is cancelled in the middle, and its other files stay away", async () => {
     for (let i = 0; i < 400; i++) make(`stop/${i}.bin`, bytes(10_000, i + 1));
     await open();

@@ -1,9 +1,4 @@
-/**
- * The rows of a folder, as a grid with one tab stop.
- *
- * Only rows near the window are in the document. Spacers take the height of all other rows, so 100,000 names cost as
- * much as 100.
- */
+/** The rows of a folder, as a grid with one tab stop. Only rows near the window are in the document. */
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -15,6 +10,7 @@ import { shown } from "../transfer/names";
 import { ChangeStrip } from "../ui/ChangeStrip";
 import { Icon, iconOf, type IconName } from "../ui/Icon";
 import { Name } from "../ui/Name";
+import { Spacer, useNearRows } from "../ui/nearRows";
 import { parts } from "../transfer/names";
 import { askDelete, dialog, download, open, share, updateMine } from "./actions";
 import { Below } from "./Below";
@@ -24,43 +20,18 @@ import { gridKeys } from "./keys";
 import { previewOf } from "./kinds";
 import { extend, press, toggle } from "./selection";
 
-
 export function List(): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
-  const window_ = useSignal({ from: 0, to: FIRST });
-  const height = useSignal(36);
+  const { range, height } = useNearRows(box, ".lrow:not(.lhead)", 36);
   const all = rows.value;
-
-  useEffect(() => {
-    const measure = () => {
-      const list = box.current;
-      if (!list) return;
-      const row = list.querySelector<HTMLElement>(".lrow:not(.lhead)");
-      if (row?.offsetHeight) height.value = row.offsetHeight;
-      const top = -list.getBoundingClientRect().top;
-      const from = Math.max(0, Math.floor(top / height.value) - SPARE);
-      const to = from + Math.ceil(innerHeight / height.value) + 2 * SPARE;
-      // Round to steps of `STEP` rows, so that scrolling by a row does not redraw.
-      const step = { from: from - (from % STEP), to: to + (STEP - (to % STEP)) };
-      if (step.from !== window_.value.from || step.to !== window_.value.to) window_.value = step;
-    };
-    measure();
-    addEventListener("scroll", measure, { passive: true });
-    addEventListener("resize", measure);
-    return () => {
-      removeEventListener("scroll", measure);
-      removeEventListener("resize", measure);
-    };
-  }, []);
 
   useSignalEffect(() => {
     const at = rows.value.findIndex(({ name }) => name === active.value);
     if (at >= 0 && box.current?.contains(document.activeElement)) reveal(box.current, at, height.peek());
   });
 
-  const { from, to } = window_.value;
-  const part = all.slice(from, to);
-  const below = Math.max(0, all.length - from - part.length);
+  const from = Math.min(range.value.from, all.length);
+  const part = all.slice(from, range.value.to);
   const activeAt = all.findIndex(({ name }) => name === active.value);
   const folder = route.value.path.at(-1) ?? route.value.volume ?? "";
   return (
@@ -82,21 +53,16 @@ export function List(): JSX.Element {
         }}
       >
         <Head />
-        {from > 0 && <Spacer height={from * height.value} />}
+        <Spacer rows={from} height={height.value} />
         {part.map((entry, i) => (
           <Row entry={entry} index={from + i} key={entry.name} />
         ))}
-        {below > 0 && <Spacer height={below * height.value} />}
+        <Spacer rows={all.length - from - part.length} height={height.value} />
       </div>
       <Foot />
       <Below />
     </div>
   );
-}
-
-/** Takes the height of rows that are not drawn. The height is an attribute, since the page's policy forbids styles. */
-function Spacer({ height }: { height: number }): JSX.Element {
-  return <svg width="1" height={height} aria-hidden="true" role="presentation" />;
 }
 
 function Head(): JSX.Element {
@@ -359,8 +325,5 @@ function reveal(list: HTMLElement, index: number, height: number): void {
   else if (top + height > innerHeight - LINE) scrollBy(0, top + height - innerHeight + LINE);
 }
 
-const FIRST = 60;
-const SPARE = 12;
-const STEP = 8;
 const BARS = 104;
 const LINE = 104;

@@ -15,24 +15,34 @@ type Compare = (a: string, b: string) => number;
 /** Sorts entries by name, folders first. */
 export class NameOrder {
   readonly #compare: Compare;
-  #last: readonly Entry[] = [];
+  /** The entries of the last list in the order of the server, and sorted. */
+  #listed: readonly Entry[] = [];
+  #sorted: readonly Entry[] = [];
 
   constructor(compare: Compare) {
     this.#compare = compare;
   }
 
   sort(entries: readonly Entry[]): readonly Entry[] {
-    const left = new Map(entries.map((entry) => [entry.name, entry]));
+    const isLonger = this.#listed.every((entry, i) => entry === entries[i]);
+    const { known, fresh } = isLonger ? { known: this.#sorted, fresh: entries.slice(this.#listed.length) } : this.#changed(entries);
+    this.#listed = entries;
+    const order = (a: Entry, b: Entry) => foldersFirst(a, b) || this.#compare(a.name, b.name);
+    return (this.#sorted = fresh.length > 0 ? merged(known, fresh.sort(order), order) : known);
+  }
+
+  /** Splits the entries of another list into sorted entries, whose names were listed before, and all others. */
+  #changed(entries: readonly Entry[]): { known: readonly Entry[]; fresh: Entry[] } {
+    const left = new Map<string, Entry>();
+    for (const entry of entries) left.set(entry.name, entry);
     const known: Entry[] = [];
-    for (const before of this.#last) {
+    for (const before of this.#sorted) {
       const entry = left.get(before.name);
       if (!entry || isFolder(entry) !== isFolder(before)) continue;
       left.delete(entry.name);
       known.push(entry);
     }
-    const order = (a: Entry, b: Entry) => foldersFirst(a, b) || this.#compare(a.name, b.name);
-    this.#last = merged(known, [...left.values()].sort(order), order);
-    return this.#last;
+    return { known, fresh: [...left.values()] };
   }
 }
 

@@ -70,7 +70,7 @@ let batches = new Map<string, { put: BatchRecord } | "delete">();
  */
 const pages = new Map<string, Map<number, Map<number, ItemRecord>>>();
 /** Pages with unwritten changes, by batch. */
-let changed = new Map<string, Set<number>>();
+const changed = new Map<string, Set<number>>();
 let isWriting = false;
 
 export function noteBatch(record: BatchRecord): void {
@@ -116,7 +116,7 @@ function soon(): void {
     // Without room for the journal, transfers still run as long as the page is open.
     void flush()
       .catch(() => undefined)
-      .then(() => (isBusy() ? pause(GAP_SECS) : undefined))
+      .then(() => (isBusy() && countChanged() < PAGES_AT_ONCE ? pause(GAP_SECS) : undefined))
       .then(() => {
         isWriting = false;
         if (batches.size + changed.size > 0) soon();
@@ -124,12 +124,23 @@ function soon(): void {
   });
 }
 
-/** Writes all changes. */
+/** Writes all changes of batches, and some changed pages. A write copies each page, and the page does nothing meanwhile. */
 function flush(): Promise<void> {
-  const [some, others] = [batches, changed];
-  [batches, changed] = [new Map(), new Map()];
+  const [some, others] = [batches, new Map<string, Set<number>>()];
+  batches = new Map();
+  let room = PAGES_AT_ONCE;
+  for (const [batch, numbers] of changed) {
+    const taken = [...numbers].slice(0, room);
+    if (taken.length < numbers.size) for (const page of taken) numbers.delete(page);
+    else changed.delete(batch);
+    others.set(batch, new Set(taken));
+    room -= taken.length;
+    if (room === 0) break;
+  }
   return write(some, others);
 }
+
+const countChanged = (): number => [...changed.values()].reduce((sum, { size }) => sum + size, 0);
 
 /** Number of writes in the present second, and the beginning of the second. */
 let writes = 0;
@@ -142,7 +153,7 @@ function isBusy(): boolean {
   return ++writes > MOST_WRITES;
 }
 
-async function write(some: typeof batches, others: typeof changed): Promise<void> {
+async function write(some: typeof batches, others: ReadonlyMap<string, ReadonlySet<number>>): Promise<void> {
   const both = (await database()).transaction([BATCHES, PAGES], "readwrite");
   const [forBatches, forPages] = [both.objectStore(BATCHES), both.objectStore(PAGES)];
   for (const [batch, numbers] of others)
@@ -217,8 +228,10 @@ async function read<T>(store: string, range?: IDBKeyRange): Promise<T[]> {
 /** Number of writes in a second before a pause follows each write. */
 const MOST_WRITES = 10;
 /** Pause after each further write. */
-const GAP_SECS = 0.25;
+const GAP_SECS = 0.5;
 const BATCHES = "batches";
 const PAGES = "pages";
 /** Items of a page. */
 const PAGE = 256;
+/** Most pages of a write. */
+const PAGES_AT_ONCE = 4;

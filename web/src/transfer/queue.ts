@@ -87,6 +87,8 @@ export interface Batch {
   stop: AbortController;
   /** Index of the first item that was not started yet. */
   cursor: number;
+  /** Number of items at the start of `items` that have ended. */
+  ended: number;
   /** Items to start again: after an answer, a pause, or a failure. */
   readonly ready: Item[];
   /** Folders of the user that the items are below. */
@@ -179,7 +181,7 @@ export function upload(sources: AsyncIterable<Source>, name: string, to: Place):
 }
 
 function opened(of: Pick<Batch, "key" | "signer" | "name" | "to" | "started" | "paused"> & Partial<Batch>): Batch {
-  const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ready: [], roots: [], ...of };
+  const batch: Batch = { id: ++ids, items: [], listed: false, stop: new AbortController(), cursor: 0, ended: 0, ready: [], roots: [], ...of };
   if (batch.paused) batch.stop.abort(PAUSED);
   batches.value = [batch, ...batches.value];
   return batch;
@@ -236,9 +238,11 @@ function note(item: Item, batch: Batch): void {
   noteItem({ batch: batch.key, no, path, to, base, bytes, modified, handle: root === undefined ? handle : undefined, root, isFolder: open === undefined, failed });
 }
 
-/** True if the journal can forget the batch. The items are checked only after the last item was started. */
-const isOver = (batch: Batch): boolean =>
-  batch.listed && batch.cursor >= batch.items.length && batch.items.every(({ state }) => HAS_ENDED.includes(state.is));
+/** True if the journal can forget the batch. An item that has ended does not begin again. */
+function isOver(batch: Batch): boolean {
+  while (batch.ended < batch.items.length && HAS_ENDED.includes(batch.items[batch.ended]!.state.is)) batch.ended++;
+  return batch.listed && batch.ended === batch.items.length;
+}
 
 async function collect(sources: AsyncIterable<Source>, batch: Batch): Promise<void> {
   let turn = performance.now();

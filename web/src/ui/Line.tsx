@@ -103,7 +103,7 @@ function Moving(): JSX.Element {
 function last(of: readonly Batch[]): string {
   for (const batch of of) {
     const sum = totals([batch]);
-    const at = Math.max(...batch.items.map(({ state }) => ("at" in state ? state.at : 0)), 0);
+    const at = batch.items.reduce((last, { state }) => ("at" in state ? Math.max(last, state.at) : last), 0);
     if (at) return t().lastTime(at, sum.done, sum);
   }
   return "";

@@ -1,6 +1,7 @@
 /** The list of all transfers: questions and failures first, then running transfers, then finished transfers. */
 import { useSignal } from "@preact/signals";
 import type { JSX } from "preact";
+import { useRef } from "preact/hooks";
 import { folderAddress, follow } from "../route";
 import { format, t } from "../text";
 import {
@@ -26,6 +27,7 @@ import { allowAgain, chooseAgain, dropEarlier, earlier, takeEarlier } from "../t
 import { Icon } from "./Icon";
 import { say } from "./message";
 import { Name } from "./Name";
+import { Spacer, useNearRows } from "./nearRows";
 import { Strip } from "./Strip";
 
 export function Transfers(): JSX.Element {
@@ -198,13 +200,16 @@ function Rows({ of }: { of: readonly Batch[] }): JSX.Element {
   );
 }
 
+/** Batches whose files are shown. A batch that ends moves to another part of the screen, and its files stay shown. */
+const unfolded = new WeakSet<Batch>();
+
 function BatchRow({ batch }: { batch: Batch }): JSX.Element {
   beat.value;
   const words = t();
   const sum = totals([batch]);
   const single = batch.listed && batch.items.length === 1 ? batch.items[0] : undefined;
   const open = isBatchOpen(batch);
-  const opened = useSignal(false);
+  const opened = useSignal(unfolded.has(batch));
   const shown = opened.value || (!single && sum.failed > 0);
   const kind = open ? "" : sum.failed ? "failed" : "quiet";
   const kindNow = sum.asking || (!open && sum.failed > 0 && sum.later === sum.failed) ? "asks" : kind;
@@ -220,7 +225,11 @@ function BatchRow({ batch }: { batch: Batch }): JSX.Element {
               class="btn ghost icon"
               aria-expanded={shown}
               aria-label={words.showFiles(batch.name)}
-              onClick={() => (opened.value = !shown)}
+              onClick={() => {
+                opened.value = !shown;
+                if (shown) unfolded.delete(batch);
+                else unfolded.add(batch);
+              }}
             >
               <Icon is={shown ? "open" : "turn"} />
             </button>
@@ -336,11 +345,14 @@ function sayingOf({ state, bytes, kept, sent }: Item): string {
   }
 }
 
-/** The files of a batch; after failures, only the failed files. Shows at most `SHOWN` files. */
+/** The files of a batch; after failures, only the failed files. */
 function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Element {
   const words = t();
-  const some = failed ? batch.items.filter(({ state }) => state.is === "failed") : batch.items;
-  const first = firstOf(some);
+  const box = useRef<HTMLDivElement>(null);
+  const { range, height } = useNearRows(box, ".srow", 40);
+  const some = failed ? batch.items.filter(({ state }) => state.is === "failed") : inOrder(batch.items);
+  const from = Math.min(range.value.from, some.length);
+  const part = some.slice(from, range.value.to);
   return (
     <div class="sub">
       {failed > 0 && (
@@ -357,35 +369,36 @@ function Inside({ batch, failed }: { batch: Batch; failed: number }): JSX.Elemen
           </button>
         </div>
       )}
-      <div role="list">
-        {first.map((item) => (
-          <div class="srow" role="listitem" key={item.source.path.join("/")}>
-            <Icon is={item.state.is === "failed" ? "warn" : item.source.open ? "file" : "folder"} />
-            <span class="nm">
-              <Name of={item.source.path.join("/")} />
-            </span>
-            <span class="why soft">{item.state.is === "failed" ? words.failure(item.state.why) : sayingOf(item)}</span>
-            {item.state.is === "failed" ? (
-              <RetryOne item={item} batch={batch} />
-            ) : (
-              <span class="num soft">{format().bytes(item.bytes)}</span>
-            )}
-          </div>
+      <div role="list" ref={box}>
+        <Spacer rows={from} height={height.value} />
+        {part.map((item, i) => (
+          <InsideRow item={item} batch={batch} at={from + i + 1} of={some.length} key={failed ? item.no : i} />
         ))}
-        {some.length > SHOWN && <p class="lfoot">{words.others(some.length - SHOWN)}</p>}
+        <Spacer rows={some.length - from - part.length} height={height.value} />
       </div>
     </div>
   );
 }
 
-/** The first files of a list in the order of `ORDER`. The list is not sorted, since each redraw would sort 10,000 files. */
-function firstOf(items: readonly Item[]): readonly Item[] {
+function InsideRow({ item, batch, at, of }: { item: Item; batch: Batch; at: number; of: number }): JSX.Element {
+  const { state, source, bytes } = item;
+  return (
+    <div class="srow" role="listitem" aria-posinset={at} aria-setsize={of}>
+      <Icon is={state.is === "failed" ? "warn" : source.open ? "file" : "folder"} />
+      <span class="nm">
+        <Name of={source.path.join("/")} />
+      </span>
+      <span class="why soft">{state.is === "failed" ? t().failure(state.why) : sayingOf(item)}</span>
+      {state.is === "failed" ? <RetryOne item={item} batch={batch} /> : <span class="num soft">{format().bytes(bytes)}</span>}
+    </div>
+  );
+}
+
+/** Items in the order of `ORDER`. Each redraw does this, so 10,000 items are not sorted by comparisons. */
+function inOrder(items: readonly Item[]): readonly Item[] {
   const found = new Map<string, Item[]>(ORDER.map((is) => [is, []]));
-  for (const item of items) {
-    const same = found.get(item.state.is)!;
-    if (same.length < SHOWN) same.push(item);
-  }
-  return [...found.values()].flat().slice(0, SHOWN);
+  for (const item of items) found.get(item.state.is)!.push(item);
+  return [...found.values()].flat();
 }
 
 async function copyNames(items: readonly Item[]): Promise<void> {
@@ -394,4 +407,3 @@ async function copyNames(items: readonly Item[]): Promise<void> {
 }
 
 const ORDER = ["failed", "asking", "moving", "waiting", "done", "equal", "left", "cancelled"];
-const SHOWN = 200;
