@@ -1,4 +1,5 @@
 /** Synced folders: edits here reach the server's disk, edits there reach this device, and nothing is lost. */
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
@@ -226,6 +227,37 @@ describe.skipIf(why)("a synced folder", () => {
     await expect.poll(async () => Object.keys(await filesHere())).toEqual(["third.bin"]);
     expect(s.origin.bodies.reduce((sum, bytes) => sum + bytes, 0)).toBe(0);
     expect(s.origin.seen.filter((seen) => seen.startsWith("GET /v1/volumes/files/files/"))).toEqual([]);
+  });
+
+  test("a large file that changes at the server in many ways has the same content here", async () => {
+    await write("big.bin", MB);
+    await begin();
+    await expect.poll(() => existsSync(disk("big.bin")) && statSync(disk("big.bin")).size).toBe(MB);
+    const digest = () =>
+      s.page.evaluate(async (local) => {
+        const dir = await (await navigator.storage.getDirectory()).getDirectoryHandle(local);
+        const content = await (await (await dir.getFileHandle("big.bin")).getFile()).arrayBuffer();
+        return Array.from(new Uint8Array(await crypto.subtle.digest("SHA-256", content)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+      }, local);
+    let bytes: Buffer = readFileSync(disk("big.bin"));
+    const overwritten = (old: Buffer, at: number) => Buffer.concat([old.subarray(0, at), Buffer.from([old[at]! ^ 1]), old.subarray(at + 1)]);
+    const changes: Record<string, (old: Buffer) => Buffer> = {
+      "the first byte": (old) => overwritten(old, 0),
+      "the last byte": (old) => overwritten(old, old.length - 1),
+      "two bytes far apart": (old) => overwritten(overwritten(old, 200_003), 700_001),
+      "an append": (old) => Buffer.concat([old, Buffer.from("appended")]),
+      "a cut at the end": (old) => old.subarray(0, 900_001),
+      "an insert at the start": (old) => Buffer.concat([Buffer.from("inserted"), old]),
+      "a hundred thousand bytes more": (old) => Buffer.concat([old, old.subarray(0, 100_000)]),
+      "a tenth of the length": (old) => old.subarray(0, 100_000),
+    };
+    for (const [what, change] of Object.entries(changes)) {
+      bytes = change(bytes);
+      writeFileSync(disk("big.bin") + ".new", bytes);
+      renameSync(disk("big.bin") + ".new", disk("big.bin"));
+      await expect.poll(digest, { message: what }).toBe(createHash("sha256").update(bytes).digest("hex"));
+    }
+    await inSync();
   });
 
   test("an edit of a large file travels as a delta, both ways", async () => {

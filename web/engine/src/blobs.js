@@ -1,11 +1,13 @@
 // Files of a page, for the engine in a Web Worker: reads block.
 import { TransferError } from "./engine.js";
+import { MemoryFile } from "./memory.js";
 
-// A scan reads blocks ahead, while the engine works. The first block, and parts of a block that is late, are read at once.
+// A scan reads blocks ahead, while the engine works or greets the server. Parts of a block that is late are read at once.
 const AHEAD_BYTES = 4 << 20;
-const FIRST_BYTES = 1 << 20;
 const PART_BYTES = 512 << 10;
-// Of a file up to this length all blocks are kept: a pull reads the file twice, once to find and once to copy.
+// Length of the pieces in which a new version is compared with the old one.
+const PIECE_BYTES = 64 << 10;
+// A file up to this length is one block, and is kept: a pull reads the file twice, once to find and once to copy.
 const KEPT_BYTES = 24 << 20;
 
 /** A transfer that failed because a file of the user changed, or cannot be read. */
@@ -44,6 +46,23 @@ export class BlobFiles {
     return this.#open.get(file)?.isUnreadable ? new UnreadableFile() : error;
   }
 
+  /** Returns the spans of `bytes` that differ from an open file; undefined if half of the bytes or more differ. */
+  changes(file, bytes) {
+    const old = new Uint8Array(PIECE_BYTES);
+    const spans = [];
+    let changed = 0;
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES) {
+      const piece = bytes.subarray(at, at + PIECE_BYTES);
+      const was = old.subarray(0, piece.length);
+      if (this.read(file, at, was) === piece.length && isEqual(piece, was)) continue;
+      const end = at + piece.length;
+      changed += piece.length;
+      if (spans.at(-1)?.end === at) spans.at(-1).end = end;
+      else spans.push({ at, end });
+    }
+    return 2 * changed < bytes.length ? spans : undefined;
+  }
+
   read(file, at, into) {
     return this.#open.get(file)?.read(at, into) ?? this.#staged.get(file)?.read(into, { at }) ?? -1;
   }
@@ -58,6 +77,15 @@ export class BlobFiles {
   }
 }
 
+/** Compares bytes at offsets that are multiples of 4. */
+function isEqual(one, other) {
+  const words = (bytes) => new Uint32Array(bytes.buffer, bytes.byteOffset, bytes.length >> 2);
+  const [a, b] = [words(one), words(other)];
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  for (let i = one.length & ~3; i < one.length; i++) if (one[i] !== other[i]) return false;
+  return true;
+}
+
 /** Reads all of a blob, into the memory of an earlier block if there is one: the browser collects memory late. */
 async function filled(blob, spare) {
   let reader;
@@ -67,7 +95,7 @@ async function filled(blob, spare) {
     // The streams of this browser bring memory of their own.
     return new Uint8Array(await blob.arrayBuffer());
   }
-  let buffer = spare ?? new ArrayBuffer(AHEAD_BYTES);
+  let buffer = spare ?? new ArrayBuffer(Math.max(blob.size, AHEAD_BYTES));
   let got = 0;
   while (got < blob.size) {
     const { value, done } = await reader.read(new Uint8Array(buffer, got, blob.size - got));
@@ -98,6 +126,7 @@ class Reading {
   constructor(file, permit) {
     this.#file = file;
     this.#permit = permit;
+    this.#next = this.#begin(0);
   }
 
   read(at, into) {
@@ -128,7 +157,7 @@ class Reading {
     const from = this.#end;
     const next = this.#next;
     // A block that has not arrived is read in parts meanwhile, so that the engine does not wait for the whole block.
-    const bytes = next?.bytes?.subarray(from - next.from) ?? this.#slice(from, next ? Math.min(PART_BYTES, next.end - from) : FIRST_BYTES);
+    const bytes = next?.bytes?.subarray(from - next.from) ?? this.#slice(from, Math.min(PART_BYTES, (next?.end ?? Infinity) - from));
     const [last, old] = this.#blocks;
     const isKept = this.#file.size <= KEPT_BYTES;
     this.#blocks = [{ from, bytes }, ...(isKept ? this.#blocks : last ? [last] : [])];
@@ -139,7 +168,8 @@ class Reading {
 
   /** Begins to read a block. */
   #begin(from) {
-    const end = Math.min(from + AHEAD_BYTES, this.#file.size);
+    const { size } = this.#file;
+    const end = size <= KEPT_BYTES ? size : Math.min(from + AHEAD_BYTES, size);
     if (from >= end) return undefined;
     const block = { from, end, bytes: undefined };
     const bytes = filled(this.#file.slice(from, end), this.#spare);
@@ -165,7 +195,10 @@ export async function pullStaged(connection, files, { staged, ...request }, opti
   return pullInto(connection, files, { access: await staged.createSyncAccessHandle(), ...request }, options);
 }
 
-/** Does the same into an open sync access handle, or into a `MemoryFile`, and closes it. */
+/**
+ * Does the same into an open sync access handle, or into a `MemoryFile`, and closes it. Of a `MemoryFile` the result has
+ * the spans that differ from the old version, as `changes`.
+ */
 export async function pullInto(connection, files, { access, old, ...place }, options) {
   const number = files.stage(access);
   const opened = old ? files.open(old) : null;
@@ -173,6 +206,7 @@ export async function pullInto(connection, files, { access, old, ...place }, opt
     const result = await connection.pull({ ...place, staged: number, old: opened }, options);
     if (result.put) access.truncate(result.put.len);
     access.flush();
+    if (result.put && opened && access instanceof MemoryFile) return { ...result, changes: files.changes(opened.file, access.bytes) };
     return result;
   } catch (error) {
     throw files.reason(opened?.file, error);

@@ -76,14 +76,19 @@ export class MemoryFile implements StagedFile {
   truncate(len: number): void;
   flush(): void;
   close(): void;
+  /** The content, without a copy. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
   /** The content. */
   readonly blob: Blob;
 }
 
-/** Pulls a file into `access`, as `pullStaged` does, and closes `access`. */
+/**
+ * Pulls a file into `access`, as `pullStaged` does, and closes `access`. Of a `MemoryFile`, `changes` are the spans that
+ * differ from the old version; undefined if half of the bytes or more differ.
+ */
 export function pullInto(
   connection: Connection,
   files: BlobFiles,
   request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null },
   options?: Options,
-): Promise<Result>;
+): Promise<Result & { changes?: { at: number; end: number }[] | undefined }>;

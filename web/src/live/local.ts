@@ -3,6 +3,7 @@
  *
  * A file is replaced in one step: the browser writes beside the file, and renames at the close.
  */
+import type { Patch } from "../transfer/delta/messages";
 import { Outdated, base, eachOf, parent, removeBelow, type FileState, type Node, type Tree } from "./types";
 
 /** The part of the interface of directories that TypeScript does not declare. */
@@ -32,9 +33,9 @@ export const SCRATCH_FOLDER = /^\.lab-[0-9a-f]{8}$/;
 /** True for names that a browser, a server or the lab uses for files of the moment. Such names are synced from neither end. */
 export const isPrivate = (name: string): boolean => name.endsWith(".crswap") || name === ".deltic" || SCRATCH_FOLDER.test(name);
 
-/** A content of a file. A short one costs a browser less as bytes than as a Blob. */
-export type Content = Blob | ArrayBuffer;
-export const bytesOf = (content: Content): number => ("size" in content ? content.size : content.byteLength);
+/** A content of a file. A short one costs a browser less as bytes than as a Blob. A patch is for the version in place. */
+export type Content = Blob | ArrayBuffer | Patch;
+export const bytesOf = (content: Content): number => ("size" in content ? content.size : "parts" in content ? content.bytes : content.byteLength);
 
 /** A folder that is being listed. */
 interface Listed {
@@ -185,9 +186,14 @@ export class Local {
   async #put(dir: FileSystemDirectoryHandle, path: string, content: Content, was: FileState | undefined, proof?: Promise<void>): Promise<FileState> {
     const handle = await dir.getFileHandle(base(path), { create: true });
     try {
-      const out = await handle.createWritable();
-      // The browser copies a Blob without the page's own thread.
-      await out.write(content);
+      const out = await handle.createWritable({ keepExistingData: "parts" in content });
+      if ("parts" in content) {
+        for (const { at, data } of content.parts) await out.write({ type: "write", position: at, data });
+        await out.truncate(content.bytes);
+      } else {
+        // The browser copies a Blob without the page's own thread.
+        await out.write(content);
+      }
       await proof?.catch(async (error: unknown) => {
         await out.abort();
         throw error;

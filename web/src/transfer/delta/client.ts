@@ -1,6 +1,6 @@
 /** The page's end of the worker that runs the delta engine. */
 import type { Result } from "../../../engine/src/engine.js";
-import type { Discard, Download, Failure, FromWorker, Report, ToWorker, Upload } from "./messages";
+import type { Discard, Download, Failure, FromWorker, Patch, Report, ToWorker, Upload } from "./messages";
 import { effect } from "@preact/signals";
 import { pace } from "../rate";
 import { modules } from "./modules";
@@ -12,7 +12,7 @@ interface Running {
 }
 
 /** The result of a transfer, with the content of a new version that came into memory. */
-type Ended = Result & { content?: Blob };
+type Ended = Result & { content?: Blob | Patch };
 
 const running = new Map<number, Running>();
 let ids = 0;

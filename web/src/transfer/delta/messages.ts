@@ -64,6 +64,12 @@ export type ToWorker =
   /** Closes all connections, because the network changed. */
   | { is: "disconnect" };
 
+/** A new version as changes of the old version: the version's length, and bytes for some of its places. */
+export interface Patch {
+  bytes: number;
+  parts: { at: number; data: Uint8Array<ArrayBuffer> }[];
+}
+
 /** Progress: `settled` counts bytes of the file that the server has; `sent` counts bytes on the wire. */
 export interface Report {
   settled: number;
@@ -85,6 +91,6 @@ export type Failure =
 
 export type FromWorker =
   | ({ is: "progress"; id: number } & Report)
-  | { is: "done"; id: number; result: Result; content?: Blob }
+  | { is: "done"; id: number; result: Result; content?: Blob | Patch }
   | { is: "planned"; id: number; plan: unknown }
   | { is: "failed"; id: number; failure: Failure };

@@ -3,7 +3,7 @@
  * no computation.
  */
 import { BlobFiles, Engine, MemoryFile, pullInto, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
-import type { Discard, Download, Failure, FromWorker, Planning, ToWorker, Upload } from "./messages";
+import type { Discard, Download, Failure, FromWorker, Patch, Planning, ToWorker, Upload } from "./messages";
 
 type Request = Upload | Download | Discard;
 
@@ -108,12 +108,15 @@ async function discard(request: Discard, options: Options): Promise<never> {
   }
 }
 
-async function download(request: Download, options: Options): Promise<{ result: Result; content?: Blob }> {
+async function download(request: Download, options: Options): Promise<{ result: Result; content?: Blob | Patch }> {
   const { file: old, volume, path } = request;
   if (typeof request.staged === "number") {
     const access = new MemoryFile(request.staged, MEMORY_BYTES);
-    const result = await pullInto(await connect(request), files, { volume, path, access, old }, options);
-    return result.put ? { result, content: access.blob } : { result };
+    const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, access, old }, options);
+    if (!result.put) return { result };
+    if (!changes) return { result, content: access.blob };
+    const parts = changes.map(({ at, end }) => ({ at, data: access.bytes.slice(at, end) }));
+    return { result, content: { bytes: access.bytes.length, parts } };
   }
   const root = await navigator.storage.getDirectory();
   const staged = await root.getFileHandle(request.staged, { create: true });
