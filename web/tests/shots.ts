@@ -188,6 +188,7 @@ async function take(s: Setup, shot: (what: string) => Promise<unknown>): Promise
   }, wanted);
   await page.locator(".lab .go .btn").click();
   await page.locator("[data-table=results]").waitFor({ timeout: 120_000 });
+  await page.locator("[data-table=results]").scrollIntoViewIfNeeded();
   await settle(page);
   await shot("lab-results");
   await page.locator(".fig-card").first().scrollIntoViewIfNeeded();
@@ -269,6 +270,10 @@ async function takeMore(s: Setup, shot: (what: string) => Promise<unknown>): Pro
   await page.locator("dialog").waitFor();
   await settle(page);
   await shot("share-new");
+  await page.locator("dialog .main-b").click();
+  await settle(page);
+  await shot("share-unnamed");
+  await page.locator("dialog input").first().fill("Architect");
   await page.locator("dialog .main-b").click();
   await page.waitForTimeout(600);
   await shot("share-made");

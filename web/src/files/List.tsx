@@ -254,7 +254,7 @@ function More({ entry }: { entry: Entry }): JSX.Element {
             <Do icon="file" label={words.preview} run={() => close(() => open(entry))} hint="Enter" />
           )}
           {entry.type === "file" && may?.read && may.versions && (
-            <Do icon="again" label={words.versions} run={() => close(() => go(screenAddress("versions", entry.name)))} hint="V" />
+            <Do icon="clock" label={words.versions} run={() => close(() => go(screenAddress("versions", entry.name)))} hint="V" />
           )}
           {entry.type === "dir" && rights.value?.share && <Do icon="link" label={words.share} run={() => close(() => share(entry))} hint="S" />}
           {may?.write && (

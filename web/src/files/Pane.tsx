@@ -48,7 +48,7 @@ export function Pane(): JSX.Element {
         )}
         {entry.type === "file" && may?.read && may.versions && (
           <a class="btn" href={screenAddress("versions", entry.name)} onClick={follow}>
-            <Icon is="again" />
+            <Icon is="clock" />
             {words.versions}
           </a>
         )}

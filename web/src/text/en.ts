@@ -6,6 +6,9 @@ import type { ChangeMap } from "../api/volumes";
 import type { Failure, Totals } from "../transfer/queue";
 import { name, type Numbers } from "./numbers";
 
+/** The day inside a sentence: today, and not Today. */
+const inside = (when: string): string => when.replace(/^(Today|Yesterday)/, (day) => day.toLowerCase());
+
 export const english = (n: Numbers) => ({
   lang: "en",
   nav: "Main",
@@ -264,7 +267,7 @@ export const english = (n: Numbers) => ({
   shareEnds: "Ends after",
   days: (count: number) => (count === 1 ? "1 day" : `${n.count(count)} days`),
   neverEnds: "never ends",
-  endsAt: (at: number) => `ends ${n.when(at)}`,
+  endsAt: (at: number) => `ends ${inside(n.when(at))}`,
   makeLink: "Make the link",
   linkTitle: (folder: string) => `The link to ${name(folder)}`,
   linkOnce: "This is the only time the link is shown.",
@@ -281,11 +284,11 @@ export const english = (n: Numbers) => ({
   keepsNone: "This volume keeps no versions.",
   lookAgain: "Look again",
   connected: (count: number) => (count === 1 ? "connected" : `connected ${n.count(count)} times`),
-  lastUsed: (at: number, visits: number) => `last used ${n.when(at)}, ${visits === 1 ? "1 visit" : `${n.count(visits)} visits`}`,
+  lastUsed: (at: number, visits: number) => `last used ${inside(n.when(at))}, ${visits === 1 ? "1 visit" : `${n.count(visits)} visits`}`,
   neverUsed: "never used",
   unfinished: "Unfinished uploads",
   unfinishedHelp: (arrived: number, bytes: number, ends: number) =>
-    `${n.bytes(arrived)} of ${n.bytes(bytes)} arrived, kept until ${n.when(ends)}`,
+    `${n.bytes(arrived)} of ${n.bytes(bytes)} arrived, kept until ${inside(n.when(ends))}`,
   cancelUpload: (file: string) => `Cancel the upload of ${name(file)}`,
   uploadCancelled: (file: string) => `The upload of ${name(file)} was cancelled`,
   notConnected: "not connected",
@@ -382,7 +385,7 @@ export const english = (n: Numbers) => ({
   whatChanged: "What changed?",
   deletedFiles: "Deleted files",
   moreDeleted: (count: number) => `${n.count(count)} more are not shown. Open a folder further down to see its files.`,
-  deletedAt: (at: number) => `deleted ${n.when(at)}`,
+  deletedAt: (at: number) => `deleted ${inside(n.when(at))}`,
   noDeleted: "No deleted file is kept here.",
   deletedHelp: "A restored file stands in its old place again.",
   asOf: "As of…",
@@ -394,16 +397,16 @@ export const english = (n: Numbers) => ({
   pastNone: "The folder had no entries then, or they are not kept.",
   pastYounger: (count: number) => (count === 1 ? "1 entry came later, or its version is no longer kept." : `${n.count(count)} entries came later, or their versions are no longer kept.`),
   pastRestoreAll: "Restore all",
-  pastRestoreAsk: (folder: string, at: number) => `Restore ${name(folder)} as of ${n.when(at)}?`,
+  pastRestoreAsk: (folder: string, at: number) => `Restore ${name(folder)} as of ${inside(n.when(at))}?`,
   pastRestoring: (count: number) => `${n.count(count)} restored so far …`,
   pastRestored: (count: number) => (count === 0 ? "All files are as they were" : count === 1 ? "1 file restored" : `${n.count(count)} files restored`),
   pastSaveAll: "Download all",
   pastSaved: (count: number) => (count === 1 ? "1 file downloaded" : `${n.count(count)} files downloaded`),
   fileBack: (file: string) => `${name(file)} is back`,
-  replacedAt: (at: number) => `replaced ${n.when(at)}`,
+  replacedAt: (at: number) => `replaced ${inside(n.when(at))}`,
   noVersions: "The file was never replaced.",
   versionsHelp: "Restoring makes the present file a version too: nothing is lost.",
-  versionBack: (file: string, at: number) => `${name(file)} is the version of ${n.when(at)} again`,
+  versionBack: (file: string, at: number) => `${name(file)} is the version of ${inside(n.when(at))} again`,
   changedMeanwhile: (file: string) => `${name(file)} changed meanwhile. Nothing was replaced; look at it again.`,
   preview: "Show",
   noPreview: "This file cannot be shown here. It can be downloaded.",

@@ -112,9 +112,11 @@ export interface Totals {
   bytes: number;
   kept: number;
   sent: number;
+  /** Bytes of failed files. These bytes are not sent, unless the user tries the files again. */
+  stopped: number;
 }
 
-const none = (): Totals => ({ files: 0, done: 0, equal: 0, failed: 0, later: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, kept: 0, sent: 0 });
+const none = (): Totals => ({ files: 0, done: 0, equal: 0, failed: 0, later: 0, asking: 0, moving: 0, waiting: 0, bytes: 0, kept: 0, sent: 0, stopped: 0 });
 
 export function totals(of: readonly Batch[]): Totals {
   const sum = none();
@@ -143,6 +145,7 @@ function totalsOf(batch: Batch): Totals {
     sum.bytes += bytes;
     sum.kept += kept;
     sum.sent += sent;
+    if (is === "failed") sum.stopped += bytes - kept - sent;
   }
   counted.set(batch, { beat: beat.peek(), sum });
   return sum;
@@ -157,7 +160,7 @@ export const needsYou = computed(() => {
 });
 
 /** Bytes that are still to be sent. */
-export const toSend = ({ bytes, kept, sent }: Totals): number => bytes - kept - sent;
+export const toSend = ({ bytes, kept, sent, stopped }: Totals): number => bytes - kept - sent - stopped;
 
 /** Rate of the last seconds, in bytes a second; undefined as long as too little is known. */
 export const rate = signal<number | undefined>(undefined);

@@ -93,7 +93,7 @@ function Moving(): JSX.Element {
         <span class="wide">
           {" "}
           {words.leftOf(sum)}
-          {perSecond ? ` · ${words.perSecond(perSecond)} · ${format().duration(left / perSecond)}` : ""}
+          {perSecond && left > 0 ? ` · ${words.perSecond(perSecond)} · ${format().duration(left / perSecond)}` : ""}
         </span>
       </span>
     </a>

@@ -156,7 +156,7 @@ function Summary({ open }: { open: readonly Batch[] }): JSX.Element {
         </div>
       </div>
       <p class="num">
-        {rate.value ? (
+        {rate.value && left > 0 ? (
           <>
             <b>{words.secondsLeft(left / rate.value)}</b>
             <br />
