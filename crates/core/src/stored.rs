@@ -266,6 +266,20 @@ impl StoredSums {
         }
     }
 
+    /// CRC-32C of `len` bytes from `start`, if they are whole blocks with a stored CRC-32C. Blocks of zeros have none.
+    #[must_use]
+    pub fn joined_crc32c(&self, start: u64, len: usize) -> Option<Crc32c> {
+        let (block, end) = (u64::from(self.block), start + len as u64);
+        if len == 0 || !start.is_multiple_of(block) || !end.is_multiple_of(block) {
+            return None;
+        }
+        (start..end).step_by(self.block as usize).try_fold(Crc32c::EMPTY, |sum, at| {
+            let BlockSum::Sum(next) = self.sum_at(at) else { return None };
+            let next = next.try_into().ok().filter(|_| self.kind == SumKind::Crc32c)?;
+            Some(sum.concat(Crc32c::new(u32::from_le_bytes(next)), block))
+        })
+    }
+
     /// Encodes the sums for [`Self::decode`]: a state byte for each block, then the known sums.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {

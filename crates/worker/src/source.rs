@@ -455,7 +455,7 @@ impl<T: Tree> SourceWorker<T> {
             self.kept.digests.begin(handle, how, &snapshot);
         }
         let known = Known { recipe: None, changed, keeps, map: map.clone() };
-        lock(&self.open).insert(handle, Arc::new(SparseVersion::new(snapshot, map)));
+        lock(&self.open).insert(handle, Arc::new(SparseVersion::new(snapshot, map, keeps)));
         Ok(Opened { meta, body: None, known })
     }
 

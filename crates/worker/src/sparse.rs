@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, Range};
 
-use deltic_core::{DataMap, PackedRuns};
+use deltic_core::{BlockSumSpec, DataMap, PackedRuns, SumKind};
 use deltic_protocol::limits::{MAX_DATA_RUNS, MIN_HOLE_BYTES};
 use deltic_store::{Snapshot, StoreError};
 
@@ -23,6 +23,8 @@ pub(super) fn data_map(snapshot: &impl Snapshot) -> Result<Option<DataMap>, Stor
 pub(super) struct SparseVersion<S> {
     snapshot: S,
     map: Option<DataMap>,
+    /// The sums that storage keeps, if the strategy can use some.
+    keeps: Option<BlockSumSpec>,
 }
 
 impl<S> Deref for SparseVersion<S> {
@@ -34,8 +36,20 @@ impl<S> Deref for SparseVersion<S> {
 }
 
 impl<S: Snapshot> SparseVersion<S> {
-    pub(super) const fn new(snapshot: S, map: Option<DataMap>) -> Self {
-        Self { snapshot, map }
+    pub(super) const fn new(
+        snapshot: S,
+        map: Option<DataMap>,
+        keeps: Option<BlockSumSpec>,
+    ) -> Self {
+        Self { snapshot, map, keeps }
+    }
+
+    /// Returns the kind of the sums that storage keeps, if the strategy can use some.
+    pub(super) const fn kept_kind(&self) -> Option<SumKind> {
+        match self.keeps {
+            Some(keeps) => Some(keeps.kind),
+            None => None,
+        }
     }
 
     /// Returns the data map, if the version is read as packed data.

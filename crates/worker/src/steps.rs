@@ -16,6 +16,7 @@ use deltic_protocol::summing::{Portion, Summed};
 use deltic_store::{Snapshot, StoreError};
 
 use super::Buffers;
+use crate::sparse::SparseVersion;
 use crate::stage::{Stage, within};
 
 /// Runs a task, charging its processor time to `stage`.
@@ -75,15 +76,14 @@ pub(super) fn stored_sums(
     }
 }
 
-/// Returns the stored sums of the searched range, if stored sums can be compared with strong sums, and asking the store
-/// is faster than reading.
+/// Returns the stored sums of the searched range, if the search can use sums of their kind.
 pub(super) fn searched_sums(
     blocks: &SharedBlocks,
-    snapshot: &impl Snapshot,
+    version: &SparseVersion<impl Snapshot>,
     range: &Range<u64>,
 ) -> Result<Option<StoredSums>, StoreError> {
-    match blocks.is_plain() && asking_pays(snapshot) {
-        true => snapshot.stored_sums(range),
+    match version.kept_kind().is_some_and(|kind| blocks.can_use(kind)) {
+        true => version.stored_sums(range),
         false => Ok(None),
     }
 }

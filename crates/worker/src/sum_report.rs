@@ -28,9 +28,10 @@ impl SumReport {
         self.add(SumCounts { computed: count as u64, ..SumCounts::default() });
     }
 
-    /// Adds the strong sums of a search that had counted `before` and now has counted `after`.
+    /// Adds the strong sums and the joined weak sums of a search that had counted `before` and now has counted `after`.
     pub(crate) fn add_search(&self, before: SearchCounts, after: SearchCounts) {
-        let [stored, computed] = [after.kept - before.kept, after.strong - before.strong];
+        let stored = after.kept + after.joined - before.kept - before.joined;
+        let computed = after.strong - before.strong;
         self.add(SumCounts { stored, computed, ..SumCounts::default() });
     }
 }

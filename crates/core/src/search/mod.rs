@@ -70,6 +70,8 @@ pub struct SearchCounts {
     pub strong: u64,
     /// Number of strong sums that came from the storage layer.
     pub kept: u64,
+    /// Number of weak sums of windows that were joined from sums of the storage layer.
+    pub joined: u64,
     /// Number of compared windows without a matching block.
     pub false_alarms: u64,
     /// Number of windows with a matching weak sum after the budget was spent.
@@ -83,6 +85,7 @@ impl AddAssign for SearchCounts {
         self.weak += more.weak;
         self.strong += more.strong;
         self.kept += more.kept;
+        self.joined += more.joined;
         self.false_alarms += more.false_alarms;
         self.unproven += more.unproven;
     }
@@ -149,9 +152,10 @@ impl Searcher {
         self.search_with(new, at_end, None, each)
     }
 
-    /// As [`Searcher::search`], with strong sums that the storage layer keeps of these bytes. A stored sum is
-    /// used if the strong sums have no key and the window is one of its blocks. Wrong stored sums cause wrong
-    /// copies.
+    /// As [`Searcher::search`], with sums that the storage layer keeps of these bytes. A stored strong sum is used
+    /// if the strong sums have no key and the window is one of its blocks; wrong ones cause wrong copies. Stored
+    /// CRC-32C are joined to the weak sum of a window that begins a search or follows a match, if the window
+    /// consists of their blocks (SkySync §3.3.1); wrong ones only hide matches.
     pub fn search_with(
         &mut self,
         new: &[u8],
@@ -159,7 +163,6 @@ impl Searcher {
         kept: Option<&StoredSums>,
         mut each: impl FnMut(DeltaOp),
     ) -> usize {
-        let kept = kept.filter(|_| self.is_plain());
         let piece = NewPiece { before: self.settled, new, kept };
         let len = self.looker.block_len();
         // Bytes before `open` were passed to `each`; windows before `at` were looked up.
@@ -211,12 +214,6 @@ impl Searcher {
     #[must_use]
     pub fn block_len(&self) -> u32 {
         self.looker.block_len() as u32
-    }
-
-    /// True if the strong sums have no key, so that sums of a storage layer may be used.
-    #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.looker.blocks.is_plain()
     }
 
     /// Work of the search so far.
@@ -280,7 +277,7 @@ impl Searcher {
     }
 }
 
-/// A piece of the new version, with its offset and the strong sums in the storage layer.
+/// A piece of the new version, with its offset and the sums in the storage layer.
 #[derive(Clone, Copy)]
 struct NewPiece<'d> {
     before: u64,
@@ -352,8 +349,22 @@ impl BlockLookup {
                 return Ok(block);
             }
         }
-        let sum = self.blocks.old.spec().weak.weak().of(&piece.new[range]);
+        let sum = self.weak_sum(piece, range);
         self.look_up(piece, at, sum, strong).ok_or(sum)
+    }
+
+    /// The weak sum of `range` of the piece: joined from stored sums, or computed.
+    fn weak_sum(&mut self, piece: NewPiece<'_>, range: Range<usize>) -> u32 {
+        let weak = self.blocks.old.spec().weak;
+        let start = piece.before + range.start as u64;
+        let kept = piece.kept.filter(|_| weak == RollingKind::Crc32c);
+        match kept.and_then(|kept| kept.joined_crc32c(start, range.len())) {
+            Some(sum) => {
+                self.counts.joined += 1;
+                sum.get()
+            }
+            None => weak.weak().of(&piece.new[range]),
+        }
     }
 
     /// Returns the block after the last match, if the match ended at offset `place` and the block has the full length.
@@ -412,7 +423,8 @@ impl BlockLookup {
     /// The strong sum of `range` of the piece, or `None` if the budget is spent.
     fn strong_sum(&mut self, piece: NewPiece<'_>, range: Range<usize>) -> Option<StrongSum> {
         let (spec, start) = (self.blocks.old.spec(), piece.before + range.start as u64);
-        let kept = piece.kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
+        let kept = piece.kept.filter(|_| spec.key.is_none());
+        let kept = kept.and_then(|kept| kept.strong(spec.strong, start, range.len()));
         if kept.is_some() {
             self.counts.kept += 1;
             return kept;

@@ -20,11 +20,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{
-    BlockLookup, BlockSums, BlockTable, DeltaOp, NewPiece, SLACK_BYTES, STRONG_PER_BYTE,
+    BlockLookup, BlockSpec, BlockSums, BlockTable, DeltaOp, NewPiece, SLACK_BYTES, STRONG_PER_BYTE,
     SearchCounts, Searcher, WindowRoller,
 };
 use crate::chunk::AtEnd;
-use crate::stored::StoredSums;
+use crate::stored::{StoredSums, SumKind};
+use crate::weak::RollingKind;
 
 /// The old blocks, to be searched for by any number of threads.
 #[derive(Clone, Debug)]
@@ -66,10 +67,12 @@ impl SharedBlocks {
         region.start..file_len.min(region.end + u64::from(self.block_len()) - 1)
     }
 
-    /// True if the strong sums have no key, so that sums of a storage layer may be used.
+    /// True if a search can use stored sums of this kind: as strong sums, if these have no key, or joined to weak sums.
     #[must_use]
-    pub fn is_plain(&self) -> bool {
-        self.old.spec().key.is_none()
+    pub fn can_use(&self, kind: SumKind) -> bool {
+        let BlockSpec { weak, strong, key, .. } = self.old.spec();
+        key.is_none() && kind.strong() == Some(*strong)
+            || kind == SumKind::Crc32c && *weak == RollingKind::Crc32c
     }
 
     /// Searches a region. `bytes` are the bytes of [`SharedBlocks::bytes_to_read`], or fewer if the file shrank. `kept` are
@@ -84,7 +87,6 @@ impl SharedBlocks {
         let len = self.block_len() as usize;
         let own = (range.end - range.start) as usize;
         let new = &bytes[..bytes.len().min(own + len - 1)];
-        let kept = kept.filter(|_| self.is_plain());
         let piece = NewPiece { before: range.start, new, kept };
         let spent = SLACK_BYTES + STRONG_PER_BYTE * range.start;
         let mut looker =
@@ -121,7 +123,6 @@ impl Searcher {
         self.window = None;
         self.looker.spent += region.spent;
         self.looker.counts += region.counts;
-        let kept = kept.filter(|_| self.is_plain());
         let piece = NewPiece { before: self.settled, new, kept };
         let len = self.looker.block_len();
         let own = region.range.end.saturating_sub(self.settled).min(new.len() as u64) as usize;

@@ -52,10 +52,11 @@ pub enum SumSource {
     Stored,
 }
 
-/// Filter in front of the index of weak sums.
+/// Table of weak sums, or a filter in front of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WeakFilter {
-    /// A table of 16-bit tags (rsync; WebR2sync §5.2).
+    /// Tags of 16 bits (rsync; WebR2sync §5.2): in front of a rolling search, and in a conversation with
+    /// confirmation as [`TagTable`](crate::index::TagTable) (dsync, NetSync).
     Tags,
     /// No filter: the sum itself selects the slot (SkySync §3.2.2), or the sum is a fingerprint.
     Nothing,
@@ -160,7 +161,7 @@ pub struct Strategy {
     pub strong: StrongKind,
     /// Source of weak and strong sums.
     pub sums: SumSource,
-    /// Filter in front of the index of weak sums ([`CuckooIndex`](crate::index::CuckooIndex)). A rolling search
+    /// Tags, or the [`CuckooIndex`](crate::index::CuckooIndex) of weak sums alone. A rolling search
     /// ([`Searcher`](crate::Searcher)) always uses tags.
     pub filter: WeakFilter,
     /// Order of look-ups.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use deltic_core::chunk::FixedLen;
 use deltic_core::search::{SLACK_BYTES, STRONG_PER_BYTE, SearchCounts};
 use deltic_core::{
-    AtEnd, BlockSpec, BlockSums, DeltaOp, Locality, RollingKind, Searcher, Span, StoredSums,
-    StrongKind, SumKey, SumKind, WeakKind, reference,
+    AtEnd, BlockSpec, BlockSums, Crc32c, DeltaOp, Locality, RollingKind, Searcher, Span,
+    StoredSums, StrongKind, SumKey, SumKind, WeakKind, reference,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -509,6 +509,33 @@ fn stored_strong_sums_are_not_computed_again() {
     let keyed = BlockSpec { key: Some(SumKey::from_bytes([1; 32])), ..plain() };
     let (with_key, counts) = search(keyed, &kept(&new));
     assert_eq!((with_key, counts.kept), (ops, 0));
+}
+
+/// SkySync §3.3.1: stored CRC-32C are joined to weak sums of windows of whole stored blocks, also with a key.
+#[test]
+fn stored_crcs_are_joined_to_weak_sums() {
+    let old = random(1, 60 * 8192 + 5);
+    let new = [&old[..20 * 8192], b"an insert", &old[20 * 8192..]].concat();
+    let mut kept = StoredSums::new(SumKind::Crc32c, 4096, &(0..new.len() as u64));
+    for (no, block) in (0..).zip(new.chunks_exact(4096)) {
+        kept.put_sums(no * 4096, &Crc32c::of(block).get().to_le_bytes());
+    }
+    let len = FixedLen::new(8192).expect("length is in range");
+    let keyed = BlockSpec { len, key: Some(SumKey::from_bytes([1; 32])), ..plain() };
+    for (spec, joins) in [(keyed, 21), (BlockSpec { weak: RollingKind::Adler, ..keyed }, 0)] {
+        let sums = sums(spec, &old);
+        let search = |kept: Option<&StoredSums>| {
+            let mut searcher = Searcher::new(Arc::new(sums.clone()), Locality::Ignored);
+            let mut ops = Vec::new();
+            searcher.search_with(&new, AtEnd::Yes, kept, |op| ops.push(op));
+            (ops, searcher.counts())
+        };
+        let ((ops, counts), (expected, none)) = (search(Some(&kept)), search(None));
+        assert_eq!(ops, expected);
+        // The window behind the last match before the insertion is whole stored blocks too, of other bytes.
+        assert_eq!((counts.joined, counts.kept, none.joined), (joins, 0, 0));
+        assert_eq!(counts.strong, none.strong);
+    }
 }
 
 proptest! {

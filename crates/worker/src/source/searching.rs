@@ -36,7 +36,7 @@ impl<T: Tree> SourceWorker<T> {
             None => start + READ_BYTES as u64,
         };
         let range = start..end.max(start);
-        let kept = searched_sums(&blocks, &**snapshot, &range)?;
+        let kept = searched_sums(&blocks, &snapshot, &range)?;
         let (zstd, limits) = (self.packer().asked(), self.agreed().terms.limits);
         let before = searcher.counts();
         let search = NewSearch { searcher, digest, start, zstd, limits, kept, region };
@@ -55,7 +55,7 @@ impl<T: Tree> SourceWorker<T> {
     ) -> Result<SearchedRegion, StoreError> {
         let snapshot = self.snapshot(handle);
         let range = blocks.bytes_to_read(&region, snapshot.meta().len);
-        let kept = searched_sums(blocks, &**snapshot, &range)?;
+        let kept = searched_sums(blocks, &snapshot, &range)?;
         let with = |bytes: &[u8], _| blocks.find(region, bytes, kept.as_ref());
         with_range(&self.buffers, &**snapshot, &range, with)
     }
