@@ -252,12 +252,14 @@ fn every_strategy_sees_that_nothing_changed() {
             world.set_time(format!("src/{name}"), 2_000_000);
             world.set_time(format!("dst/{name}"), 1_000_000);
         }
-        let recognised: &[_] = match conversation {
+        let recognised: &[&str] = match conversation {
             Conversation::RecipeConfirm => &["noise"],
             _ => &["noise", "zeros", "repeated"],
         };
-        let inodes = || recognised.iter().map(|name| world.inode(&format!("dst/{name}"))).collect();
-        let before: Vec<_> = inodes();
+        let inodes = || -> Vec<u64> {
+            recognised.iter().map(|name| world.inode(&format!("dst/{name}"))).collect()
+        };
+        let before = inodes();
         let run = sync(&world, strategy, Way::Push, "");
         assert_eq!(run.stat("Literal data"), 0, "{strategy}");
         assert_eq!(inodes(), before, "{strategy}: nothing is rewritten");
