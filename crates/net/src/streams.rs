@@ -100,7 +100,7 @@ impl Joining {
 
 /// Returns the reason why the other end opened no socket.
 fn no_socket_reason(terms: Terms) -> String {
-    if terms.streams {
+    if terms.link.streams {
         "the other end cannot create a socket: only one stream is used".into()
     } else {
         "the other end supports only one stream".into()

@@ -37,5 +37,5 @@ pub use hello::{Hello, Terms, negotiate};
 pub use message::{DigestLine, FileNo, ToReceiver, ToSender};
 pub use packed_entries::PackedEntries;
 pub use purpose::Purpose;
-pub use wire::{check, compressed, frame, hello, limits, message, streams};
+pub use wire::{check, compressed, echo, frame, hello, limits, message, streams};
 pub use work::WorkId;

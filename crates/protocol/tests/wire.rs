@@ -8,6 +8,7 @@ use std::fmt::Write;
 use deltic_core::codec::CodecError;
 use deltic_core::{Key, Strategy};
 use deltic_protocol::check::{CHECK, Checksum};
+use deltic_protocol::echo::{Echo, Echoed};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::{Abort, Alive, MAGIC, Names, Reply, Request, check_magic};
 use deltic_protocol::limits::{MAX_BATCH, MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
@@ -83,6 +84,8 @@ fn decodes(kind: u8, payload: &[u8]) -> bool {
         || Reply::decode(kind, payload).is_ok()
         || matches!(Abort::decode(kind, payload), Ok(Some(_)))
         || matches!(Alive::decode(kind, payload), Ok(Some(_)))
+        || Echo::decode(kind, payload).is_ok()
+        || Echoed::decode(kind, payload).is_ok()
         || matches!(Aside::decode(kind, payload), Ok(Some(_)))
         || kind == CHECK && matches!(CHECKED.verify(payload), Ok(()) | Err(PeerError::Damaged))
 }
@@ -109,10 +112,28 @@ fn each_type_number_belongs_to_one_frame() {
             ToSender::decode(kind, &[]) != Err(PeerError::UnknownFrame(kind)),
             // Of the greeting, and of further streams.
             (1..=7).contains(&kind),
+            // Below the conversation.
+            [Echo::KIND, Echoed::KIND].contains(&kind),
             [Aside::KIND, OVER].contains(&kind),
         ];
         assert!(owners.iter().filter(|owns| **owns).count() <= 1, "{kind}");
     }
+}
+
+#[test]
+fn a_gentle_sender_needs_echoes_at_both_ends() {
+    let hello = |part| Hello::of_this_version(Key::from_bytes([part; 32]));
+    let (asks, answers) = (hello(1).with_echoes().with_gentle_sender(), hello(2).with_echoes());
+    for (one, other) in [(&asks, &answers), (&answers, &asks)] {
+        let terms = negotiate(one, other).unwrap();
+        assert!(terms.link.echoes && terms.link.gentle);
+        assert_eq!(terms.limits.frame_bytes, MIN_FRAME_BYTES);
+    }
+    for (one, other) in [(&asks, &hello(3)), (&hello(3), &asks)] {
+        assert!(matches!(negotiate(one, other), Err(PeerError::NothingInCommon(_))));
+    }
+    let terms = negotiate(&answers, &hello(3)).unwrap();
+    assert!(!terms.link.echoes && !terms.link.gentle, "an earlier version hears nothing");
 }
 
 /// A short listing of the root with these bytes of entries.

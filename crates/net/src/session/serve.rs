@@ -288,7 +288,7 @@ impl Session {
         streams: u32,
     ) -> Joining {
         let door = match &self.config.further {
-            Further::Answer { dirs } if terms.streams && streams > 1 => {
+            Further::Answer { dirs } if terms.link.streams && streams > 1 => {
                 JoinSocket::open(dirs, streams - 1)
             }
             _ => None,

@@ -3,6 +3,7 @@
 pub mod check;
 pub(crate) mod codec;
 pub mod compressed;
+pub mod echo;
 pub mod frame;
 pub mod hello;
 pub mod limits;

@@ -9,6 +9,7 @@ use deltic_core::{
     StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
+use deltic_protocol::echo::{Echo, Echoed};
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
@@ -557,6 +558,8 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::ShortDigests(ShortDigestLines(vec![line, unread])).encode()
         }),
         ("Alive", Alive.encode()),
+        ("Echo", Echo.encode()),
+        ("Echoed", Echoed { received: 300, held: 20_000 }.encode()),
         ("Ask", ToSender::Ask(question()).encode()),
         ("Allow", ToReceiver::Allow(true).encode()),
         ("Missing", ToReceiver::Missing(vec![RelPath::parse(b"dir/a").unwrap()]).encode()),

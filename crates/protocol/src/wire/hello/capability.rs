@@ -67,6 +67,10 @@ pub(super) const FILES: &str = "files:";
 
 /// Prefix; followed by the name of a strategy that an end supports.
 pub(super) const STRATEGY: &str = "strategy:";
+/// The sender may ask for echoes, which measure the round trip.
+pub(super) const ECHO: &str = "link:echo";
+/// The other end is asked to send so slowly that echoes stay short.
+pub(super) const GENTLE: &str = "link:gentle";
 
 /// Returns the capability of an end that supports a strategy. The meaning of a name never changes.
 pub(super) fn capability_of(strategy: &Strategy) -> String {
@@ -93,6 +97,10 @@ pub(super) const NAMES: u8 = 5;
 pub(super) const ABORT: u8 = 4;
 pub(super) const ALIVE: u8 = 6;
 
-pub(super) fn check_kind(kind: u8, wanted: u8, what: &'static str) -> Result<(), PeerError> {
+pub(in crate::wire) fn check_kind(
+    kind: u8,
+    wanted: u8,
+    what: &'static str,
+) -> Result<(), PeerError> {
     if kind == wanted { Ok(()) } else { Err(PeerError::Unexpected(what)) }
 }

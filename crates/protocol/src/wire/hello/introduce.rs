@@ -13,10 +13,10 @@ use crate::wire::frame::frame_bytes;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, FILES, FRAME, HELLO, HOLES, KEPT_SUMS, KEYED,
-    MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
-    capability_of, check_kind, credit_capability,
+    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, ECHO, FILES, FRAME, GENTLE, HELLO, HOLES,
+    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS,
+    SHORT_LISTS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS,
+    ZSTD, ZSTD_STREAM, capability_of, check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -103,6 +103,21 @@ impl Hello {
             name => !OF_TREES.contains(&name),
         });
         self
+    }
+
+    /// Adds the answers to echoes, which measure the round trip. The caller must answer each `Echo` at once.
+    #[must_use]
+    pub fn with_echoes(mut self) -> Self {
+        self.capabilities.insert(ECHO.into());
+        self
+    }
+
+    /// Adds the request that the sender leaves room for other traffic. Frames are then short, so that echoes pass
+    /// between them on a slow link too.
+    #[must_use]
+    pub fn with_gentle_sender(mut self) -> Self {
+        self.capabilities.insert(GENTLE.into());
+        self.with_frame_limit(MIN_FRAME_BYTES)
     }
 
     /// Adds the places of this machine that the end reads or writes, as returned by [`place_fingerprint`](Self::place_fingerprint).

@@ -11,6 +11,7 @@ mod request;
 mod terms;
 
 pub use abort::{Abort, AbortCause, Alive};
+pub(super) use capability::check_kind;
 pub use introduce::{Hello, MAGIC, check_magic};
 pub use request::{Names, NamesFrom, Reply, Request};
-pub use terms::{Common, ShortForms, Terms, negotiate};
+pub use terms::{Common, LinkTerms, ShortForms, Terms, negotiate};

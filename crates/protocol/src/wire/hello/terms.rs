@@ -10,9 +10,10 @@ use crate::options::{Delete, Guard, Options};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES,
-    PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES,
-    STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, ECHO, GENTLE, HOLES, KEPT_SUMS, KEYED, MOVED,
+    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
+    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
+    capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -34,8 +35,8 @@ pub struct Common {
     /// Literals may travel as zstd frames.
     pub zstd: bool,
     without_zeros: WithoutZeros,
-    /// The session may have further streams.
-    pub streams: bool,
+    /// Use of the connection.
+    pub link: LinkTerms,
     /// Optional information for people.
     pub reports: Reports,
     /// The receiver may name the base of its old version.
@@ -60,6 +61,17 @@ pub struct Common {
     pub key: Key,
     /// The sender's part of the key, from which the session key is derived.
     pub part: Key,
+}
+
+/// Use of the connection between the ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkTerms {
+    /// The session may have further streams.
+    pub streams: bool,
+    /// The sender may ask for echoes.
+    pub echoes: bool,
+    /// The sender keeps its rate so low that echoes stay short. Only with echoes.
+    pub gentle: bool,
 }
 
 /// Short forms of frames that the sender may use.
@@ -222,9 +234,10 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         return Err(PeerError::NothingInCommon("checks"));
     }
     let admitted = AdmittedOptions::of(both);
+    let link = link_terms(sender, receiver)?;
     let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
-    let [streams, keyed, bases, moved] = [STREAMS, KEYED, BASES, MOVED].map(both);
+    let [keyed, bases, moved] = [KEYED, BASES, MOVED].map(both);
     let short_forms = ShortForms {
         lists: both(SHORT_LISTS),
         files: both(SINGLE_FRAMES),
@@ -252,7 +265,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     Ok(Terms(Common {
         zstd,
         without_zeros,
-        streams,
+        link,
         reports,
         bases,
         kept_sums,
@@ -266,4 +279,14 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         key,
         part,
     }))
+}
+
+fn link_terms(sender: &Hello, receiver: &Hello) -> Result<LinkTerms, PeerError> {
+    let has = |name| [sender, receiver].map(|hello| hello.capabilities.contains(name));
+    let [streams, echoes] = [STREAMS, ECHO].map(|name| has(name) == [true; 2]);
+    let gentle = has(GENTLE) != [false; 2];
+    if gentle && !echoes {
+        return Err(PeerError::NothingInCommon("support for --bwlimit auto"));
+    }
+    Ok(LinkTerms { streams, echoes, gentle })
 }
