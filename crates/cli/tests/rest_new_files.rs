@@ -193,8 +193,8 @@ fn each_file_of_a_request_is_sent_or_refused_by_itself() {
     world.link("../outside", "photos/link");
     let server = Server::start(&world, "");
     let files = [
-        ("a", 13),
-        ("a", 12),
+        ("a", 11),
+        ("a", 10),
         ("none", 9),
         ("dir", 9),
         ("dir/empty", 0),

@@ -343,13 +343,13 @@ fn a_restore_of_a_directory_keeps_to_the_rights_of_its_token() {
     for (rights, words, status) in [
         ("--ro reader", "/part?as=restore&", 403),
         ("--wo writer", "/part?as=restore&", 403),
-        ("--rw --no-delete keeper", "/part?as=restore&delete=true&", 403),
-        ("--rw --path part --volume photos guest", "?as=restore&", 404),
-        ("--rw --path part --volume photos guest2", "/beside?as=restore&", 404),
-        ("--rw all", "?as=other&", 400),
-        ("--rw all2", "/part?as=restore&delete=perhaps&", 400),
-        ("--rw all3", "/.deltic-versions?as=restore&", 400),
-        ("--rw all4", "/..?as=restore&", 400),
+        ("--no-delete keeper", "/part?as=restore&delete=true&", 403),
+        ("--path part --volume photos guest", "?as=restore&", 404),
+        ("--path part --volume photos guest2", "/beside?as=restore&", 404),
+        ("all", "?as=other&", 400),
+        ("all2", "/part?as=restore&delete=perhaps&", 400),
+        ("all3", "/.deltic-versions?as=restore&", 400),
+        ("all4", "/..?as=restore&", 400),
     ] {
         let told = restore(&server.add_token(rights), words);
         assert_eq!(told.0, status, "{rights} {words} {told:?}");
