@@ -263,7 +263,7 @@ function More({ entry }: { entry: Entry }): JSX.Element {
               <Do icon="turn" label={words.moveTo} run={() => close(() => (dialog.value = { kind: "move", entries: [entry] }))} />
             </>
           )}
-          {may?.delete && <Do icon="bin" label={words.remove} run={() => close(() => void askDelete([entry]))} hint="Del" />}
+          {may?.delete && <Do icon="bin" label={words.remove} run={() => close(() => void askDelete([entry]))} hint={words.deleteKey} />}
         </div>
       )}
     </span>

@@ -64,6 +64,7 @@ export const german = (n: Numbers): Words => ({
   rename: "Umbenennen",
   moveTo: "Verschieben",
   remove: "Löschen",
+  deleteKey: "Entf",
   sortBy: (column) => `Nach ${column} sortieren`,
   listing: "Die Liste wächst noch",
   foot: (files, folders, bytes) =>

@@ -75,6 +75,7 @@ export const english = (n: Numbers) => ({
   rename: "Rename",
   moveTo: "Move",
   remove: "Delete",
+  deleteKey: "Del",
   sortBy: (column: string) => `Sort by ${column}`,
   listing: "Listing goes on",
   foot: (files: number, folders: number, bytes: number) =>

@@ -13,7 +13,6 @@ import {
   forget,
   hold,
   isBatchOpen,
-  openBatches,
   rate,
   resume,
   retry,
@@ -34,7 +33,8 @@ export function Transfers(): JSX.Element {
   const words = t();
   beat.value;
   const all = batches.value;
-  const open = openBatches.value;
+  // Not `openBatches`, which may be older: a batch that has just ended would be shown twice.
+  const open = all.filter(isBatchOpen);
   const failed = all.filter((batch) => !isBatchOpen(batch) && totals([batch]).failed > 0);
   const done = all.filter((batch) => !isBatchOpen(batch) && totals([batch]).failed === 0);
   return (

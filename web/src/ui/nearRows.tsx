@@ -4,7 +4,7 @@
  */
 import { useSignal, type Signal } from "@preact/signals";
 import type { JSX, RefObject } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 
 export interface NearRows {
   /** Index of the first row that is drawn, and the index behind the last one. */
@@ -17,10 +17,12 @@ export interface NearRows {
 export function useNearRows(box: RefObject<HTMLElement | null>, row: string, usualHeight: number): NearRows {
   const range = useSignal({ from: 0, to: FIRST });
   const height = useSignal(usualHeight);
+  // One height serves all rows: with the heights of single rows, two ranges could take turns for ever.
+  const isMeasured = useRef(false);
   const measure = () => {
     if (!box.current) return;
-    const first = box.current.querySelector<HTMLElement>(row);
-    if (first?.offsetHeight) height.value = first.offsetHeight;
+    const first = isMeasured.current ? undefined : box.current.querySelector<HTMLElement>(row)?.offsetHeight;
+    if (first) [height.value, isMeasured.current] = [first, true];
     const top = -box.current.getBoundingClientRect().top;
     const from = Math.max(0, Math.floor(top / height.value) - SPARE);
     const to = from + Math.ceil(innerHeight / height.value) + 2 * SPARE;
@@ -31,11 +33,15 @@ export function useNearRows(box: RefObject<HTMLElement | null>, row: string, usu
   // Parts above the list may have another height after a redraw.
   useEffect(measure);
   useEffect(() => {
+    const resized = () => {
+      isMeasured.current = false;
+      measure();
+    };
     addEventListener("scroll", measure, { passive: true });
-    addEventListener("resize", measure);
+    addEventListener("resize", resized);
     return () => {
       removeEventListener("scroll", measure);
-      removeEventListener("resize", measure);
+      removeEventListener("resize", resized);
     };
   }, []);
   return { range, height };
