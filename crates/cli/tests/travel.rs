@@ -127,6 +127,23 @@ fn a_limit_holds_for_the_first_bytes_of_the_far_end_too() {
 }
 
 #[test]
+fn a_gentle_rate_starts_low_in_either_direction_and_a_sender_tells_the_round_trip() {
+    for (words, tells) in [("src/ h:dst/", true), ("h:src/ dst/", false)] {
+        let world = World::new();
+        world.write("src/a", noise(2_000_000, 1));
+        let start = std::time::Instant::now();
+        let run = world.ok(&format!("-a --bwlimit=auto --json {words}"));
+        assert!(start.elapsed() >= Duration::from_millis(500), "{words} {:?}", start.elapsed());
+        world.assert_same("src", "dst");
+        assert_eq!(run.stdout.contains(r#""round_trip":{"idle_us":"#), tells, "{run:#?}");
+    }
+    let world = World::new();
+    world.write("src/a", noise(2_000_000, 1));
+    world.ok("-a --bwlimit=auto src/ dst/");
+    world.assert_same("src", "dst");
+}
+
+#[test]
 fn a_timetable_limits_both_ends_as_the_present_rate_does() {
     let world = World::new();
     world.write("src/a", noise(150_000, 1));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use deltic_net::embed::{self, Embedding};
 use deltic_net::plan::{Destination, Dial, Plan, Remote, Sources};
-use deltic_net::rates::RateTable;
+use deltic_net::rates::{RateLimits, RateTable};
 use deltic_protocol::options::{Delete, Guard, Metadata, Options};
 use deltic_protocol::report::{Action as ChangeAction, Trouble, TroubleKind};
 use deltic_remote::{ProcessEnvironment, RemoteSystem};
@@ -27,7 +27,7 @@ pub struct TreeSync {
     to: SyncPath,
     options: Options,
     remote: Remote,
-    bwlimit: Option<RateTable>,
+    limits: RateLimits,
     cache: Option<PathBuf>,
     pub(crate) with: Embedding,
 }
@@ -43,7 +43,7 @@ impl TreeSync {
             to,
             options: Options { durable: true, whole_file, ..Options::default() },
             remote: Remote::with_shell(vec!["ssh".into()]),
-            bwlimit: None,
+            limits: RateLimits::default(),
             cache: None,
             with: Embedding::default(),
         }
@@ -119,7 +119,15 @@ impl TreeSync {
     /// Limits the bytes per second in each direction (`--bwlimit`).
     #[must_use]
     pub fn bwlimit(mut self, bytes_per_second: u64) -> Self {
-        self.bwlimit = Some(RateTable::constant(bytes_per_second));
+        self.limits.table = Some(RateTable::constant(bytes_per_second));
+        self
+    }
+
+    /// Leaves room for other traffic on the network: the sending end keeps the round trip below twice that of an idle
+    /// network (`--bwlimit auto`).
+    #[must_use]
+    pub const fn gentle(mut self) -> Self {
+        self.limits.gentle = true;
         self
     }
 
@@ -270,7 +278,7 @@ impl TreeSync {
     }
 
     pub(crate) fn plan(self) -> Result<Plan, SyncError> {
-        let Self { from, to, mut options, remote, bwlimit, cache, .. } = self;
+        let Self { from, to, mut options, remote, limits, cache, .. } = self;
         let dial = dial(&from, &to, cache.clone(), &mut options)?;
         let (sources, destination) = match (from, to) {
             (SyncPath::Local(from), SyncPath::Local(to)) => {
@@ -286,7 +294,7 @@ impl TreeSync {
             }
             _ => return Err(SyncError::Usage("neither source nor destination is local".into())),
         };
-        Ok(Plan { remote, bwlimit, dial, cache, ..Plan::new(sources, destination, options) })
+        Ok(Plan { remote, limits, dial, cache, ..Plan::new(sources, destination, options) })
     }
 }
 

@@ -16,7 +16,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::AnyHost;
 use crate::monitor::Monitor;
 use crate::plan;
-use crate::rates::RateTable;
+use crate::rates::RateLimits;
 use crate::transport::{Counters, Shell};
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
@@ -62,8 +62,8 @@ impl From<PathBuf> for Facts {
 #[derive(Clone, Default)]
 pub(crate) struct SessionConfig {
     pub(crate) counters: Arc<Counters>,
-    /// Limit of the rate, for sending and for receiving each.
-    pub(crate) bwlimit: Option<RateTable>,
+    /// Limits of the rate.
+    pub(crate) limits: RateLimits,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
     /// Rate of the link in an earlier run, in bits a second.
@@ -120,7 +120,7 @@ impl SessionConfig {
 
     /// Returns the present limit of the rate in bits a second, for sending and for receiving each.
     pub(crate) fn bits_limit(&self) -> Option<u64> {
-        self.bwlimit.as_ref()?.now().map(|bytes| bytes.saturating_mul(8).max(1))
+        self.limits.table.as_ref()?.now().map(|bytes| bytes.saturating_mul(8).max(1))
     }
 }
 

@@ -33,7 +33,7 @@ use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
 use crate::learned::LinkNote;
-use crate::plan::{self, Destination, Plan, Sources, Traffic, remote_host};
+use crate::plan::{self, Destination, Plan, RoundTrip, Sources, Traffic, remote_host};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
 use crate::session::{Session, SourcePaths, adapt_to_plan, dial};
 use crate::task::Task;
@@ -85,6 +85,8 @@ pub struct Outcome {
 pub struct LinkReport {
     /// Rate at which the other end took bytes, in bits a second. `None` if the link never limited the rate.
     pub bits_per_second: Option<u64>,
+    /// Round trip to the other end. `None` if this end sent too little to measure it.
+    pub round_trip: Option<RoundTrip>,
     /// Literals that this end sent over a network, by their compression.
     pub packing: PackingTotals,
 }
@@ -278,7 +280,7 @@ impl Embedding {
 /// Returns this end's configuration for a plan, without settings that depend on the destination.
 fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
-        bwlimit: plan.bwlimit.clone(),
+        limits: plan.limits.clone(),
         facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
         reasons: plan.reasons.clone(),
         moved: plan.moved.clone(),
@@ -469,7 +471,8 @@ pub(crate) async fn run_until_cancelled(
         return Err(wait_for_in_place_writes(error, &config.under_way, with, &mut note).await);
     }
     let (counters, packing) = (&config.counters, config.packing.totals());
-    let link = LinkReport { bits_per_second: counters.bandwidth_limit(), packing };
+    let (bits_per_second, round_trip) = (counters.bandwidth_limit(), counters.round_trip());
+    let link = LinkReport { bits_per_second, round_trip, packing };
     let sums = config.sums.totals();
     Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link, sums })
 }

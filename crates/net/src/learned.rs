@@ -29,7 +29,7 @@ impl LinkNote {
     /// run whose rate the user limits, which neither needs nor measures the rate of the link.
     pub(crate) fn of(plan: &Plan) -> Option<Self> {
         let host = remote_host(&plan.sources, &plan.destination)?.to_owned();
-        let may_note = plan.options.compare.cached && plan.bwlimit.is_none();
+        let may_note = plan.options.compare.cached && plan.limits.are_none();
         let dir = plan.cache.as_deref().filter(|_| may_note)?;
         Some(Self { rates: LinkRates::in_dir(dir), host })
     }

@@ -49,7 +49,7 @@ pub use host::restrict::{self, Restriction};
 pub use host::sources::{ListForm, read_names};
 pub use host::walls;
 pub use learned::note_link_rate;
-pub use plan::{Plan, Traffic};
+pub use plan::{Plan, RoundTrip, Traffic};
 pub use run::{
     join_session, let_long_writes_fail, pull_into, run, run_agent, until_end_signal, wait_or_cancel,
 };

@@ -17,7 +17,7 @@ use deltic_core::PackedStrings;
 use deltic_protocol::options::Options;
 
 use crate::error::SyncError;
-use crate::rates::RateTable;
+use crate::rates::RateLimits;
 use deltic_worker::lock::lock;
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
@@ -38,8 +38,8 @@ pub struct Plan {
     pub remote: Remote,
     /// Opens the connection to the other side, in place of a remote shell.
     pub dial: Option<Dial>,
-    /// Limit of the rate, in each direction.
-    pub bwlimit: Option<RateTable>,
+    /// Limits of the rate (`--bwlimit`).
+    pub limits: RateLimits,
     /// Limits of time after which the run gives up.
     pub timeouts: SessionTimeouts,
     /// True if chunks are named by BLAKE3, even if both ends support a faster hash.
@@ -68,7 +68,7 @@ impl Plan {
             options,
             remote: Remote::with_shell(vec!["ssh".into()]),
             dial: None,
-            bwlimit: None,
+            limits: RateLimits::default(),
             timeouts: SessionTimeouts::default(),
             by_blake3: false,
             cache: None,
@@ -362,6 +362,17 @@ pub struct Traffic {
     pub sent: u64,
     /// Bytes that this end received.
     pub received: u64,
+}
+
+/// Time of a round trip to the other end, as a small message behind sent data takes it. Buffers on the way count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoundTrip {
+    /// The shortest one of the last minutes: over an almost empty link.
+    pub idle: Duration,
+    /// The present one, smoothed.
+    pub current: Duration,
+    /// Number of measurements.
+    pub samples: u32,
 }
 
 #[cfg(test)]

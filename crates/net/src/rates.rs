@@ -7,6 +7,33 @@ pub const WEEK_MINUTES: u16 = 7 * 24 * 60;
 /// Minutes from a Monday 00:00 UTC to the beginning of 1970, a Thursday.
 const EPOCH_MINUTES: u64 = 3 * 24 * 60;
 
+/// Limits of the rate of an end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Limit in each direction.
+    pub table: Option<RateTable>,
+    /// True if the sending end leaves room for other traffic on the network.
+    pub gentle: bool,
+}
+
+impl RateLimits {
+    /// True if nothing is limited.
+    #[must_use]
+    pub const fn are_none(&self) -> bool {
+        self.table.is_none() && !self.gentle
+    }
+
+    /// Returns the stricter of both limits at each time.
+    #[must_use]
+    pub fn stricter_of(self, other: Self) -> Self {
+        let table = match (self.table, other.table) {
+            (Some(one), Some(other)) => Some(one.lower_of(&other)),
+            (one, other) => one.or(other),
+        };
+        Self { table, gentle: self.gentle || other.gentle }
+    }
+}
+
 /// A limit of the rate, in bytes a second, that may change with the time of the week.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RateTable {

@@ -59,7 +59,7 @@ pub fn rehearse(
     }
     let either = Either::default();
     let config = || SessionConfig {
-        bwlimit: plan.bwlimit.clone(),
+        limits: plan.limits.clone(),
         between: rehearsal.link,
         monitor: Monitor::reporting_to(&either),
         ..SessionConfig::default()

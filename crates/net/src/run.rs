@@ -15,7 +15,7 @@ use crate::error::SyncError;
 use crate::host::restrict::Restriction;
 use crate::host::{Agent, AnyHost};
 use crate::plan::Plan;
-use crate::rates::RateTable;
+use crate::rates::RateLimits;
 use crate::task::Task;
 use crate::{bounds, streams, transport};
 use deltic_worker::user::User;
@@ -102,14 +102,13 @@ pub fn wait_or_cancel(time: Duration) -> bool {
 }
 
 /// Serves a session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join through a socket in one of `dirs`, the best first. `bwlimit` limits the rate in each direction; facts about files are
-/// kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
+/// may join through a socket in one of `dirs`, the best first. Facts about files are kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the error was also sent to the other end.
 pub fn run_agent(
     dirs: Vec<PathBuf>,
-    bwlimit: Option<RateTable>,
+    limits: RateLimits,
     cache: Option<PathBuf>,
     restriction: Option<Restriction>,
 ) -> Result<(), SyncError> {
@@ -118,7 +117,7 @@ pub fn run_agent(
     let further = Further::Answer { dirs };
     let host = restriction.map_or_else(|| AnyHost::new(Agent::default()), AnyHost::new);
     let facts = cache.map_or_else(Facts::default, Facts::from);
-    let config = SessionConfig { bwlimit, further, facts, host, ..SessionConfig::default() };
+    let config = SessionConfig { limits, further, facts, host, ..SessionConfig::default() };
     let under_way = config.under_way.clone();
     // A thread may wait for standard input for ever.
     block_on(Duration::ZERO, async {

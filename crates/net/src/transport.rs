@@ -3,7 +3,9 @@
 pub(crate) mod child;
 #[cfg(test)]
 mod damage;
+mod echoes;
 mod flow;
+mod gentle;
 mod hearing;
 mod rate;
 mod saying;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Parser;
 
 use crate::words::rate::Bandwidth;
-use deltic_net::rates::RateTable;
+use deltic_net::rates::RateLimits;
 
 /// Arguments of `deltic agent`.
 #[derive(Clone, Debug, clap::Args)]
@@ -55,9 +55,9 @@ struct AgentCommandLine {
 }
 
 impl AgentSessionArgs {
-    /// Returns the limit of the rate, if any.
-    pub(crate) fn limit(&self) -> Option<RateTable> {
-        self.bwlimit.as_ref().and_then(Bandwidth::limit)
+    /// Returns the limits of the rate.
+    pub(crate) fn limits(&self) -> RateLimits {
+        Bandwidth::limits(self.bwlimit.as_ref())
     }
 }
 
@@ -82,6 +82,8 @@ EXAMPLES:
 
 #[cfg(test)]
 mod tests {
+    use deltic_net::rates::RateTable;
+
     use super::*;
 
     #[test]
@@ -90,7 +92,7 @@ mod tests {
         assert!(parsed("deltic agent").is_some());
         assert!(parsed("/opt/'my tools'/deltic agent --examine").unwrap().examine);
         assert_eq!(
-            parsed("deltic agent --bwlimit=1K").unwrap().limit(),
+            parsed("deltic agent --bwlimit=1K").unwrap().limits().table,
             Some(RateTable::constant(1024))
         );
         for refused in [

@@ -116,6 +116,7 @@ const EMPTY_IS_ZERO: &[&str] = &[
 mod tests {
     use super::*;
     use crate::args::{Command, parse};
+    use crate::words::rate::Bandwidth;
 
     #[test]
     fn the_far_end_is_known_by_its_words() {
@@ -140,7 +141,7 @@ mod tests {
         };
         assert_eq!(args.operands, ["--port=", "b"]);
         assert_eq!(
-            (args.travel.bwlimit.and_then(|limit| limit.limit()), args.travel.timeout),
+            (Bandwidth::limits(args.travel.bwlimit.as_ref()).table, args.travel.timeout),
             (None, 0)
         );
         for words in ["--files-from '' a b", "--stop-after= a b", "--max-alloc 1 '' b"] {

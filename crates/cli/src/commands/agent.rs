@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use deltic_net::Restriction;
-use deltic_net::rates::RateTable;
+use deltic_net::rates::RateLimits;
 use deltic_net::restrict::Access;
 use deltic_tree::path::printable;
 
@@ -29,7 +29,9 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
         return Exit::Usage;
     }
     deltic_net::walls::hide_memory();
-    let Some(dir) = &args.restrict else { return serve(&args.session, args.session.limit(), None) };
+    let Some(dir) = &args.restrict else {
+        return serve(&args.session, args.session.limits(), None);
+    };
     let command = std::env::var_os(ORIGINAL_COMMAND);
     let session = match command.as_deref().map(|command| (command, parse_agent_command(command))) {
         None => args.session.clone(),
@@ -47,11 +49,8 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     match restriction(dir, args) {
         // The holder of the key may ask for less than the owner of the key allows, not for more.
         Ok(restriction) => {
-            let limit = match (args.session.limit(), session.limit()) {
-                (Some(owner), Some(holder)) => Some(owner.lower_of(&holder)),
-                (owner, holder) => owner.or(holder),
-            };
-            serve(&session, limit, Some(restriction))
+            let limits = args.session.limits().stricter_of(session.limits());
+            serve(&session, limits, Some(restriction))
         }
         Err(error) => {
             let (dir, why) = (printable(dir.as_os_str().as_bytes()), deltic_net::reason(&error));
@@ -61,15 +60,11 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
     }
 }
 
-fn serve(
-    session: &AgentSessionArgs,
-    bwlimit: Option<RateTable>,
-    restriction: Option<Restriction>,
-) -> Exit {
+fn serve(session: &AgentSessionArgs, limits: RateLimits, restriction: Option<Restriction>) -> Exit {
     if session.examine {
         return super::doctor::answer(restriction.as_ref());
     }
-    let serve = || deltic_net::run_agent(socket_dirs(), bwlimit, cache::dir(), restriction);
+    let serve = || deltic_net::run_agent(socket_dirs(), limits, cache::dir(), restriction);
     let ended = if session.join { deltic_net::join_session() } else { serve() };
     match ended {
         Ok(()) => Exit::Success,

@@ -168,7 +168,7 @@ fn empty_plan(args: &VerifyArgs, options: Options) -> Plan {
             program: args.deltic_path.clone(),
             ..Remote::with_shell(args.rsh.0.clone())
         },
-        bwlimit: args.bwlimit.as_ref().and_then(Bandwidth::limit),
+        limits: Bandwidth::limits(args.bwlimit.as_ref()),
         cache: crate::plan::cache::dir(),
         ..Plan::new(Sources::Local(Vec::new()), Destination::Local(PathBuf::new()), options)
     }

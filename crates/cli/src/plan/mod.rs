@@ -119,7 +119,7 @@ impl SyncRequest {
                 program: args.deltic_path.clone(),
                 options: remote_options(args),
             },
-            bwlimit: args.travel.bwlimit.as_ref().and_then(Bandwidth::limit),
+            limits: Bandwidth::limits(args.travel.bwlimit.as_ref()),
             timeouts: args.travel.timeouts(matches!(far, RemoteRole::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
@@ -296,11 +296,11 @@ fn show(word: &OsStr) -> String {
 }
 
 /// Returns the options for the command line of the other end. The other end limits what it sends: this end can only
-/// read late what is on the way already.
+/// read late what is on the way already. The greeting asks for the gentle rate, at servers too.
 fn remote_options(args: &SyncArgs) -> Vec<OsString> {
     let mut words = remote_words(&args.travel.remote_option);
     let is_told = words.iter().any(|word| word.as_bytes().starts_with(b"--bwlimit"));
-    let rate = args.travel.bwlimit.as_ref().and_then(Bandwidth::limit).filter(|_| !is_told);
+    let rate = Bandwidth::limits(args.travel.bwlimit.as_ref()).table.filter(|_| !is_told);
     words.extend(rate.map(|rate| format!("--bwlimit={}", rate::word_of(&rate)).into()));
     words
 }
@@ -518,9 +518,9 @@ mod tests {
 
     #[test]
     fn a_rate_of_zero_is_no_limit() {
-        assert_eq!(request("--bwlimit 0 a b").unwrap().plan.bwlimit, None);
+        assert_eq!(request("--bwlimit 0 a b").unwrap().plan.limits.table, None);
         assert_eq!(
-            request("--bwlimit 1 a b").unwrap().plan.bwlimit,
+            request("--bwlimit 1 a b").unwrap().plan.limits.table,
             Some(RateTable::constant(1024))
         );
     }

@@ -19,7 +19,7 @@ use deltic_tree::{Meta, RelPath};
 use serde::Serialize;
 
 use crate::report::exit::Exit;
-use crate::report::link::{JsonCompression, compression};
+use crate::report::link::{JsonCompression, JsonRoundTrip, compression, round_trip};
 use crate::report::meter::RunMeter;
 use crate::report::output;
 use crate::report::reporter::RetryNotice;
@@ -182,6 +182,8 @@ pub(crate) struct JsonSummary {
     /// Measured rate of the link for sent bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) link_bits_per_second: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) round_trip: Option<JsonRoundTrip>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) compression: Option<JsonCompression>,
     /// Sums that a strategy of a paper used, by their source.
@@ -391,6 +393,7 @@ impl<'a> JsonEvent<'a> {
             deleted: totals.deleted,
             failed: totals.failed,
             link_bits_per_second: link.bits_per_second,
+            round_trip: round_trip(&link),
             compression: compression(&link),
             sums: (sums != SumCounts::default())
                 .then_some(JsonSums { stored: sums.stored, computed: sums.computed }),

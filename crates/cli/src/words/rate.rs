@@ -1,19 +1,19 @@
 //! Rates in rsync's units, and timetables of rates (`--bwlimit`).
 //!
 //! A rate is a [`size`] a second, in KiB without a unit. Unlike rsync, the result is not rounded to whole KiB. A
-//! timetable has rclone's form: `08:00,512K 12:00,10M Sat-00:00,off`.
+//! timetable has rclone's form: `08:00,512K 12:00,10M Sat-00:00,off`. The word `auto` leaves room for other traffic.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
 
-use deltic_net::rates::{RateEntry, RateTable, WEEK_MINUTES};
+use deltic_net::rates::{RateEntry, RateLimits, RateTable, WEEK_MINUTES};
 
 use crate::words::size::{self, BadSize};
 use crate::words::zone::Zone;
 
-/// A limit of the rate: one rate, or a timetable.
+/// A limit of the rate: one rate, a timetable, or a rate that follows the round trip.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bandwidth(Option<RateTable>);
+pub(crate) struct Bandwidth(RateLimits);
 
 /// Unit in bytes of a number without unit.
 const BARE_BYTES: u64 = 1024;
@@ -23,6 +23,8 @@ const DAY_MINUTES: u16 = 24 * 60;
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 /// Word for no limit.
 const OFF: &str = "off";
+/// Word for a rate that leaves room for other traffic.
+const AUTO: &str = "auto";
 
 /// Why a word is not a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +37,9 @@ pub(crate) enum BadRate {
 }
 
 impl Bandwidth {
-    /// Returns the limit, if any.
-    pub(crate) fn limit(&self) -> Option<RateTable> {
-        self.0.clone()
+    /// Returns the limits of an option that may be missing.
+    pub(crate) fn limits(option: Option<&Self>) -> RateLimits {
+        option.map_or_else(RateLimits::default, |limit| limit.0.clone())
     }
 
     /// Parses a timetable; `offset` is the difference of local time to UTC in minutes. Entries are separated by spaces
@@ -59,7 +61,7 @@ impl Bandwidth {
                 entries.push(RateEntry { start, limit });
             }
         }
-        RateTable::new(entries).map(|table| Self(Some(table))).ok_or(BadRate::BadEntry)
+        RateTable::new(entries).map(Self::from).ok_or(BadRate::BadEntry)
     }
 }
 
@@ -104,13 +106,25 @@ fn minute_of_day(word: &str) -> Option<u16> {
     Some(number(hour, 23)? * 60 + number(minute, 59)?)
 }
 
+impl From<RateTable> for Bandwidth {
+    fn from(table: RateTable) -> Self {
+        Self(RateLimits { table: Some(table), gentle: false })
+    }
+}
+
 impl FromStr for Bandwidth {
     type Err = BadRate;
 
     fn from_str(word: &str) -> Result<Self, BadRate> {
+        if word.eq_ignore_ascii_case(AUTO) {
+            return Ok(Self(RateLimits { table: None, gentle: true }));
+        }
         match word.contains(',') {
             true => Self::timetable(word, Zone::here().offset_minutes()),
-            false => rate(word).map(|limit| Self(limit.map(RateTable::constant))),
+            false => rate(word).map(|limit| {
+                let table = limit.map(RateTable::constant);
+                Self(RateLimits { table, gentle: false })
+            }),
         }
     }
 }
@@ -129,7 +143,7 @@ impl std::error::Error for BadRate {}
 impl std::fmt::Display for BadRate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Malformed => "not a rate; write a number and a unit, such as 500K, 1.5M or 2GB",
+            Self::Malformed => "not a rate; write a number and a unit, such as 500K, 1.5M or 2GB, or auto",
             Self::TooSmall => "too small a rate; without a unit the number counts KiB a second",
             Self::TooLarge => "too large a rate",
             Self::BadEntry => {
@@ -144,7 +158,7 @@ mod tests {
     use super::*;
 
     fn constant(word: &str) -> Result<Option<u64>, BadRate> {
-        let limit = word.parse::<Bandwidth>()?.limit();
+        let limit = word.parse::<Bandwidth>()?.0.table;
         Ok(limit.map(|limit| limit.single().expect("one rate")))
     }
 
@@ -169,6 +183,15 @@ mod tests {
     }
 
     #[test]
+    fn the_word_auto_is_no_fixed_limit() {
+        for (word, gentle) in [("auto", true), ("AUTO", true), ("0", false), ("1M", false)] {
+            assert_eq!(word.parse::<Bandwidth>().map(|limit| limit.0.gentle), Ok(gentle), "{word}");
+        }
+        assert_eq!(constant("auto"), Ok(None));
+        assert_eq!(constant("automatic"), Err(BadRate::Malformed));
+    }
+
+    #[test]
     fn words_that_are_no_rates_say_why() {
         assert_eq!(constant("1x"), Err(BadRate::Malformed));
         assert_eq!(constant("100b"), Err(BadRate::TooSmall));
@@ -179,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_timetable_is_in_local_time_and_reaches_other_machines_in_utc() {
-        let parsed = |word: &str, offset| Bandwidth::timetable(word, offset).map(|it| it.limit());
+        let parsed = |word: &str, offset| Bandwidth::timetable(word, offset).map(|it| it.0.table);
         let local = parsed("08:00,512K 18:00,10M  Sat-00:00,off", 120).unwrap().unwrap();
         let at = |day: u16, hour: u16| local.at(day * DAY_MINUTES + hour * 60);
         // Local time is two hours ahead of UTC.

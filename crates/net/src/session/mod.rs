@@ -54,7 +54,7 @@ const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Highest level of frames that a thread compresses if the thread moves frames of several sessions.
 const SHARED_THREAD_LEVEL: i32 = 3;
 /// Most inodes that an end announces as its sources or destination.
-const MAX_PLACES: usize = 24;
+const MAX_PLACES: usize = 20;
 
 /// One end of a connection that carries a session.
 pub(crate) struct Session {
@@ -95,8 +95,16 @@ impl Session {
             matches!(writer, Writer::Stream(_)) && !config.is_near && config.batch.is_none();
         config.shell.hold_child(child);
         let (batches, writing) = start_writer(writer, &flow, Stream::First, &MAGIC);
+        let mut ours = hello(&config.budget);
+        if is_far {
+            flow.answer_echoes();
+            ours = ours.with_echoes();
+            if config.limits.gentle {
+                ours = ours.with_gentle_sender();
+            }
+        }
         Self {
-            ours: hello(&config.budget),
+            ours,
             theirs: None,
             arrivals: reader.into(),
             batches,
@@ -211,13 +219,10 @@ impl Session {
         let nothing = Reader::Stream(Box::new(tokio::io::empty()));
         let arrivals = std::mem::replace(&mut self.arrivals, nothing.into());
         let heard = if greeting.is_some() { Heard::Nothing } else { Heard::Hello };
-        if greeting.is_none() {
-            self.flow.limit_frames(&machine.limits());
-        }
         let flow = self.flow.clone();
         let greeting = greeting.map(|(greeting, agree)| -> (Greeting, Agree) {
             let agree = move |terms: Terms, reply| {
-                flow.limit_frames(&terms.limits);
+                flow.agree(&terms, Role::of(M::SIDE));
                 agree(terms, reply);
             };
             (greeting, Box::new(agree))

@@ -20,6 +20,7 @@ use crate::bounds::files_at_once;
 use crate::config::SessionConfig;
 use crate::error::SyncError;
 use crate::executor::DeferredDrop;
+use crate::greeting::Role;
 use crate::host::accounts::SYSTEM;
 use crate::host::destination::{local_options, make_dirs, missing_dirs, open_alternates, root_dir};
 use crate::host::place::{
@@ -138,6 +139,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         worker.agree(terms);
+        self.flow.agree(&terms, Role::Sends);
         let run = RunConfig {
             joining,
             greeting: None,
@@ -212,6 +214,7 @@ impl Session {
         watch: Watch<'_>,
     ) -> Result<(), SyncError> {
         let Agreed { terms, joining, user_is_here } = agreed;
+        self.flow.agree(&terms, Role::Receives);
         let share = self.share_of_threads(&options);
         let most_files = files_at_once(&self.config.budget);
         let config = ReceiverConfig { terms, options, expect, user_is_here, most_files };

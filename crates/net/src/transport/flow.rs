@@ -5,24 +5,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use deltic_engine::greeting::Role;
 use deltic_protocol::check::CHECK;
+use deltic_protocol::echo::{Echo, Echoed};
 use deltic_protocol::hello::Alive;
 use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
+use deltic_protocol::{PeerError, Terms};
 use deltic_worker::lock::lock;
 
 use crate::config::SessionConfig;
 use crate::monitor::{Monitor, time_since_start};
-use crate::plan::Traffic;
+use crate::plan::{RoundTrip, Traffic};
 use crate::rates::RateTable;
 
 use super::Heard;
+use super::echoes::Echoes;
+use super::gentle::GentleRate;
 use super::rate::RateMeter;
 
 /// Signs of life for each silence that the other end tolerates.
 const BEATS: u32 = 3;
+/// Pieces that are written in a second at the gentle rate.
+const GENTLE_PIECES: u64 = 250;
+/// Time by which a timer may be late without loss of rate.
+const LATE: Duration = Duration::from_millis(2);
 
 /// Counters of a session over all its streams, shared with observers.
 #[derive(Debug, Default)]
@@ -31,7 +40,9 @@ pub(crate) struct Counters {
     received: AtomicU64,
     /// Batches of frames that were read and wait for the driver.
     waiting: AtomicUsize,
-    /// Number of arrivals of bytes, without signs of life and checks.
+    /// Microseconds in which read bytes waited for the driver, or for the limit of the rate.
+    held: AtomicU64,
+    /// Number of arrivals of bytes, without signs of life, echoes and checks.
     told: AtomicU64,
     /// True while this end has work under way.
     works: AtomicBool,
@@ -39,6 +50,7 @@ pub(crate) struct Counters {
     rate: AtomicU64,
     /// The last rate that was the limit of the link; 0 if unknown.
     limit: AtomicU64,
+    round_trip: Mutex<Option<RoundTrip>>,
 }
 
 impl Counters {
@@ -67,7 +79,7 @@ impl Counters {
         self.works.store(works, Ordering::Relaxed);
     }
 
-    /// Returns a count that changes whenever bytes other than signs of life and checks arrive.
+    /// Returns a count that changes whenever bytes other than signs of life, echoes and checks arrive.
     pub(crate) fn progress_count(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
     }
@@ -83,9 +95,14 @@ impl Counters {
         Some(self.limit.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
+    /// Returns the round trip to the other end, if this end sent enough to measure it.
+    pub(crate) fn round_trip(&self) -> Option<RoundTrip> {
+        *lock(&self.round_trip)
+    }
+
     /// Counts the arrival of bytes of a frame of type `kind`.
     pub(super) fn count_arrival(&self, kind: u8) {
-        if kind != Alive::KIND && kind != CHECK {
+        if ![Alive::KIND, CHECK, Echo::KIND, Echoed::KIND].contains(&kind) {
             self.told.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -106,28 +123,110 @@ pub(crate) struct Flow {
     pub(crate) monitor: Monitor,
     /// Longest accepted payload of a frame, in bytes.
     longest: Arc<AtomicUsize>,
-    reading: Option<Arc<Limit>>,
-    writing: Option<Arc<Limit>>,
+    reading: Arc<Limit>,
+    writing: Arc<Limit>,
     /// Longest pause between frames on the first stream.
     pause: Arc<watch::Sender<Option<Duration>>>,
     /// Measures the rate of the link over all streams.
     meter: Arc<Mutex<RateMeter>>,
+    /// Echoes on the first stream.
+    echoes: Arc<Mutex<Echoes>>,
+    /// Wakes the writer of the first stream if an answer to an echo is owed.
+    owed: Arc<Notify>,
+    /// Start of the session, from which times of echoes count.
+    start: Instant,
 }
 
 impl Flow {
     /// Limits the rate in each direction to the rate of `config`.
     pub(crate) fn new(config: &SessionConfig) -> Self {
-        let SessionConfig { counters, bwlimit, monitor, .. } = config.clone();
-        let limit = || bwlimit.clone().map(|table| Arc::new(Limit::new(table)));
+        let SessionConfig { counters, limits, monitor, .. } = config.clone();
+        let limit = || Arc::new(Limit::new(limits.table.clone()));
         let pause = Arc::new(watch::Sender::new(None));
         let longest = Arc::new(AtomicUsize::new(MAX_FRAME_BYTES));
-        let meter = Arc::default();
-        Self { counters, monitor, longest, reading: limit(), writing: limit(), pause, meter }
+        Self {
+            counters,
+            monitor,
+            longest,
+            reading: limit(),
+            writing: limit(),
+            pause,
+            meter: Arc::default(),
+            echoes: Arc::default(),
+            owed: Arc::default(),
+            start: Instant::now(),
+        }
     }
 
-    /// Refuses frames longer than `limits` from now on.
-    pub(crate) fn limit_frames(&self, limits: &Limits) {
-        self.longest.store(limits.frame_bytes, Ordering::Relaxed);
+    /// From now on, this end answers echoes.
+    pub(crate) fn answer_echoes(&self) {
+        lock(&self.echoes).announced = true;
+    }
+
+    /// Takes the terms of the session: refuses longer frames from now on. A sender asks for echoes, and keeps the
+    /// gentle rate, if the ends agreed on that.
+    pub(crate) fn agree(&self, terms: &Terms, role: Role) {
+        self.longest.store(terms.limits.frame_bytes, Ordering::Relaxed);
+        if terms.link.echoes && role == Role::Sends {
+            lock(&self.echoes).start_asking(terms.link.gentle, self.start.elapsed());
+            if terms.link.gentle {
+                self.follow_gentle_rate(&GentleRate::default());
+            }
+        }
+    }
+
+    fn follow_gentle_rate(&self, gentle: &GentleRate) {
+        self.writing.gentle.store(gentle.limit(self.start.elapsed()) as u64, Ordering::Relaxed);
+        let bits = (gentle.rate() * 8.0) as u64;
+        self.counters.rate.store(bits, Ordering::Relaxed);
+        self.counters.limit.store(bits, Ordering::Relaxed);
+    }
+
+    /// True if the rate of this end follows the round trip.
+    pub(super) fn is_gentle(&self) -> bool {
+        self.writing.is_gentle()
+    }
+
+    /// Returns a question for an echo if one is due. The caller sends the question at once.
+    pub(super) fn question(&self) -> Option<Vec<u8>> {
+        let sent = self.counters.traffic().sent;
+        lock(&self.echoes).ask(sent, self.start.elapsed()).then(|| Echo.encode())
+    }
+
+    /// Returns an answer to an echo if one is owed.
+    pub(super) fn owed_answer(&self) -> Option<Vec<u8>> {
+        let Counters { received, held, .. } = &*self.counters;
+        lock(&self.echoes).pay().then(|| {
+            let [received, held] = [received, held].map(|count| count.load(Ordering::Relaxed));
+            Echoed { received, held }.encode()
+        })
+    }
+
+    /// Waits until an answer to an echo may be owed.
+    pub(super) async fn wait_until_owed(&self) {
+        self.owed.notified().await;
+    }
+
+    /// Takes a frame of the first stream if the frame belongs to echoes. Returns false for other frames.
+    ///
+    /// # Errors
+    /// [`PeerError`] if the other end breaks the rules of echoes.
+    pub(super) fn take_echo(&self, kind: u8, payload: &[u8]) -> Result<bool, PeerError> {
+        match kind {
+            Echo::KIND => {
+                Echo::decode(kind, payload)?;
+                lock(&self.echoes).take_question()?;
+                self.owed.notify_one();
+            }
+            Echoed::KIND => {
+                let answer = Echoed::decode(kind, payload)?;
+                let state = lock(&self.echoes).take_answer(answer, self.start.elapsed())?;
+                *lock(&self.counters.round_trip) = state.round_trip;
+                state.gentle.iter().for_each(|gentle| self.follow_gentle_rate(gentle));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
     }
 
     /// Returns the limits of received frames.
@@ -140,37 +239,39 @@ impl Flow {
         self.pause.send_replace(silence.map(|silence| silence / BEATS));
     }
 
-    /// Returns the number of bytes of a batch to write in one call.
+    /// Returns the number of bytes at the start of a batch to write in one call.
     pub(super) fn piece_bytes_of(&self, batch: &[u8]) -> usize {
-        self.writing
-            .as_ref()
-            .map_or(batch.len(), |limit| limit.piece_bytes())
-            .clamp(1, batch.len().max(1))
+        if self.is_gentle() {
+            let limit = lock(&self.echoes).gentle_limit(self.start.elapsed());
+            limit.inspect(|limit| self.writing.gentle.store(*limit as u64, Ordering::Relaxed));
+        }
+        self.writing.piece_bytes().clamp(1, batch.len().max(1))
     }
 
     /// Counts bytes that arrived, and delays further reading to keep the rate. This delay does not count as silence
     /// of the other end.
     pub(super) async fn wait_and_count_received(&self, bytes: usize) {
         self.counters.count_received(bytes);
-        if let Some(limit) = &self.reading {
-            self.while_waiting_for_driver(limit.wait_for(bytes)).await;
+        if self.reading.bytes_per_second().is_some() {
+            self.while_waiting_for_driver(self.reading.wait_for(bytes)).await;
         }
     }
 
     /// Waits until the rate allows `bytes` to be sent, and counts the bytes.
     pub(super) async fn wait_and_count_sent(&self, bytes: usize) {
-        if let Some(limit) = &self.writing {
-            limit.wait_for(bytes).await;
-        }
+        self.writing.wait_for(bytes).await;
         self.counters.count_sent(bytes);
     }
 
-    /// Runs `writing`, which writes `bytes`, and measures the rate of the link.
+    /// Runs `writing`, which writes `bytes`, and measures the rate of the link. The gentle rate has its own measure.
     pub(super) async fn measure_rate<T>(
         &self,
         bytes: usize,
         writing: impl Future<Output = T>,
     ) -> T {
+        if self.is_gentle() {
+            return writing.await;
+        }
         let (mut writing, mut blocked_since) = (pin!(writing), None);
         let written = std::future::poll_fn(|context| {
             let polled = writing.as_mut().poll(context);
@@ -200,7 +301,10 @@ impl Flow {
     /// end.
     pub(super) async fn while_waiting_for_driver<T>(&self, taking: impl Future<Output = T>) -> T {
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+        let start = Instant::now();
         let taken = taking.await;
+        let held = start.elapsed().as_micros() as u64;
+        self.counters.held.fetch_add(held, Ordering::Relaxed);
         self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         taken
     }
@@ -208,32 +312,47 @@ impl Flow {
 
 /// Spreads bytes evenly over time, for all streams together.
 struct Limit {
-    table: RateTable,
+    table: Option<RateTable>,
+    /// The gentle rate in bytes a second; 0 for none.
+    gentle: AtomicU64,
     next: Mutex<Instant>,
 }
 
 impl Limit {
-    fn new(table: RateTable) -> Self {
-        Self { table, next: Mutex::new(Instant::now()) }
+    fn new(table: Option<RateTable>) -> Self {
+        Self { table, gentle: AtomicU64::new(0), next: Mutex::new(Instant::now()) }
     }
 
-    /// Returns the bytes to write in one call: about a tenth of the bytes that the limit allows in a second.
+    fn is_gentle(&self) -> bool {
+        self.gentle.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns the present limit, if there is one.
+    fn bytes_per_second(&self) -> Option<u64> {
+        let gentle = Some(self.gentle.load(Ordering::Relaxed)).filter(|rate| *rate > 0);
+        gentle.into_iter().chain(self.table.as_ref().and_then(RateTable::now)).min()
+    }
+
+    /// Returns the bytes to write in one call: about a tenth of the bytes that the limit allows in a second. Pieces at
+    /// the gentle rate are shorter, since a piece is a queue on the way.
     fn piece_bytes(&self) -> usize {
-        self.table.now().map_or(1 << 20, |bytes| (bytes / 10).clamp(512, 1 << 20) as usize)
+        let pieces_per_second = if self.is_gentle() { GENTLE_PIECES } else { 10 };
+        let Some(bytes) = self.bytes_per_second() else { return usize::MAX };
+        (bytes / pieces_per_second).clamp(512, 1 << 20) as usize
     }
 
     async fn wait_for(&self, bytes: usize) {
-        tokio::time::sleep_until(self.next_allowed(bytes)).await;
+        if let Some(limit) = self.bytes_per_second() {
+            tokio::time::sleep_until(self.next_allowed(bytes, limit)).await;
+        }
     }
 
-    /// Returns the time at which the rate allows `bytes` to be sent or read.
-    fn next_allowed(&self, bytes: usize) -> Instant {
-        let pause = match self.table.now() {
-            Some(limit) => Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64),
-            None => Duration::ZERO,
-        };
+    /// Returns the time at which the rate `limit` allows `bytes` to be sent or read.
+    fn next_allowed(&self, bytes: usize, limit: u64) -> Instant {
+        let pause = Duration::from_secs_f64(bytes as f64 / limit.max(1) as f64);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = Instant::now().max(*next);
+        let now = Instant::now();
+        let turn = (*next).max(now.checked_sub(LATE).unwrap_or(now));
         *next = turn + pause;
         turn
     }

@@ -94,12 +94,16 @@ pub(crate) async fn read_frames(
     loop {
         let (mut reading, mut last) = (Reading::new(), false);
         for frame in arrivals.next_reading(flow).await {
+            let Some(frame) = without_echo(stream, frame, flow) else { continue };
             let heard = as_arrived_on(stream, frame);
             last = !matches!(heard, Some(Ok(_)));
             reading.extend(heard);
             if last {
                 break;
             }
+        }
+        if reading.is_empty() && !last {
+            continue;
         }
         let unheard = flow.while_waiting_for_driver(frames.send(reading)).await.is_err();
         // Frames of an abandoned attempt may arrive after the end of the session. A further stream is read to its end,
@@ -206,6 +210,22 @@ impl Arrivals {
             let payload = Piece { of: Arc::clone(&of), range };
             self.ready.push_back(RawFrame { kind, payload });
         }
+    }
+}
+
+/// Takes frames of echoes off the first stream. Returns all other frames, and an error for an echo against the rules.
+fn without_echo(
+    stream: Stream,
+    frame: Result<RawFrame, ReadEnd>,
+    flow: &Flow,
+) -> Option<Result<RawFrame, ReadEnd>> {
+    match (frame, stream) {
+        (Ok(frame), Stream::First) => match flow.take_echo(frame.kind, &frame.payload) {
+            Ok(true) => None,
+            Ok(false) => Some(Ok(frame)),
+            Err(error) => Some(Err(ReadEnd::Bad(error))),
+        },
+        (frame, _) => Some(frame),
     }
 }
 

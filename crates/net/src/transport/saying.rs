@@ -1,6 +1,5 @@
 //! Writes batches of frames, and signs of life during pauses.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -9,16 +8,20 @@ use tokio::time::Instant;
 
 use deltic_engine::stream::{CHECKED_RUN_BYTES, OutgoingChecks};
 use deltic_protocol::Purpose;
+use deltic_protocol::echo::Echoed;
+use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_protocol::hello::Alive;
 
 use crate::monitor::Stage;
 use crate::task::Task;
 
-use super::{BATCHES, Counters, Flow, Stream, WRITTEN_BYTES, Writer, spare};
+use super::{BATCHES, Flow, Stream, WRITTEN_BYTES, Writer, spare};
 
 /// Longest time of writing a batch to a line that counts as fast. On a fast line, the bytes get one check at the end of
 /// the batch, which saves a copy.
 const FAST: Duration = Duration::from_millis(20);
+/// Bytes after which a batch at the gentle rate is cut, at the next end of a frame. An echo fits between two batches.
+const GENTLE_BATCH_BYTES: usize = 16 << 10;
 
 /// Writes batches of frames from a bounded queue until the queue is closed; `opening` comes before the first.
 pub(crate) fn start_writer(
@@ -30,9 +33,8 @@ pub(crate) fn start_writer(
     let (batches, taken) = mpsc::channel::<Vec<u8>>(BATCHES);
     let (flow, monitor) = (flow.clone(), flow.monitor.clone());
     let pause = (stream == Stream::First).then(|| flow.longest_pause_receiver());
-    let counters = Arc::clone(&flow.counters);
     flow.monitor.count_sent(Purpose::Control, opening.len());
-    let said = Said { opening, taken, pause, counters, owed: 0 };
+    let said = Said { opening, taken, pause, flow: flow.clone(), owed: 0, rest: Vec::new() };
     let task = Task::spawn(monitor.charge_future(Stage::Wire, async move {
         match writer {
             Writer::Stream(writer) => write_all(writer, said, &flow).await,
@@ -49,21 +51,55 @@ struct Said {
     taken: mpsc::Receiver<Vec<u8>>,
     /// Longest pause before a sign of life. `None` for streams that send no signs of life.
     pause: Option<watch::Receiver<Option<Duration>>>,
-    counters: Arc<Counters>,
+    flow: Flow,
     /// Value of `Counters::progress_count` when this end last sent a batch.
     owed: u64,
+    /// Frames that follow the last batch, which was cut.
+    rest: Vec<u8>,
 }
 
 impl Said {
-    /// Waits for the next batch. Returns a sign of life instead, if the longest pause has passed and the other end
-    /// needs a sign.
+    /// Waits for the next batch. Returns an answer to an echo first. Returns a sign of life instead, if the longest
+    /// pause has passed and the other end needs a sign.
     async fn next(&mut self) -> Option<Vec<u8>> {
-        let next = self.batch_or_sign().await;
-        self.owed = self.counters.progress_count();
+        let mut next = self.batch_or_sign().await;
+        self.owed = self.flow.counters.progress_count();
+        if let Some(batch) = next.as_mut().filter(|_| self.rest.is_empty() && self.flow.is_gentle())
+        {
+            self.rest = split_off_frames(batch, GENTLE_BATCH_BYTES);
+        }
         next
     }
 
+    /// Adds batches that wait, up to the bytes of one write. An answer to an echo is written alone.
+    fn gather(&mut self, batch: &mut Vec<u8>) {
+        let is_answer = batch.first() == Some(&Echoed::KIND);
+        if is_answer || self.flow.is_gentle() || !self.rest.is_empty() {
+            return;
+        }
+        while batch.len() < WRITTEN_BYTES
+            && let Ok(more) = self.taken.try_recv()
+        {
+            batch.extend_from_slice(&more);
+            spare::keep(more);
+        }
+    }
+
+    /// True if the next batch is ready.
+    fn has_more(&self) -> bool {
+        !self.rest.is_empty() || !self.taken.is_empty()
+    }
+
     async fn batch_or_sign(&mut self) -> Option<Vec<u8>> {
+        if self.pause.is_some()
+            && let Some(answer) = self.flow.owed_answer()
+        {
+            return Some(answer);
+        }
+        if !self.rest.is_empty() {
+            let rest = split_off_frames(&mut self.rest, GENTLE_BATCH_BYTES);
+            return Some(std::mem::replace(&mut self.rest, rest));
+        }
         let Some(pause) = &mut self.pause else { return self.taken.recv().await };
         loop {
             let longest = *pause.borrow_and_update();
@@ -75,12 +111,17 @@ impl Said {
             };
             tokio::select! {
                 biased;
+                () = self.flow.wait_until_owed() => match self.flow.owed_answer() {
+                    Some(answer) => return Some(answer),
+                    None => continue,
+                },
                 batch = self.taken.recv() => return batch,
                 () = silence => {}
                 Ok(()) = pause.changed() => continue,
             }
             // Two ends that only wait for each other need no signs of life.
-            if self.counters.is_busy() || self.counters.progress_count() != self.owed {
+            let counters = &self.flow.counters;
+            if counters.is_busy() || counters.progress_count() != self.owed {
                 return Some(Alive.encode());
             }
         }
@@ -100,11 +141,14 @@ async fn write_all(
         writer.flush().await?;
     }
     while let Some(mut batch) = said.next().await {
-        while batch.len() < WRITTEN_BYTES
-            && let Ok(more) = said.taken.try_recv()
+        said.gather(&mut batch);
+        if said.pause.is_some()
+            && let Some(mut question) = flow.question()
         {
-            batch.extend_from_slice(&more);
-            spare::keep(more);
+            checks.append(&mut question, usize::MAX, spare::buffer);
+            flow.monitor.count_sent(Purpose::Control, question.len());
+            flow.counters.count_sent(question.len());
+            flow.measure_rate(question.len(), writer.write_all(&question)).await?;
         }
         let len = batch.len();
         let begun = Instant::now();
@@ -113,12 +157,15 @@ async fn write_all(
         }
         flow.monitor.count_sent(Purpose::Control, batch.len() - len);
         batch = open_with(&mut said.opening, batch);
-        for piece in batch.chunks(flow.piece_bytes_of(&batch)) {
+        let mut left = &batch[..];
+        while !left.is_empty() {
+            let (piece, behind) = left.split_at(flow.piece_bytes_of(left));
             flow.wait_and_count_sent(piece.len()).await;
             flow.measure_rate(piece.len(), writer.write_all(piece)).await?;
+            left = behind;
         }
         spare::keep(batch);
-        if said.taken.is_empty() {
+        if !said.has_more() || flow.is_gentle() {
             flow.measure_rate(0, writer.flush()).await?;
         }
         run = if begun.elapsed() > FAST { CHECKED_RUN_BYTES } else { usize::MAX };
@@ -152,6 +199,18 @@ async fn pass_batches(
     Ok(())
 }
 
+/// Cuts a batch at the first end of a frame from `bytes` on. Returns the frames behind the cut.
+fn split_off_frames(batch: &mut Vec<u8>, bytes: usize) -> Vec<u8> {
+    let mut end = 0;
+    while end < bytes
+        && let Some(header) = batch.get(end..).and_then(|rest| rest.first_chunk::<HEADER_BYTES>())
+        && let Ok(Header { len, .. }) = Header::decode(*header)
+    {
+        end += HEADER_BYTES + len;
+    }
+    if end < batch.len() { batch.split_off(end) } else { Vec::new() }
+}
+
 /// Puts the opening of a stream before its first batch.
 fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
     batch.splice(0..0, std::mem::take(opening).iter().copied());
@@ -160,8 +219,58 @@ fn open_with(opening: &mut &[u8], mut batch: Vec<u8>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use deltic_protocol::echo::Echo;
+    use tokio::io::AsyncReadExt;
+
     use super::*;
     use crate::config::SessionConfig;
+
+    fn frame(kind: u8, len: usize) -> Vec<u8> {
+        let bytes = (len as u32).to_le_bytes();
+        [&[kind], &bytes[..3], &vec![7; len]].concat()
+    }
+
+    /// Returns the types of the frames in a stream.
+    fn kinds(mut bytes: &[u8]) -> Vec<u8> {
+        let mut kinds = Vec::new();
+        while let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() {
+            let header = Header::decode(*header).expect("it was written");
+            kinds.push(header.kind);
+            bytes = &rest[header.len..];
+        }
+        kinds
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_echo_is_answered_before_the_batches_that_wait() {
+        let flow = Flow::new(&SessionConfig::default());
+        flow.answer_echoes();
+        let (ours, mut theirs) = tokio::io::duplex(64);
+        let writer = Writer::Stream(Box::new(ours));
+        let (batches, writing) = start_writer(writer, &flow, Stream::First, b"");
+        for kind in [40, 41, 42] {
+            batches.send(frame(kind, 100_000)).await.expect("there is room");
+            tokio::task::yield_now().await;
+        }
+        assert!(flow.take_echo(Echo::KIND, &[]).expect("it may be asked"));
+        drop(batches);
+        let mut written = Vec::new();
+        theirs.read_to_end(&mut written).await.expect("the writer ends");
+        writing.await.expect("it ends").expect("it writes");
+        let (answer, check) = (Echoed::KIND, deltic_protocol::check::CHECK);
+        let kinds = kinds(&written);
+        assert_eq!(kinds[..5], [40, check, answer, check, 41], "{kinds:?}");
+    }
+
+    #[test]
+    fn a_batch_is_cut_behind_a_whole_frame() {
+        for (bytes, wanted) in [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3), (1000, 3)] {
+            let mut batch = [frame(1, 6), frame(2, 6), frame(3, 6)].concat();
+            let rest = split_off_frames(&mut batch, bytes);
+            assert_eq!(kinds(&batch), [1, 2, 3][..wanted], "{bytes}");
+            assert_eq!(kinds(&rest), [1, 2, 3][wanted..], "{bytes}");
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_end_says_that_it_lives_while_it_works_and_for_what_it_hears() {
@@ -186,7 +295,7 @@ mod tests {
         flow.counters.set_working(false);
         assert!(signs().await <= 1, "one may have been on its way");
         // A frame arrived, so this end sends a sign of life.
-        flow.counters.count_arrival(9);
+        flow.counters.count_arrival(40);
         assert_eq!(signs().await, 1);
         flow.counters.count_arrival(Alive::KIND);
         assert_eq!(signs().await, 0, "no sign of life answers a sign of life");

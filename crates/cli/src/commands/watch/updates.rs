@@ -44,7 +44,8 @@ impl EditedFiles {
     /// If there is no token, or no thread can be started.
     pub(super) fn new(plan: &Plan, login: &LoginArgs) -> Result<Option<Self>> {
         let Destination::Remote { host, path } = &plan.destination else { return Ok(None) };
-        if !Address::looks_like(host.as_bytes()) || !fit(&plan.options) || plan.bwlimit.is_some() {
+        let is_limited = !plan.limits.are_none();
+        if !Address::looks_like(host.as_bytes()) || !fit(&plan.options) || is_limited {
             return Ok(None);
         }
         let address = address_of(host)?;
