@@ -26,7 +26,7 @@ fn sent(bytes: usize, gentle: bool) -> Outcome {
     let to = Destination::Local(trees.path().join("b"));
     let limits = RateLimits { table: None, gentle };
     let plan = Plan { limits, ..plan(trees.path().join("a").join(""), to, options) };
-    let rehearsal = Rehearsal { link: Some(LINK), ..Rehearsal::default() };
+    let rehearsal = Rehearsal { link: Some(LINK) };
     let outcome = rehearse(&plan, rehearsal, &mut |_| ()).unwrap().outcome;
     assert!(std::fs::read(trees.path().join("b/file")).unwrap() == new);
     outcome

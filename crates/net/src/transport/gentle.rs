@@ -269,7 +269,8 @@ mod tests {
             self.now += STEP;
             if self.now >= self.next_echo {
                 self.echoes += 1;
-                let is_late = self.late_every.is_some_and(|every| self.echoes % every == 0);
+                let is_late =
+                    self.late_every.is_some_and(|every| self.echoes.is_multiple_of(every));
                 let late = if is_late { 0.15 } else { 0.0 };
                 // Answers keep their order.
                 let before = self.answers.back().map_or(0.0, |(arrival, ..)| arrival - self.now);
