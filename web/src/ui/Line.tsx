@@ -73,8 +73,8 @@ function Said(): JSX.Element {
 function Moving(): JSX.Element {
   const words = t();
   const sum = (beat.value, totals(openBatches.value));
-  const done = last(batches.value);
-  if (!openBatches.value.length)
+  if (!openBatches.value.length) {
+    const done = last(batches.value);
     return (
       <a href={screenAddress("transfers")} onClick={follow}>
         <span>
@@ -83,6 +83,7 @@ function Moving(): JSX.Element {
         </span>
       </a>
     );
+  }
   const left = toSend(sum);
   const perSecond = rate.value;
   return (
