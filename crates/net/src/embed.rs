@@ -33,7 +33,9 @@ use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
 use crate::learned::LinkNote;
-use crate::plan::{self, Destination, Plan, RoundTrip, Sources, Traffic, remote_host};
+use crate::plan::{
+    self, Destination, Plan, RoundTrip, Sources, StoreTraffic, Traffic, remote_host,
+};
 pub use crate::session::{DestinationRequest, OpenDestination, Served};
 use crate::session::{Session, SourcePaths, adapt_to_plan, dial};
 use crate::task::Task;
@@ -78,6 +80,8 @@ pub struct Outcome {
     pub link: LinkReport,
     /// Sums of this end by their source, if a strategy of a paper ran. Of both ends, if both are in this process.
     pub sums: SumCounts,
+    /// Traffic with a store that a URL names.
+    pub store: StoreTraffic,
 }
 
 /// Rate of the link to the other end, and compression of literals, measured by one end.
@@ -136,8 +140,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     config.learned = note.as_ref().and_then(LinkNote::rate);
     let (shell, counters) = (config.shell.clone(), Arc::clone(&config.counters));
     let failed_traffic = plan.failed_traffic.clone();
-    let received = plan.dial.as_ref().and_then(|dial| dial.received.clone());
-    let before = received.as_ref().map_or(0, |received| received());
+    let of_store = plan.dial.as_ref().and_then(|dial| dial.traffic.clone());
+    let before = of_store.as_ref().map(|of_store| of_store());
     let ended = run_until_cancelled(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
@@ -152,8 +156,9 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     })
     .await;
     let mut traffic = counters.traffic();
-    if let Some(received) = received {
-        traffic.received = received().saturating_sub(before);
+    let store = of_store.zip(before).map(|(of_store, before)| of_store().since(before));
+    if let Some(StoreTraffic { received, .. }) = store {
+        traffic.received = received;
     }
     if ended.is_err() {
         failed_traffic.add_failed_attempt(traffic);
@@ -161,7 +166,7 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     } else if let Some(note) = note {
         note.note_run(&counters);
     }
-    Ok(Outcome { traffic, ..ended? })
+    Ok(Outcome { traffic, store: store.unwrap_or_default(), ..ended? })
 }
 
 /// Ends the remote shell of a failed run, since a hanging shell would outlive this process. Waits on a separate thread
@@ -474,7 +479,14 @@ pub(crate) async fn run_until_cancelled(
     let (bits_per_second, round_trip) = (counters.bandwidth_limit(), counters.round_trip());
     let link = LinkReport { bits_per_second, round_trip, packing };
     let sums = config.sums.totals();
-    Ok(Outcome { totals, traffic: counters.traffic(), elapsed: start.elapsed(), link, sums })
+    Ok(Outcome {
+        totals,
+        traffic: counters.traffic(),
+        elapsed: start.elapsed(),
+        link,
+        sums,
+        store: StoreTraffic::default(),
+    })
 }
 
 /// Replaces the error of a lost connection by `Interrupted` if the run is cancelled within [`SIGNAL_LATENESS`]. Ctrl-C

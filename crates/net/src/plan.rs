@@ -190,13 +190,35 @@ impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 /// A future that opens a connection.
 pub type Dialling = Pin<Box<dyn Future<Output = Result<Pin<Box<dyn Stream>>, SyncError>> + Send>>;
 
+/// Bytes received from a store that a URL names, and bytes that needed no request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreTraffic {
+    /// Bytes received from the store.
+    pub received: u64,
+    /// Units with a checksum that the old version at the destination had at another offset.
+    pub shifted_units: u64,
+    /// Bytes of these units.
+    pub shifted_bytes: u64,
+}
+
+impl StoreTraffic {
+    /// Returns the traffic since `before`.
+    pub(crate) const fn since(self, before: Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(before.received),
+            shifted_units: self.shifted_units.saturating_sub(before.shifted_units),
+            shifted_bytes: self.shifted_bytes.saturating_sub(before.shifted_bytes),
+        }
+    }
+}
+
 /// Opens connections to the other end, one for each session.
 #[derive(Clone)]
 pub struct Dial {
     open: Arc<dyn Fn() -> Dialling + Send + Sync>,
     pub(crate) old_sums: Option<Arc<dyn OldSums>>,
-    /// Returns the bytes received from outside this process, such as from a store, if the other end is in this process.
-    pub(crate) received: Option<Arc<dyn Fn() -> u64 + Send + Sync>>,
+    /// Returns the traffic with a store so far, if the other end is in this process and reads a store.
+    pub(crate) traffic: Option<Arc<dyn Fn() -> StoreTraffic + Send + Sync>>,
     /// True if the user has stored a login for the other end, so the address is known to be right.
     pub is_kept: bool,
 }
@@ -204,7 +226,7 @@ pub struct Dial {
 impl Dial {
     /// Returns a `Dial` that opens connections by `open`.
     pub fn new(open: impl Fn() -> Dialling + Send + Sync + 'static) -> Self {
-        Self { open: Arc::new(open), old_sums: None, received: None, is_kept: false }
+        Self { open: Arc::new(open), old_sums: None, traffic: None, is_kept: false }
     }
 
     /// Returns this `Dial` for another end in this process. `sums` computes sums of old versions as the other end does
@@ -214,11 +236,11 @@ impl Dial {
         Self { old_sums: Some(sums), ..self }
     }
 
-    /// Returns this `Dial` for another end in this process that reads from outside. `received` returns the bytes
-    /// received so far, which [`Traffic`] then counts instead of the bytes of the stream.
+    /// Returns this `Dial` for another end in this process that reads a store. `traffic` returns the traffic so far;
+    /// [`Traffic`] then counts the bytes received from the store instead of the bytes of the stream.
     #[must_use]
-    pub fn with_received(self, received: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
-        Self { received: Some(Arc::new(received)), ..self }
+    pub fn with_traffic(self, traffic: impl Fn() -> StoreTraffic + Send + Sync + 'static) -> Self {
+        Self { traffic: Some(Arc::new(traffic)), ..self }
     }
 
     pub(crate) fn open(&self) -> Dialling {

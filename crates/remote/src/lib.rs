@@ -9,6 +9,8 @@
 //!   then reads only the units that differ.
 //! - `local_file` takes checksums from the local file system where that stores some. [`Evidence`] counts how contents
 //!   were compared.
+//! - `shifted` finds units that the old version has at another offset, and `old_versions` lends the old version to the
+//!   end that reads the system.
 //! - `system` is the trait of a system, `read_ahead` fetches ranges, `sums` holds checksums.
 //! - `labs`, a feature of cargo, holds systems with few users, and layouts of files in storage.
 //!
@@ -27,11 +29,13 @@ mod http;
 pub mod labs;
 mod local_file;
 mod local_sums;
+mod old_versions;
 mod parallel;
 mod patterns;
 mod read_ahead;
 mod s3;
 mod session;
+mod shifted;
 mod sums;
 mod system;
 #[cfg(test)]

@@ -97,6 +97,15 @@ impl<'a> LocalFile<'a> {
         Ok(way.first().and_then(SummedUnit::algorithm).map(|by| (is_same, by)))
     }
 
+    /// True if the file has the bytes of `unit` from offset `start` on, by the checksum of the unit.
+    ///
+    /// # Errors
+    /// The file cannot be read, or changed.
+    pub(crate) fn has(&mut self, unit: &SummedUnit, start: u64) -> Result<bool, StoreError> {
+        let end = start.checked_add(unit.len).filter(|end| *end <= self.file.meta().len);
+        Ok(end.is_some() && unit.sum.is_some() && self.unit(unit, start)? == unit.sum)
+    }
+
     /// The checksum of the file's bytes at the place of `unit`, which begins at `start`.
     fn unit(&mut self, unit: &SummedUnit, start: u64) -> Result<Option<ContentSum>, StoreError> {
         let Some(algorithm) = unit.algorithm() else { return Ok(None) };

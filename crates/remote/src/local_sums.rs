@@ -13,6 +13,7 @@ use deltic_tree::RelPath;
 
 use crate::evidence::{ComparedBy, Evidence};
 use crate::local_file::LocalFile;
+use crate::old_versions::OldVersions;
 use crate::sums::{ObjectSums, SumAlgorithm, SummedUnit};
 use crate::tree::RemoteTree;
 use crate::{RemoteError, lock};
@@ -25,6 +26,7 @@ pub struct LocalSums {
     bases: Mutex<HashMap<Digest, Extents>>,
     /// Checksums of objects that one end requested, kept until the other end requests the same checksums.
     pending: Mutex<HashMap<RelPath, Arc<PendingSums>>>,
+    old_versions: Arc<OldVersions>,
     evidence: Evidence,
 }
 
@@ -35,9 +37,15 @@ type PendingSums = Mutex<Option<Option<ObjectSums>>>;
 const MAX_PENDING: usize = 1 << 14;
 
 impl LocalSums {
-    /// Sets the tree that is sent. Only the first call has an effect.
+    /// Sets the tree that is sent, and lends old versions to the tree. Requests for checksums go to the first tree.
     pub(crate) fn set_tree(&self, tree: &RemoteTree) {
+        tree.borrow_from(Arc::clone(&self.old_versions));
         self.tree.get_or_init(|| tree.clone());
+    }
+
+    /// Old versions that were opened, and counts of the units found in them.
+    pub(crate) fn old_versions(&self) -> Arc<OldVersions> {
+        Arc::clone(&self.old_versions)
     }
 
     /// Counts of the comparisons so far.
@@ -94,6 +102,12 @@ impl OldSums for LocalSums {
 
     fn noted(&self, base: &Digest) -> Option<Extents> {
         lock(&self.bases).remove(base)
+    }
+
+    fn lend(&self, path: &RelPath, old: Box<dyn Snapshot>) {
+        if let Some(tree) = self.tree.get() {
+            self.old_versions.lend(tree.source_path(path), old);
+        }
     }
 
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
@@ -159,6 +173,8 @@ impl OldSums for SystemSums {
     fn noted(&self, base: &Digest) -> Option<Extents> {
         self.0.noted(base)
     }
+
+    fn lend(&self, _: &RelPath, _: Box<dyn Snapshot>) {}
 
     fn content(&self, path: &RelPath, file: &dyn Snapshot) -> Result<Option<Digest>, StoreError> {
         Ok(self.0.sums_and_name(path, file.meta().len)?.map(|(_, name)| name))

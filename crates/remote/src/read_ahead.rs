@@ -3,16 +3,18 @@
 //! `plan` announces the ranges to be read. A few threads fetch windows of these ranges in order; a window is kept until
 //! the reader has read the window once. Windows become longer while answers come soon, because each request costs a
 //! fixed time. Each read outside of the plan sends a separate request. If the plan covers a whole unit, the fetched
-//! bytes must match the unit's checksum. After a mismatch every later read and `check` fail.
+//! bytes must match the unit's checksum. After a mismatch every later read and `check` fail. Bytes that the old version
+//! has at another offset are read there instead of fetched, and verified in the same way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::RemoteError;
+use crate::old_versions::OldCopy;
 use crate::sums::{ContentSum, ObjectSums, SumHasher, pad};
 use crate::system::{ObjectVersion, StorageSystem};
 
@@ -46,6 +48,8 @@ struct SharedReads {
     state: Mutex<ReadState>,
     moved: Condvar,
     extra: ExtraBytes,
+    /// The old version, if it has planned bytes at other offsets.
+    old: OnceLock<OldCopy>,
 }
 
 /// Bytes that the windows of all objects of a tree hold beyond [`WINDOW_BYTES`] each.
@@ -80,8 +84,8 @@ struct ReadState {
     /// Bytes of the next window; 0 stands for [`WINDOW_BYTES`].
     window_bytes: u64,
     check: SumCheck,
-    /// The error of a checksum mismatch. After a mismatch, no bytes of the object may be used.
-    failed: Option<String>,
+    /// A checksum mismatch. After a mismatch, no bytes of the object may be used.
+    failed: Option<SumMismatch>,
     threads: usize,
     is_planned: bool,
     is_over: bool,
@@ -126,15 +130,19 @@ impl ReadAhead {
         extra: ExtraBytes,
     ) -> Self {
         let (state, moved) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(SharedReads { system, path, object, state, moved, extra }) }
+        let old = OnceLock::new();
+        Self { shared: Arc::new(SharedReads { system, path, object, state, moved, extra, old }) }
     }
 
-    /// Announces the ranges to be read, ascending and disjoint, and the checksums to verify. Only the first call has an
-    /// effect.
-    pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &ObjectSums) {
+    /// Announces the ranges to be read, ascending and disjoint, the checksums to verify, and the old version that has
+    /// some of the bytes. Only the first call has an effect.
+    pub(crate) fn plan(&self, ranges: &[Range<u64>], sums: &ObjectSums, old: Option<OldCopy>) {
         let mut state = self.shared.lock();
         if std::mem::replace(&mut state.is_planned, true) {
             return;
+        }
+        if let Some(old) = old {
+            self.shared.old.set(old).ok();
         }
         let len = self.shared.object.len;
         let mut joined: Vec<Range<u64>> = Vec::new();
@@ -292,7 +300,7 @@ impl SharedReads {
         loop {
             let mut bytes = vec![0; (range.end - range.start) as usize];
             let start = Instant::now();
-            let read = self.system.read(&self.path, &self.object, range.clone(), &mut bytes);
+            let read = self.read(range.clone(), &mut bytes);
             let is_soon = start.elapsed() < SOON;
             let mut state = self.lock();
             state.resize(range.end - range.start, is_soon);
@@ -304,7 +312,7 @@ impl SharedReads {
             if let Some(window) = state.windows.get_mut(&range.start) {
                 window.bytes = fetched;
             }
-            state.check_arrived();
+            state.check_arrived(self.old.get());
             self.moved.notify_all();
             let has_room = state.windows.len() < WINDOWS && !state.is_over;
             let Some(next) = has_room.then(|| state.pop(&self.extra)).flatten() else {
@@ -313,6 +321,17 @@ impl SharedReads {
             };
             range = next.range.clone();
             state.windows.insert(range.start, FetchWindow::pending(next));
+        }
+    }
+
+    /// Reads a range from the old version or the system.
+    fn read(&self, range: Range<u64>, buf: &mut [u8]) -> Result<(), RemoteError> {
+        let fetch = |range: Range<u64>, buf: &mut [u8]| {
+            self.system.read(&self.path, &self.object, range, buf)
+        };
+        match self.old.get() {
+            Some(old) => old.read(range, buf, fetch),
+            None => fetch(range, buf),
         }
     }
 
@@ -330,7 +349,7 @@ impl SharedReads {
 
 impl ReadState {
     fn check_failed(&self) -> Result<(), RemoteError> {
-        self.failed.as_ref().map_or(Ok(()), |why| Err(RemoteError::Wrong(why.clone())))
+        self.failed.as_ref().map_or(Ok(()), |mismatch| Err(mismatch.error()))
     }
 
     /// Index of the queued range that holds `at`.
@@ -370,20 +389,38 @@ impl ReadState {
     }
 
     /// Verifies fetched windows that follow the bytes verified so far.
-    fn check_arrived(&mut self) {
+    fn check_arrived(&mut self, old: Option<&OldCopy>) {
         while let Some(at) = self.check.at() {
             let Some(window) = self.windows.get_mut(&at) else { return };
             let WindowContent::Ready(bytes) = &window.bytes else { return };
             let bytes = Arc::clone(bytes);
             let end = window.end;
             let is_done = window.taken >= end - at;
-            if let Err(why) = self.check.push(&bytes) {
-                window.bytes = WindowContent::Failed(why.clone());
-                self.failed = Some(why);
+            if let Err(unit) = self.check.push(&bytes) {
+                let is_of_old = old.is_some_and(|old| old.overlaps(&unit));
+                self.failed = Some(SumMismatch { unit, is_of_old });
                 return;
             } else if is_done {
                 self.windows.remove(&at);
             }
+        }
+    }
+}
+
+/// A unit whose bytes do not match the checksum.
+#[derive(Debug)]
+struct SumMismatch {
+    unit: Range<u64>,
+    /// True if bytes of the unit came from the old version, which matched the checksum when it was searched.
+    is_of_old: bool,
+}
+
+impl SumMismatch {
+    fn error(&self) -> RemoteError {
+        let Range { start, end } = self.unit;
+        match self.is_of_old {
+            true => RemoteError::Changed,
+            false => RemoteError::Wrong(format!("checksum mismatch in bytes {start}–{end}")),
         }
     }
 }
@@ -441,7 +478,8 @@ impl SumCheck {
         if self.units.is_empty() { None } else { self.rest.front().map(|range| range.start) }
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<(), String> {
+    /// Verifies the next bytes. Fails with the range of a unit whose bytes do not match.
+    fn push(&mut self, bytes: &[u8]) -> Result<(), Range<u64>> {
         let Some(front) = self.rest.front_mut() else { return Ok(()) };
         let (mut at, end) = (front.start, front.start + bytes.len() as u64);
         front.start = end;
@@ -464,8 +502,7 @@ impl SumCheck {
             }
             pad(&mut summer, *zeros);
             if summer.finish() != sum.bytes {
-                let Range { start, end } = range;
-                return Err(format!("checksum mismatch in bytes {start}–{end}"));
+                return Err(range.clone());
             }
             self.units.pop_front();
         }
@@ -476,6 +513,10 @@ impl SumCheck {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::tests::bytes;
+    use crate::shifted::{ShiftedRun, tests::BytesFile};
+    use crate::system::SystemEntry;
+    use crate::testing::MemorySystem;
 
     #[test]
     fn a_window_is_cut_out_of_the_queue_at_any_offset() {
@@ -491,6 +532,35 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| state.pop(&none)).map(range).collect();
         let ends = [(0, W), (W, W * 2), (W * 3, W * 4), (W * 4, W * 4 + 1), (W * 9, W * 9 + 5)];
         assert_eq!(rest, ends.map(|(start, end)| start..end));
+    }
+
+    #[test]
+    fn bytes_come_from_the_old_version_and_are_verified() {
+        const UNIT: u64 = 64 << 10;
+        let new = bytes(UNIT as usize * 5, 1);
+        let system = MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &new);
+        let Some(SystemEntry::Object(object)) = system.look("img").unwrap() else { panic!() };
+        let system = Arc::new(system);
+        let sums = system.sums("img", &object).unwrap();
+        for is_right in [true, false] {
+            let mut old = [b"before", &new[UNIT as usize..]].concat();
+            old[6 + 2 * UNIT as usize] ^= u8::from(!is_right);
+            let run = ShiftedRun { new: UNIT..UNIT * 4, old: 6 };
+            let copy = OldCopy::new(Box::new(BytesFile::new(old)), vec![run]).unwrap();
+            let (of, path) = (Arc::clone(&system) as Arc<dyn StorageSystem>, "img".to_owned());
+            let ahead = ReadAhead::new(of, path, object.clone(), ExtraBytes::default());
+            let before = system.received();
+            ahead.plan(std::slice::from_ref(&(0..object.len)), &sums, Some(copy));
+            let mut read = vec![0; new.len()];
+            let ended = ahead.read(0, &mut read);
+            assert_eq!(system.received() - before, UNIT * 2);
+            match is_right {
+                true => {
+                    assert!(ended.unwrap() == new.len() && read == new && ahead.check().is_ok())
+                }
+                false => assert!(matches!(ahead.check(), Err(RemoteError::Changed))),
+            }
+        }
     }
 
     #[test]

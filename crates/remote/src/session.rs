@@ -84,7 +84,7 @@ impl RemoteSystem {
         };
         let system = Arc::clone(&self.system);
         let ahead = ReadAhead::new(system, path.into(), object.clone(), ExtraBytes::default());
-        ahead.plan(std::slice::from_ref(&(0..len)), &sums);
+        ahead.plan(std::slice::from_ref(&(0..len)), &sums, None);
         let (mut at, mut buffer) = (0, vec![0; PIPE_BYTES]);
         while at < len {
             let read = ahead.read(at, &mut buffer)?;
@@ -127,10 +127,11 @@ impl RemoteSystem {
         let local_sums = Arc::new(LocalSums::default());
         let (remote, sums, evidence) =
             (self.clone(), Arc::clone(&local_sums), local_sums.evidence());
+        let old_versions = local_sums.old_versions();
         let open = move || remote.connect(cache.clone(), reasons.clone(), &local_sums);
         let system = Arc::clone(&self.system);
-        let received = move || system.received();
-        (Dial::new(open).with_old_sums(sums).with_received(received), evidence)
+        let traffic = move || old_versions.counted(system.received());
+        (Dial::new(open).with_old_sums(sums).with_traffic(traffic), evidence)
     }
 
     fn connect(

@@ -10,7 +10,9 @@ use deltic_store::filter::{Linked, Reads, Scopes, Start, read_bounded};
 use deltic_store::{Extents, Filter, Listing, Snapshot, StoreError, Tree, is_staging_name};
 use deltic_tree::{Entry, Kind, Meta, Name, RelPath, Timestamp};
 
+use crate::old_versions::{OldCopy, OldVersions};
 use crate::read_ahead::{ExtraBytes, ReadAhead};
+use crate::shifted;
 use crate::sums::ObjectSums;
 use crate::system::{ObjectVersion, StorageSystem, SystemEntry};
 use crate::{RemoteError, lock};
@@ -48,6 +50,8 @@ struct TreeInner {
     listed: Mutex<HashMap<RelPath, ObjectVersion>>,
     /// Checksums of objects that were just compared with an old version, kept until the object is opened.
     recent_sums: Mutex<HashMap<RelPath, (ObjectVersion, ObjectSums)>>,
+    /// Old versions of the objects, if the destination is in this process.
+    old_versions: OnceLock<Arc<OldVersions>>,
     /// Budget for long range requests, shared by all objects.
     extra: ExtraBytes,
 }
@@ -111,8 +115,14 @@ impl RemoteTree {
             top_sources,
             listed,
             recent_sums,
+            old_versions: OnceLock::new(),
             extra: ExtraBytes::default(),
         })))
+    }
+
+    /// Takes bytes from these old versions. Only the first call has an effect.
+    pub(crate) fn borrow_from(&self, old_versions: Arc<OldVersions>) {
+        self.0.old_versions.get_or_init(|| old_versions);
     }
 
     /// The name of the source if the only source is an object.
@@ -418,6 +428,19 @@ impl RemoteSnapshot {
         error.at(action, &self.at)
     }
 
+    /// Looks in the old version for the units in `ranges`. Returns the copy to take bytes from, and the number of
+    /// bytes.
+    fn copy_of_old(&self, ranges: &[Range<u64>], sums: &ObjectSums) -> Option<(OldCopy, u64)> {
+        let old_versions = self.tree.0.old_versions.get()?;
+        let old = old_versions.take(&self.at)?;
+        let mut fetch = |range: Range<u64>, buf: &mut [u8]| {
+            self.tree.0.system.read(&self.path, &self.object, range, buf)
+        };
+        let found = shifted::find(sums, ranges, &*old, &mut fetch);
+        let bytes = old_versions.count(&found);
+        Some((OldCopy::new(old, found.runs)?, bytes))
+    }
+
     fn load_sums(&self) -> Result<&ObjectSums, StoreError> {
         if let Some(sums) = self.sums.get() {
             return Ok(sums);
@@ -447,15 +470,16 @@ impl Snapshot for RemoteSnapshot {
         if start < self.object.len && !buf.is_empty() && !self.ahead.is_planned() {
             let sums = self.load_sums()?;
             // Read from the first byte: a checksum may cover all bytes.
-            self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums);
+            self.ahead.plan(std::slice::from_ref(&(0..self.object.len)), sums, None);
         }
         self.ahead.read(start, buf).map_err(|error| self.failed("read", error))
     }
 
-    fn will_read(&self, ranges: &[Range<u64>]) {
-        if let Ok(sums) = self.load_sums() {
-            self.ahead.plan(ranges, sums);
-        }
+    fn will_read(&self, ranges: &[Range<u64>]) -> u64 {
+        let Ok(sums) = self.load_sums() else { return 0 };
+        let (copy, bytes) = self.copy_of_old(ranges, sums).unzip();
+        self.ahead.plan(ranges, sums, copy);
+        bytes.unwrap_or(0)
     }
 
     fn check_unchanged(&self) -> Result<(), StoreError> {
@@ -476,6 +500,9 @@ impl Snapshot for RemoteSnapshot {
 impl Drop for RemoteSnapshot {
     fn drop(&mut self) {
         self.tree.forget(&self.at, &self.object);
+        if let Some(old_versions) = self.tree.0.old_versions.get() {
+            old_versions.take(&self.at);
+        }
     }
 }
 

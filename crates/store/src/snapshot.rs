@@ -21,9 +21,11 @@ pub trait Snapshot: Send + Sync + 'static {
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError>;
 
     /// Announces the ranges that will be read, ascending and disjoint. A store behind a network may start to fetch
-    /// them.
-    fn will_read(&self, ranges: &[Range<u64>]) {
+    /// them. Returns the number of bytes that need no fetch, because the old version at the destination has them at
+    /// other offsets.
+    fn will_read(&self, ranges: &[Range<u64>]) -> u64 {
         let _ = ranges;
+        0
     }
 
     /// Checks that all bytes read so far are of one version.

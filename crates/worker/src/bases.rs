@@ -156,11 +156,13 @@ impl Bases {
             (Some(_), None) => Err(Reason::NoBase),
             (Some(extents), Some(held)) => self.changes_since_base(kept, snapshot, extents, held),
         };
+        let will_read = |(changed, _): &(Changed, _)| snapshot.will_read(&changed.ranges);
+        let shifted = found.as_ref().map_or(0, will_read);
         if let Some(reasons) = &self.reasons {
             let told = |(changed, _): &(Changed, _)| {
                 let (bytes, moved) = (bytes_of(&changed.ranges), !changed.moved.is_empty());
                 match self.old_sums {
-                    Some(_) => Reason::Differs { differ: bytes, len },
+                    Some(_) => Reason::Differs { differ: bytes, shifted, len },
                     None if moved => Reason::Moved { read: bytes, len },
                     None => Reason::Changed { changed: bytes, len },
                 }
@@ -169,7 +171,6 @@ impl Bases {
         }
         let extents = extents?;
         let (changed, since) = found.ok().unzip();
-        changed.iter().for_each(|changed: &Changed| snapshot.will_read(&changed.ranges));
         lock(&self.sending).insert(handle, Sending { extents, since });
         changed
     }
@@ -269,6 +270,16 @@ impl Bases {
             kept.is_some_and(|kept| kept.base_note(BaseNote::Extents, base).is_some())
         };
         held.filter(is_noted).or_else(|| sums.base(path, old))
+    }
+
+    /// Lends the old version that `open` returns to the other end, if the other end is in this process and may take
+    /// bytes from there.
+    pub(super) fn lend<S: Snapshot>(&self, path: &RelPath, open: impl FnOnce() -> Option<S>) {
+        if let Some(sums) = &self.old_sums
+            && let Some(old) = open()
+        {
+            sums.lend(path, Box::new(old));
+        }
     }
 
     /// Notes that the committed version equals `base`.

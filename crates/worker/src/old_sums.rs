@@ -17,6 +17,10 @@ pub trait OldSums: fmt::Debug + Send + Sync {
     /// Returns the extents of a base that [`base`](Self::base) returned.
     fn noted(&self, base: &Digest) -> Option<Extents>;
 
+    /// Lends `old`, the old version of the file at `path`, to the other end. The other end may take bytes from there
+    /// that it would have to fetch, if sums show that the bytes are equal.
+    fn lend(&self, path: &RelPath, old: Box<dyn Snapshot>);
+
     /// Returns a name for the content of `file`, which has the path `path` in the transfer. Both ends get the same name
     /// if the sums show equal contents. Returns `None` if both ends must read the content (docs/decisions/0044).
     ///

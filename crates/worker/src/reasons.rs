@@ -30,8 +30,10 @@ pub enum Reason {
     },
     /// Sums showed which bytes differ from the version at the destination; no other bytes were read.
     Differs {
-        /// Bytes that differ.
+        /// Bytes that differ at the same offsets.
         differ: u64,
+        /// Bytes of these that the version at the destination has at other offsets.
+        shifted: u64,
         /// Length of the file in bytes.
         len: u64,
     },

@@ -189,6 +189,16 @@ pub(crate) struct JsonSummary {
     /// Sums that a strategy of a paper used, by their source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) sums: Option<JsonSums>,
+    /// Units of a store's objects that old versions have at other offsets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) shifted: Option<JsonShifted>,
+}
+
+/// Units of a store's objects that were copied from other offsets of old versions, and their bytes.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct JsonShifted {
+    units: u64,
+    bytes: u64,
 }
 
 /// Number of sums by their source.
@@ -371,7 +381,7 @@ impl<'a> JsonEvent<'a> {
 
     /// The last event of a run that completed.
     pub(crate) fn summary(outcome: &Outcome, dry_run: bool, exit: Exit) -> Self {
-        let Outcome { totals, traffic, elapsed, link, sums } = *outcome;
+        let Outcome { totals, traffic, elapsed, link, sums, store } = *outcome;
         JsonEvent::Summary(Box::new(JsonSummary {
             exit_code: exit.code(),
             dry_run,
@@ -397,6 +407,8 @@ impl<'a> JsonEvent<'a> {
             compression: compression(&link),
             sums: (sums != SumCounts::default())
                 .then_some(JsonSums { stored: sums.stored, computed: sums.computed }),
+            shifted: (store.shifted_units > 0)
+                .then_some(JsonShifted { units: store.shifted_units, bytes: store.shifted_bytes }),
         }))
     }
 
@@ -517,6 +529,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use deltic_net::plan::StoreTraffic;
     use deltic_protocol::options::Options;
     use deltic_protocol::report::{Differs, Facts};
     use deltic_tree::RelPath;
@@ -611,6 +624,10 @@ mod tests {
             "created deleted devices dirs dry_run elapsed_ms event exit_code failed files links literal_bytes matched_bytes \
              received_bytes resumed_bytes sent_bytes specials total_bytes transferred transferred_bytes"
         );
+        let store = StoreTraffic { received: 9, shifted_units: 2, shifted_bytes: 131_072 };
+        let found =
+            parsed(&JsonEvent::summary(&Outcome { store, ..outcome }, false, Exit::Success));
+        assert_eq!(found["shifted"], json!({"units": 2, "bytes": 131_072}));
         assert_eq!(
             parsed(&JsonEvent::trouble(&Trouble::new(TroubleKind::DeleteLimit, "m"))),
             json!({"event": "trouble", "kind": "delete_limit", "message": "m"})

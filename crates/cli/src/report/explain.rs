@@ -174,7 +174,7 @@ impl SendExplanation {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
             SendReason::Whole if self.store => {
-                "whole, as no checksum matches the old version".to_owned()
+                "whole, as no checksum matches the old version at the same offset".to_owned()
             }
             SendReason::Whole => "whole (--whole-file)".to_owned(),
             SendReason::Ranges => {
@@ -218,9 +218,19 @@ fn words_of(reason: &Reason) -> String {
             let (read, len) = (HumanBytes(*read), HumanBytes(*len));
             return format!("of {len}, read the {read} that are new since the last sync");
         }
-        Reason::Differs { differ, len } => {
-            let (differ, len) = (HumanBytes(*differ), HumanBytes(*len));
-            return format!("of {len}, read {differ} with other checksums");
+        Reason::Differs { differ, shifted, len } => {
+            let fetched = HumanBytes(differ.saturating_sub(*shifted));
+            let len = HumanBytes(*len);
+            return match shifted {
+                0 => format!("of {len}, read {fetched} with other checksums"),
+                _ => {
+                    let shifted = HumanBytes(*shifted);
+                    format!(
+                        "of {len}, read {fetched} with other checksums; the old version has \
+                         {shifted} at other offsets"
+                    )
+                }
+            };
         }
         Reason::NoFacts(why) => {
             return format!("read, as storage does not tell what changed: {why}");

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use deltic_net::Outcome;
 use deltic_net::embed::SumCounts;
+use deltic_net::plan::StoreTraffic;
 use deltic_protocol::report::{Action, Change, EntryType, Totals};
 use indicatif::{HumanBytes, HumanCount};
 
@@ -217,6 +218,11 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
         lines.insert(MOVED_LINE, format!("Number of files matched under other names: {count}"));
     }
     lines.extend(sums(outcome.sums, numbers));
+    if outcome.store.shifted_units > 0 {
+        let StoreTraffic { shifted_units, shifted_bytes, .. } = outcome.store;
+        let [units, bytes] = [numbers.count(shifted_units), numbers.show(shifted_bytes)];
+        lines.push(format!("Units found at other offsets: {units} ({bytes} bytes)"));
+    }
     // Short runs have the lines of rsync alone.
     if outcome.link.packing.original > 0 {
         lines.extend(link_lines(&outcome.link));
@@ -401,6 +407,10 @@ mod tests {
              sent 1,300,000 bytes  received 512 bytes  520,204.80 bytes/sec\n\
              total size is 5,368,709,120  speedup is 4,128.15 (DRY RUN)"
         );
+        let store = StoreTraffic { received: 9, shifted_units: 2000, shifted_bytes: 131_072_000 };
+        let found = full(&Outcome { store, ..outcome() }, &tally, NumberStyle::Grouped);
+        let last = found.last().expect("there are lines");
+        assert_eq!(last, "Units found at other offsets: 2,000 (131,072,000 bytes)");
         let moved = full(&outcome(), &ChangeTally { moved: 1200, ..tally }, NumberStyle::Grouped);
         assert_eq!(moved[5], "Number of files matched under other names: 1,200");
         let mut resumed = outcome();

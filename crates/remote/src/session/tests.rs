@@ -193,6 +193,45 @@ fn a_first_copy_reads_each_byte_once_and_the_next_sync_only_changed_units() {
 }
 
 #[test]
+fn an_insertion_into_an_unknown_old_version_fetches_two_units() {
+    for (old_len, at) in [(UNIT as usize * 40 + 1000, 0), (3 << 20, 70_000), (12 << 20, 5 << 20)] {
+        let old = bytes(old_len, 15);
+        let mut new = old.clone();
+        new.insert(at, b'x');
+        let system = MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("a/img", &new);
+        let world = TestSync::new(system);
+        fs::create_dir_all(world.out().join("a")).unwrap();
+        fs::write(world.out().join("a/img"), &old).unwrap();
+        age(&world.out().join("a/img"));
+        let (ended, troubles, read) = world.sync();
+        let store = ended.unwrap().store;
+        assert!(troubles.is_empty() && world.holds("a/img", &new), "{troubles:?}");
+        assert!(read <= 2 * UNIT + 4096, "{at} of {old_len}: {read}");
+        let behind = (new.len() - at) as u64;
+        assert!(store.shifted_units >= behind / UNIT - 1, "{at} of {old_len}: {store:?}");
+        assert!(store.shifted_bytes + 2 * UNIT >= behind, "{at} of {old_len}: {store:?}");
+    }
+}
+
+#[test]
+fn insertions_and_removals_since_the_last_sync_fetch_few_units() {
+    let mut new = bytes(40 << 20, 16);
+    let world =
+        TestSync::new(MemorySystem { unit: UNIT, ..MemorySystem::default() }.with("img", &new));
+    world.sync().0.unwrap();
+    for edits in 1..4 {
+        (0..edits).for_each(|edit| new.insert((edit * 11 + 3) << 20, 7));
+        new.drain(35 << 20..(35 << 20) + 100_000);
+        world.shelf.put("img", &new);
+        let (ended, troubles, read) = world.sync();
+        let store = ended.unwrap().store;
+        assert!(troubles.is_empty() && world.holds("img", &new), "{troubles:?}");
+        assert!(read <= 3 * UNIT * (edits as u64 + 1), "{edits}: {read}");
+        assert!(store.shifted_units > 100, "{edits}: {store:?}");
+    }
+}
+
+#[test]
 fn an_object_and_its_checksums_are_requested_once() {
     let new = bytes(UNIT as usize * 40, 12);
     let world =

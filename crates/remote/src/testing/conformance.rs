@@ -54,6 +54,7 @@ pub(crate) fn run_honest<P: TestPlace>(sums: &[SumAlgorithm], make: impl Fn() ->
     reads_end_at_the_end_of_the_object(&make());
     a_replaced_version_is_noticed(&make());
     a_sync_copies_the_object(&make());
+    units_behind_an_insertion_come_from_the_old_version(&make());
     a_change_during_a_sync_leaves_one_whole_version(&make());
 }
 
@@ -194,6 +195,23 @@ fn a_sync_copies_the_object<P: TestPlace>(place: &P) {
             assert!(came.as_ref() == Some(&new) && told.is_empty(), "{len}: {told:?}");
         }
     }
+}
+
+fn units_behind_an_insertion_come_from_the_old_version<P: TestPlace>(place: &P) {
+    let (path, new) = (place.at("img"), bytes(9 * PART + 70_001, 8));
+    place.put(&path, &new);
+    let object = object(place, &path);
+    let units = place.system().sums(&path, &object).unwrap().units;
+    let world = TestSync::of(place.system());
+    fs::write(world.out(), &new[1..]).unwrap();
+    age(&world.out());
+    let (ended, troubles, _) = world.sync_as(&[&path], Options::default());
+    let found = ended.unwrap().store.shifted_units;
+    assert!(fs::read(world.out()).unwrap() == new && troubles.is_empty(), "{troubles:?}");
+    let is_summed =
+        units.iter().all(|unit| unit.algorithm().is_some_and(|by| by.summer().is_some()));
+    let least = if is_summed && units.len() > 4 { units.len() as u64 - 2 } else { 0 };
+    assert!(found >= least, "{found} of {} units", units.len());
 }
 
 fn a_change_during_a_sync_leaves_one_whole_version<P: TestPlace>(place: &P) {

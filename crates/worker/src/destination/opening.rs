@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
+use deltic_core::{Digest, Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
 use deltic_engine::gap::GapBlockSums;
 use deltic_engine::sums::{PortionSummer, StrongSums};
 use deltic_engine::{FileShrank, journal, search};
@@ -135,7 +135,7 @@ impl<S: Store> DestinationWorker<S> {
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.fingerprinter_of_resumed(recipe));
         let base = in_place.as_ref().filter(|_| base);
-        let base = base.and_then(|old| self.kept.bases.base_of_old(path, old));
+        let base = base.and_then(|old| self.base_of(path, old));
         let mut lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
@@ -155,6 +155,13 @@ impl<S: Store> DestinationWorker<S> {
         let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
+    }
+
+    /// Returns the base that equals `old`, the version in place at `path`. Lends the version to the other end.
+    fn base_of(&self, path: &RelPath, old: &S::Snapshot) -> Option<Digest> {
+        let base = self.kept.bases.base_of_old(path, old)?;
+        self.kept.bases.lend(path, || self.store.open(path).ok());
+        Some(base)
     }
 
     /// Opens `other`, a file that arrived in this run, as a further old version. Returns the length of the file
