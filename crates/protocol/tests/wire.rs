@@ -282,6 +282,14 @@ fn a_place_is_known_to_whoever_heard_its_hello_on_the_same_machine() {
     }
     // Who does not know what it is for takes no notice.
     assert!(negotiate(&told, &hello(2)).is_ok());
+    // A hello with all that may be added keeps to the number of capabilities.
+    let places: Vec<_> = (0..Hello::MAX_PLACES as u64)
+        .map(|number| told.place_fingerprint(b"boot", inode(7, number)))
+        .collect();
+    let all = hello(1).with_places(&places).with_max_files(Some(1000)).with_echoes();
+    let all = all.with_gentle_sender();
+    let frame = all.encode();
+    assert_eq!(Hello::decode(Hello::KIND, &frame[HEADER_BYTES..]), Ok(all));
 }
 
 #[test]

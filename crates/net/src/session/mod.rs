@@ -53,8 +53,6 @@ const CLOSING_TIMEOUT: Duration = Duration::from_secs(120);
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Highest level of frames that a thread compresses if the thread moves frames of several sessions.
 const SHARED_THREAD_LEVEL: i32 = 3;
-/// Most inodes that an end announces as its sources or destination.
-const MAX_PLACES: usize = 20;
 
 /// One end of a connection that carries a session.
 pub(crate) struct Session {
@@ -186,10 +184,10 @@ impl Session {
         }
     }
 
-    /// Adds the first `MAX_PLACES` inodes that this end reads or writes to its hello, if sources are to be removed. An
+    /// Adds the first [`Hello::MAX_PLACES`] inodes that this end reads or writes to its hello, if sources are to be removed. An
     /// end on the same machine refuses if its own inodes are among these inodes.
     fn add_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
-        let places = inode_fingerprints(&self.ours, inodes.into_iter().take(MAX_PLACES));
+        let places = inode_fingerprints(&self.ours, inodes.into_iter().take(Hello::MAX_PLACES));
         self.ours = self.ours.clone().with_places(&places);
     }
 

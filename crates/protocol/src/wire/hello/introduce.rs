@@ -37,6 +37,9 @@ impl Hello {
     /// Type of the frame.
     pub const KIND: u8 = HELLO;
 
+    /// Most inodes that an end announces as its sources or destination, each as a capability.
+    pub const MAX_PLACES: usize = 16;
+
     /// Returns the hello of this version; `part` must be random.
     #[must_use]
     pub fn of_this_version(part: Key) -> Self {
