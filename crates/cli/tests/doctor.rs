@@ -47,6 +47,13 @@ fn the_link_is_measured_for_the_next_run() {
     let line = line.expect("the link is measured");
     assert_eq!(line.matches(" Mbit/s").count(), 2, "{line}");
     assert_eq!(world.names(".cache/deltic/links-1").len(), 1, "{run:#?}");
+    // The owner of a key limits the rate of an agent: a probe would take the whole link.
+    world.write("slow", format!("#!/bin/sh\nexec {DELTIC} \"$@\" --bwlimit 1M\n"));
+    world.chmod("slow", 0o755);
+    let slow = world.path("slow").display().to_string();
+    let run = doctor(&world, &["--link", "--deltic-path", &slow, "h:src"]);
+    assert_eq!(run.code, Some(2), "{run:#?}");
+    assert!(run.stdout.contains("does not measure the link"), "{run:#?}");
     for place in ["./src", "deltic://localhost/photos"] {
         let run = doctor(&world, &["--link", place]);
         assert_eq!(run.code, Some(1), "{run:#?}");

@@ -240,7 +240,7 @@ fn literals_are_packed_and_pulled_by_every_strategy() {
 
 /// With confirmed matches a repeated chunk is found where it first is, as in the papers, so the file is written again.
 #[test]
-fn every_strategy_sees_that_nothing_changed() {
+fn an_unchanged_file_is_left_alone_unless_confirmed_matches_find_its_repeats() {
     for Strategy { name: strategy, conversation, .. } in Strategy::ALL {
         let world = World::new();
         let repeated: Vec<u8> = noise(3000, 2).into_iter().cycle().take(900_000).collect();

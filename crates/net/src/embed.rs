@@ -290,6 +290,8 @@ fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
         reasons: plan.reasons.clone(),
         moved: plan.moved.clone(),
         old_sums: plan.dial.as_ref().and_then(|dial| dial.old_sums.clone()),
+        // The end that reads a store is in this process, and lends its sums of old versions.
+        is_near: plan.dial.as_ref().is_some_and(|dial| dial.old_sums.is_some()),
         ..with.config()
     }
 }

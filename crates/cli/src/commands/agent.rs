@@ -62,7 +62,7 @@ pub(crate) fn run(args: &AgentArgs) -> Exit {
 
 fn serve(session: &AgentSessionArgs, limits: RateLimits, restriction: Option<Restriction>) -> Exit {
     if session.examine {
-        return super::doctor::answer(restriction.as_ref());
+        return super::doctor::answer(restriction.as_ref(), &limits);
     }
     let serve = || deltic_net::run_agent(socket_dirs(), limits, cache::dir(), restriction);
     let ended = if session.join { deltic_net::join_session() } else { serve() };

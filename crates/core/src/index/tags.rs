@@ -42,7 +42,7 @@ impl TagTable {
         self.next.push(first);
     }
 
-    /// The chunks with the tag of `weak`, in order.
+    /// The chunks with the tag of `weak`, in order. Forged content may give all chunks one tag: take a bounded number.
     pub fn with_tag(&self, weak: u32) -> impl Iterator<Item = ChunkNo> + '_ {
         let last = Some(self.lasts[tag(weak)]).filter(|last| *last != EMPTY);
         let mut to_come = last.map(|last| self.next[last as usize]);

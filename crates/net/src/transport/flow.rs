@@ -179,7 +179,9 @@ impl Flow {
         self.writing.gentle.store(gentle.limit(self.start.elapsed()) as u64, Ordering::Relaxed);
         let bits = (gentle.rate() * 8.0) as u64;
         self.counters.rate.store(bits, Ordering::Relaxed);
-        self.counters.limit.store(bits, Ordering::Relaxed);
+        if gentle.knows_capacity() {
+            self.counters.limit.store(bits, Ordering::Relaxed);
+        }
     }
 
     /// True if the rate of this end follows the round trip.

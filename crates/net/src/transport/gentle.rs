@@ -99,6 +99,11 @@ impl GentleRate {
         self.rate
     }
 
+    /// True once a queue has shown the rate of the link.
+    pub(super) const fn knows_capacity(&self) -> bool {
+        self.capacity.is_some()
+    }
+
     /// Adapts the rate to a round trip.
     pub(super) fn take_sample(&mut self, sample: RoundTripSample) {
         let RoundTripSample { now, round_trip, idle, arrived } = sample;

@@ -124,7 +124,7 @@ fn edit(bytes_of: &mut Vec<u8>, most: usize, numbers: &mut Numbers) {
 }
 
 #[test]
-fn one_inserted_byte_costs_three_units_with_any_kind_of_checksum() {
+fn one_inserted_byte_costs_at_most_two_units_with_any_kind_of_checksum() {
     use SumAlgorithm::{Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256, Xxh64};
     let old = bytes(100 * UNIT + 777, 1);
     for algorithm in [Crc32, Crc32c, Crc64Nvme, Md5, Sha1, Sha256, Xxh64] {
@@ -139,7 +139,7 @@ fn one_inserted_byte_costs_three_units_with_any_kind_of_checksum() {
 }
 
 #[test]
-fn many_random_edits_cost_three_units_each() {
+fn many_random_edits_cost_at_most_four_units_each() {
     for seed in 0..120 {
         let mut numbers = Numbers(seed);
         let each = [1 << 12, UNIT, 300_000][numbers.below(3)];

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use deltic_net::Restriction;
+use deltic_net::rates::RateLimits;
 use deltic_net::restrict::{Access, Wall};
 use deltic_tree::path::printable;
 use serde::{Deserialize, Serialize};
@@ -37,9 +38,11 @@ pub(super) struct AgentAnswer {
 
 /// Answers `deltic doctor` on standard input and output.
 ///
+/// Answers no probe of the link if a rate is limited: a probe takes the whole link.
+///
 /// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then answers probes of
 /// the link, and echoes each other byte.
-pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
+pub(in crate::commands) fn answer(restriction: Option<&Restriction>, limits: &RateLimits) -> Exit {
     let (mut input, mut path) = (stdin().lock(), Vec::new());
     let mut byte = [0];
     while input.read_exact(&mut byte).is_ok() && byte != [0] && path.len() < MAX_PATH_BYTES {
@@ -58,7 +61,7 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
         program,
         time,
         abilities,
-        probes: true,
+        probes: limits.are_none(),
         restriction,
     };
     let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
@@ -66,7 +69,11 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>) -> Exit {
     let mut output = stdout().lock();
     let mut said = output.write_all(&line).and_then(|()| output.flush());
     while said.is_ok() && input.read_exact(&mut byte).is_ok() {
-        said = answer_probe(byte[0], &mut input, &mut output).and_then(|is_probe| match is_probe {
+        let is_probe = match limits.are_none() {
+            true => answer_probe(byte[0], &mut input, &mut output),
+            false => Ok(false),
+        };
+        said = is_probe.and_then(|is_probe| match is_probe {
             true => Ok(()),
             false => output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush()),
         });

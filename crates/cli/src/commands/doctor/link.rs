@@ -46,8 +46,7 @@ impl RemoteDir {
             }
             Err(error) => {
                 let what = format!("cannot measure the link: {error}");
-                let mend = "`deltic install` copies this program to the other machine, if the program there is older";
-                findings.fail(Exit::Stream, "link", &what, Some(mend));
+                findings.fail(Exit::Stream, "link", &what, None);
             }
         }
     }

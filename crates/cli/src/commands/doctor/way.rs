@@ -59,8 +59,11 @@ impl RemoteDir {
         }
         clock(findings, &answered);
         if probes_link && !answer.probes {
-            let mend = format!("update deltic there: `{}` copies this program", self.install());
-            let what = "the program there is too old to measure the link";
+            let mend = format!(
+                "update deltic there: `{}` copies this program; a restricted agent with --bwlimit never measures",
+                self.install()
+            );
+            let what = "the program there does not measure the link";
             findings.fail(Exit::Incompatible, "link", what, Some(&mend));
         } else if probes_link {
             self.probe_link(findings);
