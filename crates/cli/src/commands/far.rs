@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -31,16 +32,7 @@ impl RemoteProgram {
         host: &str,
         command: &[OsString],
     ) -> Result<Self, SyncError> {
-        let words = remote.command_line(host, command)?;
-        let Some((program, args)) = words.split_first() else {
-            return Err(SyncError::Usage("the remote shell (-e) is empty".into()));
-        };
-        let mut shell = Command::new(program);
-        shell.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let program = program.to_string_lossy().into_owned();
-        let mut child = withhold_secrets(&mut shell)
-            .spawn()
-            .map_err(|source| SyncError::Start { program, source })?;
+        let mut child = spawn(remote, host, command)?;
         let input = child.stdin.take();
         let output = child.stdout.take().expect("it is piped");
         let (sender, lines) = channel();
@@ -55,16 +47,11 @@ impl RemoteProgram {
     /// `TimedOut` if the program does not read for too long.
     pub(super) fn say(&mut self, bytes: &[u8]) -> io::Result<()> {
         let input = self.input.as_mut().expect("it is open until the end is waited for");
-        let timeout = Timespec::try_from(self.timeout).map_err(io::Error::other)?;
-        for piece in bytes.chunks(PIECE_BYTES) {
-            let mut waiting = [PollFd::new(input, PollFlags::OUT)];
-            if poll(&mut waiting, Some(&timeout))? == 0 {
-                self.give_up();
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            input.write_all(piece)?;
+        let written = write_within(input, bytes, self.timeout);
+        if written.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::TimedOut) {
+            self.give_up();
         }
-        Ok(())
+        written
     }
 
     /// Returns the next line of output, with unprintable characters escaped. `None` at the end, after too long a
@@ -109,6 +96,50 @@ impl RemoteProgram {
     }
 }
 
+/// Starts `command` on `host` through the remote shell, with pipes for input and output.
+pub(super) fn spawn(remote: &Remote, host: &str, command: &[OsString]) -> Result<Child, SyncError> {
+    let words = remote.command_line(host, command)?;
+    let Some((program, args)) = words.split_first() else {
+        return Err(SyncError::Usage("the remote shell (-e) is empty".into()));
+    };
+    let mut shell = Command::new(program);
+    shell.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let program = program.to_string_lossy().into_owned();
+    withhold_secrets(&mut shell).spawn().map_err(|source| SyncError::Start { program, source })
+}
+
+/// Writes `bytes` to the input of a program.
+///
+/// # Errors
+/// `TimedOut` if the program does not read for `timeout`.
+pub(super) fn write_within(
+    input: &mut ChildStdin,
+    bytes: &[u8],
+    timeout: Duration,
+) -> io::Result<()> {
+    for piece in bytes.chunks(PIECE_BYTES) {
+        wait_until_ready(input, PollFlags::OUT, timeout)?;
+        input.write_all(piece)?;
+    }
+    Ok(())
+}
+
+/// Waits until a pipe is ready.
+///
+/// # Errors
+/// `TimedOut` after `timeout`.
+pub(super) fn wait_until_ready(
+    pipe: &impl AsFd,
+    flags: PollFlags,
+    timeout: Duration,
+) -> io::Result<()> {
+    let timeout = Timespec::try_from(timeout).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(pipe, flags)], Some(&timeout))? {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        _ => Ok(()),
+    }
+}
+
 /// Waits for a process to end. After `timeout`, kills the process and returns `None`.
 pub(super) fn wait_at_most(child: &mut Child, timeout: Duration) -> Option<ExitStatus> {
     let start = Instant::now();
@@ -147,7 +178,7 @@ const PIECE_BYTES: usize = 4096;
 /// Most lines returned to the caller.
 const MAX_LINES: usize = 64;
 /// Longest line, in bytes.
-const MAX_LINE_BYTES: u64 = 64 << 10;
+pub(super) const MAX_LINE_BYTES: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -4,18 +4,16 @@
 //! A probe repeats with twice the bytes until one takes [`LONG_ENOUGH`].
 
 use std::ffi::OsString;
-use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::io::{self, Read};
+use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
-use deltic_net::withhold_secrets;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 
 use super::findings::Findings;
 use super::probe::{PIECE, PROBE_BYTES, request, write_noise};
 use super::way::RemoteDir;
-use crate::commands::far::TIMEOUT;
+use crate::commands::far::{self, MAX_LINE_BYTES, TIMEOUT, wait_until_ready, write_within};
 use crate::plan::cache;
 use crate::report::exit::Exit;
 
@@ -23,10 +21,6 @@ use crate::report::exit::Exit;
 const LONG_ENOUGH: Duration = Duration::from_millis(1000);
 /// Round trips to measure; the shortest counts.
 const TRIPS: usize = 5;
-/// Bytes that fit into a pipe that is ready for writing.
-const PIPE_BYTES: usize = 4096;
-/// Longest line of the far end, in bytes.
-const MAX_LINE_BYTES: u64 = 64 << 10;
 
 impl RemoteDir {
     /// Measures the link, prints the figures, and notes the rate for the next run to the host.
@@ -53,8 +47,7 @@ impl RemoteDir {
 
     fn probe(&self) -> io::Result<LinkFigures> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
-        let words = self.remote.command_line(&self.host, &command).map_err(io::Error::other)?;
-        let mut far = ProbedProgram::start(&words)?;
+        let mut far = ProbedProgram::start(self, &command)?;
         far.write(&[self.path.as_encoded_bytes(), &[0]].concat())?;
         far.read_line()?;
         let mut round_trip = Duration::MAX;
@@ -105,13 +98,9 @@ struct ProbedProgram {
 }
 
 impl ProbedProgram {
-    fn start(words: &[OsString]) -> io::Result<Self> {
-        let (program, args) = words
-            .split_first()
-            .ok_or_else(|| io::Error::other("the remote shell (-e) is empty"))?;
-        let mut shell = Command::new(program);
-        shell.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = withhold_secrets(&mut shell).spawn()?;
+    fn start(remote: &RemoteDir, command: &[OsString]) -> io::Result<Self> {
+        let child = far::spawn(&remote.remote, &remote.host, command);
+        let mut child = child.map_err(io::Error::other)?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let (input, output) = input.zip(output).expect("both are piped");
         Ok(Self { child, input, output })
@@ -136,15 +125,11 @@ impl ProbedProgram {
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        for piece in bytes.chunks(PIPE_BYTES) {
-            wait(&self.input, PollFlags::OUT)?;
-            self.input.write_all(piece)?;
-        }
-        Ok(())
+        write_within(&mut self.input, bytes, TIMEOUT)
     }
 
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        wait(&self.output, PollFlags::IN)?;
+        wait_until_ready(&self.output, PollFlags::IN, TIMEOUT)?;
         match self.output.read(into)? {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             some => Ok(some),
@@ -153,7 +138,7 @@ impl ProbedProgram {
 
     fn read_line(&mut self) -> io::Result<Vec<u8>> {
         let (mut line, mut byte) = (Vec::new(), [0]);
-        while line.len() < MAX_LINE_BYTES as usize {
+        while (line.len() as u64) < MAX_LINE_BYTES {
             self.read(&mut byte)?;
             if byte == *b"\n" {
                 return Ok(line);
@@ -168,15 +153,6 @@ impl Drop for ProbedProgram {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
-    }
-}
-
-/// Waits until a pipe is ready. Fails after [`TIMEOUT`].
-fn wait(pipe: &impl AsFd, flags: PollFlags) -> io::Result<()> {
-    let timeout = Timespec::try_from(TIMEOUT).map_err(io::Error::other)?;
-    match poll(&mut [PollFd::new(pipe, flags)], Some(&timeout))? {
-        0 => Err(io::ErrorKind::TimedOut.into()),
-        _ => Ok(()),
     }
 }
 
