@@ -62,8 +62,8 @@ impl SummingChunker {
     #[must_use]
     pub fn cut(&self, data: &[u8]) -> (usize, u32) {
         match self.kind {
-            WeakKind::FastFp => self.cut_summing::<EveryHash>(data),
-            WeakKind::FastFpStride => self.cut_summing::<HashOfStride>(data),
+            WeakKind::FastFp => self.cut_summing::<1>(data),
+            WeakKind::FastFpStride => self.cut_summing::<FASTFP_STRIDE>(data),
             kind => {
                 let (len, _) = self.limits.cut(data, |_, _| COLD, NoSum);
                 (len, kind.of(&data[..len]))
@@ -71,8 +71,8 @@ impl SummingChunker {
         }
     }
 
-    fn cut_summing<B: GearByProduct>(&self, data: &[u8]) -> (usize, u32) {
-        let (len, mut sum) = self.limits.cut(data, |_, _| COLD, B::default());
+    fn cut_summing<const STRIDE: usize>(&self, data: &[u8]) -> (usize, u32) {
+        let (len, mut sum) = self.limits.cut(data, |_, _| COLD, FastFpSum::<STRIDE>::default());
         let (chunk, skipped) = (&data[..len], self.limits.min - 1);
         if len <= self.limits.min {
             return (len, self.kind.of(chunk));
@@ -83,54 +83,23 @@ impl SummingChunker {
             warmth <<= 1;
             sum.take(end, warmth.into());
         }
-        sum.add(B::of(before));
-        (len, sum.finish(chunk))
+        let whole = before.len() - before.len() % STRIDE;
+        sum.add(FastFpSum(self.kind.of(&before[..whole])));
+        if !len.is_multiple_of(STRIDE) {
+            sum.add(FastFpSum(last_gear_hash(chunk)));
+        }
+        (len, sum.0)
     }
 }
 
-/// A weak sum of Gear hashes.
-trait GearByProduct: ByProduct<u64> {
-    /// The sum of the hashes of `before`, the front of a chunk.
-    fn of(before: &[u8]) -> Self;
-
-    /// The weak sum of the whole chunk.
-    fn finish(self, chunk: &[u8]) -> u32;
-}
-
-/// FastFP.
+/// FastFP(+L) for L = `STRIDE`; FastFP for 1.
 #[derive(Clone, Copy, Default)]
-struct EveryHash(u32);
+struct FastFpSum<const STRIDE: usize>(u32);
 
-impl ByProduct<u64> for EveryHash {
-    #[inline(always)]
-    fn take(&mut self, _: usize, hash: u64) {
-        self.add(Self(hash as u32));
-    }
-
-    #[inline(always)]
-    fn add(&mut self, other: Self) {
-        self.0 = self.0.wrapping_add(other.0);
-    }
-}
-
-impl GearByProduct for EveryHash {
-    fn of(before: &[u8]) -> Self {
-        Self(WeakKind::FastFp.of(before))
-    }
-
-    fn finish(self, _: &[u8]) -> u32 {
-        self.0
-    }
-}
-
-/// FastFP(+L).
-#[derive(Clone, Copy, Default)]
-struct HashOfStride(u32);
-
-impl ByProduct<u64> for HashOfStride {
+impl<const STRIDE: usize> ByProduct<u64> for FastFpSum<STRIDE> {
     #[inline(always)]
     fn take(&mut self, end: usize, hash: u64) {
-        if end.is_multiple_of(FASTFP_STRIDE) {
+        if end.is_multiple_of(STRIDE) {
             self.add(Self(hash as u32));
         }
     }
@@ -138,19 +107,5 @@ impl ByProduct<u64> for HashOfStride {
     #[inline(always)]
     fn add(&mut self, other: Self) {
         self.0 = self.0.wrapping_add(other.0);
-    }
-}
-
-impl GearByProduct for HashOfStride {
-    fn of(before: &[u8]) -> Self {
-        let whole = before.len() - before.len() % FASTFP_STRIDE;
-        Self(WeakKind::FastFpStride.of(&before[..whole]))
-    }
-
-    fn finish(mut self, chunk: &[u8]) -> u32 {
-        if !chunk.len().is_multiple_of(FASTFP_STRIDE) {
-            self.add(Self(last_gear_hash(chunk)));
-        }
-        self.0
     }
 }
