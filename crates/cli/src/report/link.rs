@@ -50,7 +50,7 @@ pub(crate) fn link_lines(link: &LinkReport) -> Vec<String> {
     let rate = link
         .bits_per_second
         .filter(|_| is_chosen(link))
-        .map(|rate| format!("Measured rate of the link: {:.1} Mbit/s", rate as f64 / 1e6));
+        .map(|rate| format!("Measured rate of the link: {}", megabits(rate)));
     let trip = link.round_trip.map(|RoundTrip { idle, current, samples }| {
         let [idle, current] = [idle, current].map(|time| time.as_secs_f64() * 1e3);
         format!("Round trip: {idle:.1} ms idle, {current:.1} ms at the end; {samples} measured")
@@ -69,6 +69,11 @@ pub(crate) fn link_lines(link: &LinkReport) -> Vec<String> {
     let ways: Vec<_> = compressed.into_iter().chain(none).collect();
     let ways = (!ways.is_empty()).then(|| format!("Compression: {}", ways.join("; ")));
     rate.into_iter().chain(trip).chain(ways).collect()
+}
+
+/// Formats a rate in bits a second.
+pub(crate) fn megabits(bits: u64) -> String {
+    format!("{:.1} Mbit/s", bits as f64 / 1e6)
 }
 
 /// True if this end chose the compression of literals for a link.

@@ -16,6 +16,7 @@ use super::way::RemoteDir;
 use crate::commands::far::{self, MAX_LINE_BYTES, TIMEOUT, wait_until_ready, write_within};
 use crate::plan::cache;
 use crate::report::exit::Exit;
+use crate::report::link::megabits;
 
 /// Time of a probe that counts: long beside a round trip, and beside the time in which TCP finds its rate.
 const LONG_ENOUGH: Duration = Duration::from_millis(1000);
@@ -30,8 +31,8 @@ impl RemoteDir {
                 let what = format!(
                     "a round trip takes {:.1} ms; {} to the other machine, {} back",
                     round_trip.as_secs_f64() * 1000.0,
-                    rate(there),
-                    rate(back)
+                    megabits(there),
+                    megabits(back)
                 );
                 findings.ok("link", &what);
                 if let Some(dir) = cache::dir() {
@@ -83,11 +84,6 @@ fn measured(round_trip: Duration, mut probe: impl FnMut(u32) -> io::Result<()>) 
         }
         bytes *= 2;
     }
-}
-
-/// Formats a rate in bits a second.
-fn rate(bits: u64) -> String {
-    format!("{:.1} Mbit/s", bits as f64 / 1e6)
 }
 
 /// A far end under probe.
