@@ -33,7 +33,7 @@ pub use handles::dir::{
 pub use keep::backup::BackupPlace;
 pub use keep::change_notes::{ChangeNote, compare_short_versions};
 pub use keep::versions::{OldVersion, OldVersions, VersionId};
-pub use keep::versions_below::{PastEntry, PresentFile, VersionsOfFile, VersionsPage};
+pub use keep::versions_below::{ContentAt, PastEntry, PresentFile, VersionsOfFile, VersionsPage};
 pub use kernel::clock::{AgeClock, Clocks, Jump, SETTLING};
 pub use kernel::errno::reason;
 pub use kernel::tight::is_memory_tight;

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use deltic_store::{StoreError, check_volume_path};
+use deltic_store::{Snapshot, StoreError, check_volume_path};
 use deltic_tree::path::printable;
 use deltic_tree::{Name, RelPath};
 use rustix::fs::{self, AtFlags, FileType, StatxFlags};
@@ -26,22 +26,41 @@ pub struct VersionsOfFile {
 }
 
 impl VersionsOfFile {
-    /// Returns the old version that has the content of `moment`, in seconds since 1970; `None` if the present file has
-    /// it. The second value is false if the file is younger, as told by the creation time in the file system.
+    /// Returns the content that the file had at `moment`, in seconds since 1970.
     #[must_use]
-    pub fn at(&self, moment: u64) -> (Option<&OldVersion>, bool) {
+    pub fn at(&self, moment: u64) -> ContentAt {
         let nth = version_at(self.versions.iter().map(|old| old.id), moment);
         let old = nth.and_then(|nth| self.versions.get(nth));
         let created = match (old, self.present) {
             (Some(old), _) => old.created(),
             (None, present) => present.and_then(|present| present.created),
         };
-        (old, !is_younger(created, moment))
+        match old {
+            _ if is_younger(created, moment) => ContentAt::Nothing,
+            Some(old) => ContentAt::Old { id: old.id, bytes: old.snapshot.meta().len },
+            None => ContentAt::Present,
+        }
     }
 }
 
+/// The content that a file had at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentAt {
+    /// An old version has the content.
+    Old {
+        /// The version.
+        id: VersionId,
+        /// Length of the content in bytes.
+        bytes: u64,
+    },
+    /// The file was not replaced since.
+    Present,
+    /// The file did not exist yet, by the creation time in the file system.
+    Nothing,
+}
+
 /// Returns the index of the version that a file had at `moment`: the first one that was replaced later. `None` if no
-/// version was.
+/// version was replaced later.
 fn version_at(versions: impl Iterator<Item = VersionId>, moment: u64) -> Option<usize> {
     let is_later = |(_, id): &(usize, VersionId)| id.replaced_at().as_secs() >= moment;
     // Times are whole seconds; the names of versions are in order within a second too.

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::response::Response;
-use deltic_store::{Snapshot, Store, Tree};
-use deltic_store_local::{VersionId, VersionsPage};
+use deltic_store::{Store, Tree};
+use deltic_store_local::{ContentAt, VersionId, VersionsPage};
 use deltic_tree::RelPath;
 use deltic_tree::path::printable;
 use futures_util::{StreamExt, stream};
@@ -86,15 +86,14 @@ impl RestorePage {
     ) -> Result<(Vec<PastFile>, Option<String>), Problem> {
         let mut files = Vec::new();
         let next = kept(volume)?.list_below(dir, &self.files, |file| {
-            let (old, is_from_then) = file.at(self.at);
-            let bytes = old.map_or(0, |old| old.snapshot.meta().len);
-            let old = old.map(|old| old.id);
+            let content = file.at(self.at);
+            let bytes = if let ContentAt::Old { bytes, .. } = content { bytes } else { 0 };
             let now = match (&file.present, self.deletes) {
                 (None, _) => PathNow::Gone,
                 (Some(_), true) => PathNow::Deletable,
                 (Some(_), false) => PathNow::Stays,
             };
-            let step = PastStep::of(old, is_from_then, now);
+            let step = PastStep::of(content, now);
             files.push(PastFile { path: file.path, step, bytes });
         })?;
         Ok((files, next))
@@ -136,15 +135,14 @@ enum PastStep {
 }
 
 impl PastStep {
-    /// Returns the step for a file with the content of `old` at the moment, or else of the present file, if it is from
-    /// then.
-    const fn of(old: Option<VersionId>, is_from_then: bool, now: PathNow) -> Self {
-        match (old, now) {
-            (Some(old), _) if is_from_then => Self::Restore(old),
+    /// Returns the step for a file with this content at the moment.
+    const fn of(content: ContentAt, now: PathNow) -> Self {
+        match (content, now) {
+            (ContentAt::Old { id, .. }, _) => Self::Restore(id),
             (_, PathNow::Gone) => Self::LeaveDeleted,
-            _ if is_from_then => Self::LeaveUnchanged,
-            (_, PathNow::Deletable) => Self::Delete,
-            (_, PathNow::Stays) => Self::LeaveYounger,
+            (ContentAt::Present, _) => Self::LeaveUnchanged,
+            (ContentAt::Nothing, PathNow::Deletable) => Self::Delete,
+            (ContentAt::Nothing, PathNow::Stays) => Self::LeaveYounger,
         }
     }
 }
@@ -250,26 +248,20 @@ mod tests {
 
     #[test]
     fn a_file_becomes_what_it_was_and_a_younger_one_is_left() {
-        let old = Some(VersionId(10));
+        let old = ContentAt::Old { id: VersionId(10), bytes: 4 };
         let restore = PastStep::Restore(VersionId(10));
-        for (old, is_from_then, now, step) in [
-            (old, true, PathNow::Stays, restore),
-            (old, true, PathNow::Deletable, restore),
-            (old, true, PathNow::Gone, restore),
-            (None, true, PathNow::Stays, PastStep::LeaveUnchanged),
-            (None, true, PathNow::Deletable, PastStep::LeaveUnchanged),
-            (None, true, PathNow::Gone, PastStep::LeaveDeleted),
-            (old, false, PathNow::Stays, PastStep::LeaveYounger),
-            (old, false, PathNow::Deletable, PastStep::Delete),
-            (old, false, PathNow::Gone, PastStep::LeaveDeleted),
-            (None, false, PathNow::Stays, PastStep::LeaveYounger),
-            (None, false, PathNow::Deletable, PastStep::Delete),
+        for (content, now, step) in [
+            (old, PathNow::Stays, restore),
+            (old, PathNow::Deletable, restore),
+            (old, PathNow::Gone, restore),
+            (ContentAt::Present, PathNow::Stays, PastStep::LeaveUnchanged),
+            (ContentAt::Present, PathNow::Deletable, PastStep::LeaveUnchanged),
+            (ContentAt::Present, PathNow::Gone, PastStep::LeaveDeleted),
+            (ContentAt::Nothing, PathNow::Stays, PastStep::LeaveYounger),
+            (ContentAt::Nothing, PathNow::Deletable, PastStep::Delete),
+            (ContentAt::Nothing, PathNow::Gone, PastStep::LeaveDeleted),
         ] {
-            assert_eq!(
-                PastStep::of(old, is_from_then, now),
-                step,
-                "{old:?} {is_from_then} {now:?}"
-            );
+            assert_eq!(PastStep::of(content, now), step, "{content:?} {now:?}");
         }
     }
 }
