@@ -183,7 +183,7 @@ impl<S: Store> DestinationWorker<S> {
         small.iter().zip(&proven).map(result).collect()
     }
 
-    /// Returns the bytes of a whole small file, if they match the announced digest, of which the first bytes are compared.
+    /// Returns the bytes of a whole small file, if the first bytes of their digest are those announced.
     fn proven<'a>(
         &self,
         SmallFile { meta, payload, digest, .. }: &'a SmallFile,

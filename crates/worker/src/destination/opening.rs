@@ -135,7 +135,7 @@ impl<S: Store> DestinationWorker<S> {
             recipe.and_then(|(old, spec)| self.kept.recipes.find(old, spec, self.agreed.terms));
         let named = recipe.as_ref().map(|recipe| self.fingerprinter_of_resumed(recipe));
         let base = in_place.as_ref().filter(|_| base);
-        let base = base.and_then(|old| self.base_of(path, old));
+        let base = base.and_then(|old| self.base_and_lend(path, old));
         let mut lens = OldLens {
             in_place: in_place.as_ref().map(len),
             has_other_names: in_place.as_ref().is_some_and(S::Snapshot::has_other_names),
@@ -157,8 +157,9 @@ impl<S: Store> DestinationWorker<S> {
         Ok(lens)
     }
 
-    /// Returns the base that equals `old`, the version in place at `path`. Lends the version to the other end.
-    fn base_of(&self, path: &RelPath, old: &S::Snapshot) -> Option<Digest> {
+    /// Returns the base that equals `old`, the version in place at `path`. If there is such a base, lends the version
+    /// to the other end (`OldSums::lend`).
+    fn base_and_lend(&self, path: &RelPath, old: &S::Snapshot) -> Option<Digest> {
         let base = self.kept.bases.base_of_old(path, old)?;
         self.kept.bases.lend(path, || self.store.open(path).ok());
         Some(base)
