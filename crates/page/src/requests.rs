@@ -133,7 +133,7 @@ pub(crate) fn hello(random: &str, strategy: &Strategy) -> Result<Hello, RequestE
         *byte = u8::from_str_radix(pair, 16).map_err(|_| RequestError::Random)?;
     }
     let ours = Hello::of_this_version(Key::from_bytes(bytes)).with_frame_limit(FRAME_BYTES);
-    let ours = ours.of_one_file(strategy);
+    let ours = ours.for_one_file(strategy);
     Ok(if HAS_ZSTD { ours } else { ours.without_zstd() })
 }
 

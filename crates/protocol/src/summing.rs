@@ -112,7 +112,7 @@ impl FileSummation {
         let merge = match parallel {
             _ if len == 0 => None,
             ParallelMode::SsCdc => {
-                SsCdc::new(spec, Isa::best()).map(|stages| SecondStage::Bits(stages.walk()))
+                SsCdc::new(spec, Isa::SCALAR).map(|stages| SecondStage::Bits(stages.walk()))
             }
             ParallelMode::SkippedMinima | ParallelMode::SubChunks => {
                 TwoStage::new(spec).map(|stages| SecondStage::SubChunks(stages.merge()))

@@ -94,16 +94,16 @@ impl Hello {
         self
     }
 
-    /// Keeps the capabilities that a transfer of one file by `strategy` can use, for an end that greets for each file.
-    /// The end keeps no facts about files, deletes nothing, and shows no details of troubles.
+    /// Drops all capabilities that a transfer of one file by `strategy` does not use. For an end that greets for each
+    /// file. The end keeps no facts about files, deletes nothing, and shows no details of troubles.
     #[must_use]
-    pub fn of_one_file(mut self, strategy: &Strategy) -> Self {
+    pub fn for_one_file(mut self, strategy: &Strategy) -> Self {
         let is_deltic = strategy.name == Strategy::DELTIC.name;
         let own = capability_of(strategy);
         self.capabilities.retain(|name| match name.as_str() {
             KEPT_SUMS | CANDIDATES => !is_deltic,
             name if name.starts_with(STRATEGY) => !is_deltic && name == own,
-            name => !OF_TREES.contains(&name),
+            name => !UNUSED_FOR_ONE_FILE.contains(&name),
         });
         self
     }
@@ -247,7 +247,7 @@ impl Hello {
 }
 
 /// Capabilities that a transfer of one file by an end without facts about files does not use.
-const OF_TREES: [&str; 13] = [
+const UNUSED_FOR_ONE_FILE: [&str; 13] = [
     STREAMS,
     DELETE_SHARE,
     RESUMED,

@@ -10,7 +10,7 @@ use crate::limits::{MAX_CANDIDATES, MAX_SUMS};
 /// chance or forgery.
 const CANDIDATES: usize = MAX_CANDIDATES;
 /// Most chunks of old versions with one tag to examine for a weak sum. As many have the same tag only by forgery.
-const TAGGED: usize = 256;
+const MAX_TAGGED: usize = 256;
 
 /// The chunks of the old versions.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ impl WeakIndex {
     /// Returns the first chunk that `fits` of those that the table has for `weak`.
     fn find(&self, weak: u32, fits: impl FnMut(&ChunkNo) -> bool) -> Option<ChunkNo> {
         match self {
-            Self::Tags(table) => table.with_tag(weak).take(TAGGED).find(fits),
-            Self::Cuckoo(index) => index.candidates(weak, &mut CANDIDATES.clone()).find(fits),
+            Self::Tags(table) => table.with_tag(weak).take(MAX_TAGGED).find(fits),
+            Self::Cuckoo(index) => index.candidates(weak, &mut { CANDIDATES }).find(fits),
         }
     }
 }
