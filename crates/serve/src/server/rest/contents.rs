@@ -1,8 +1,9 @@
 //! Sends the contents of many small files by one request.
 //!
-//! The body has a line of JSON for each file, `{"path": "a/b", "bytes": 4}`: the file is sent if it has at most this many
-//! bytes. The answer has, in the same order, a line of JSON for each file, `{"status": 200, "bytes": 4, "etag": TAG}`,
-//! then the content. A file is read before its line is sent: a file that changes meanwhile has a status of its own.
+//! The body has a line of JSON for each file, `{"path": "a/b", "bytes": 4}`: the file is sent if it has at most
+//! `bytes` bytes. The answer has, in the same order, a line of JSON for each file,
+//! `{"status": 200, "bytes": 4, "etag": TAG}`, then the content. A file is read before its line is sent: a file that
+//! changes meanwhile has a status of its own.
 
 use std::sync::Arc;
 
@@ -41,7 +42,7 @@ pub(super) async fn read(
     // A token without the right is refused before its body is read.
     server.volume_for(Right::Read, &known, &volume, &known.grant.part())?;
     let files = parse(&collect(&headers, body, MAX_BODY).await?)?;
-    let reader = Reader::of_part(&server, &known, volume.clone());
+    let reader = Reader::for_grant(&server, &known, volume.clone());
     let (mut client, mut left) = (Client { server, known, volume }, files.into_iter());
     let mut step = move || {
         let store = client.enter()?;

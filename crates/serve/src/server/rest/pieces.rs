@@ -77,8 +77,8 @@ impl Reader {
         Ok(Self { server: Arc::clone(server), token, volume, path: at.file()? })
     }
 
-    /// Returns a reader of the part of a volume that the client's token is for.
-    pub(super) fn of_part(server: &Arc<Server>, known: &Known, volume: String) -> Self {
+    /// Returns a reader of the part of the volume that the client's token may read.
+    pub(super) fn for_grant(server: &Arc<Server>, known: &Known, volume: String) -> Self {
         let path = known.grant.part();
         Self { server: Arc::clone(server), token: known.token, volume, path }
     }

@@ -59,7 +59,7 @@ pub(super) async fn restore_below(
         }
         ready(begins)
     };
-    let mut told = Told::default();
+    let mut answer = RestoreAnswer::default();
     let all = files.len();
     let mut results = stream::iter(files)
         .take_while(begins)
@@ -67,14 +67,14 @@ pub(super) async fn restore_below(
         .buffered(MAX_AT_ONCE as usize);
     let mut done = 0;
     while let Some((path, result)) = results.next().await {
-        told.count(&path, result);
+        answer.count(&path, result);
         done += 1;
     }
     drop(results);
     // A revoked token learns that from the answer to the request, not from each file.
     client.server.known_begun(client.known.token)?;
-    told.next = if done < all { Some(last) } else { next };
-    Ok(no_store(Json(told)))
+    answer.next = if done < all { Some(last) } else { next };
+    Ok(no_store(Json(answer)))
 }
 
 impl RestorePage {
@@ -100,7 +100,7 @@ impl RestorePage {
     }
 }
 
-/// A file, and what its restore must do.
+/// A file, and the step that restores it.
 struct PastFile {
     path: RelPath,
     step: PastStep,
@@ -206,7 +206,7 @@ impl RestoreClient {
 
 /// The answer: numbers of files that a page changed and left.
 #[derive(Debug, Default, Serialize)]
-struct Told {
+struct RestoreAnswer {
     restored: u64,
     unchanged: u64,
     younger: u64,
@@ -225,7 +225,7 @@ struct FailedFile {
     detail: String,
 }
 
-impl Told {
+impl RestoreAnswer {
     fn count(&mut self, path: &RelPath, result: Result<PastStep, Problem>) {
         let count = match result {
             Ok(PastStep::Restore(_)) => &mut self.restored,
