@@ -39,7 +39,7 @@ const MAX_PENDING: usize = 1 << 14;
 impl LocalSums {
     /// Sets the tree that is sent, and lends old versions to the tree. Requests for checksums go to the first tree.
     pub(crate) fn set_tree(&self, tree: &RemoteTree) {
-        tree.borrow_from(Arc::clone(&self.old_versions));
+        tree.set_old_versions(Arc::clone(&self.old_versions));
         self.tree.get_or_init(|| tree.clone());
     }
 

@@ -96,7 +96,7 @@ const MAX_ANCHORS: u64 = 1 << 20;
 const MAX_INNER_MISSES: u32 = 2;
 /// Most shifts that a fetch may propose.
 const MAX_SHIFTS: usize = 4;
-/// At most `1 << MAX_SKIP_BITS` units lie between two fetches.
+/// Binary logarithm of the most units between two fetches.
 const MAX_SKIP_BITS: u32 = 20;
 /// Bytes of old read at once for the index.
 const READ_BYTES: u64 = 1 << 20;

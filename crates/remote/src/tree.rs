@@ -120,8 +120,8 @@ impl RemoteTree {
         })))
     }
 
-    /// Takes bytes from these old versions. Only the first call has an effect.
-    pub(crate) fn borrow_from(&self, old_versions: Arc<OldVersions>) {
+    /// Sets the old versions from which reads take bytes instead of fetching them. Only the first call has an effect.
+    pub(crate) fn set_old_versions(&self, old_versions: Arc<OldVersions>) {
         self.0.old_versions.get_or_init(|| old_versions);
     }
 
