@@ -140,8 +140,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     config.learned = note.as_ref().and_then(LinkNote::rate);
     let (shell, counters) = (config.shell.clone(), Arc::clone(&config.counters));
     let failed_traffic = plan.failed_traffic.clone();
-    let of_store = plan.dial.as_ref().and_then(|dial| dial.traffic.clone());
-    let before = of_store.as_ref().map(|of_store| of_store());
+    let store_traffic = plan.dial.as_ref().and_then(|dial| dial.traffic.clone());
+    let before = store_traffic.as_ref().map(|store_traffic| store_traffic());
     let ended = run_until_cancelled(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
@@ -156,7 +156,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     })
     .await;
     let mut traffic = counters.traffic();
-    let store = of_store.zip(before).map(|(of_store, before)| of_store().since(before));
+    let store =
+        store_traffic.zip(before).map(|(store_traffic, before)| store_traffic().since(before));
     if let Some(StoreTraffic { received, .. }) = store {
         traffic.received = received;
     }

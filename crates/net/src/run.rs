@@ -102,7 +102,8 @@ pub fn wait_or_cancel(time: Duration) -> bool {
 }
 
 /// Serves a session on this process's standard input and output: the far end of `deltic sync HOST:…`. Further streams
-/// may join through a socket in one of `dirs`, the best first. Facts about files are kept in the directory `cache`. A `restriction` limits requests, and lets no stream join.
+/// may join through a socket in one of `dirs`, the best first. Facts about files are kept in the directory `cache`.
+/// `limits` hold for this end. A `restriction` limits requests, and lets no stream join.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the error was also sent to the other end.

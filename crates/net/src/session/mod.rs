@@ -184,8 +184,8 @@ impl Session {
         }
     }
 
-    /// Adds the first [`Hello::MAX_PLACES`] inodes that this end reads or writes to its hello, if sources are to be removed. An
-    /// end on the same machine refuses if its own inodes are among these inodes.
+    /// Adds the first [`Hello::MAX_PLACES`] inodes that this end reads or writes to its hello, if sources are to be
+    /// removed. An end on the same machine refuses if its own inodes are among these inodes.
     fn add_places(&mut self, inodes: impl IntoIterator<Item = Inode>) {
         let places = inode_fingerprints(&self.ours, inodes.into_iter().take(Hello::MAX_PLACES));
         self.ours = self.ours.clone().with_places(&places);

@@ -43,12 +43,12 @@ pub(super) struct Echoes {
     pub(super) announced: bool,
     /// State of a sender that may ask.
     asker: Option<Asker>,
-    /// Answers that are not sent yet.
+    /// Number of answers that are not sent yet.
     owed: usize,
 }
 
 impl Echoes {
-    /// From now on, this end asks.
+    /// Starts to send questions: this end sends bulk data.
     pub(super) fn start_asking(&mut self, gentle: bool, now: Duration) {
         self.asker.get_or_insert_with(|| Asker::new(gentle, now));
     }
@@ -68,7 +68,7 @@ impl Echoes {
         Ok(())
     }
 
-    /// Takes an answer off the debt. True if there was one.
+    /// Counts an answer as sent. False if no answer was due.
     pub(super) const fn pay(&mut self) -> bool {
         let is_owed = self.owed > 0;
         self.owed = self.owed.saturating_sub(1);
@@ -90,7 +90,7 @@ impl Echoes {
         Some(gentle.limit(now))
     }
 
-    /// Takes an answer. Returns what answers have shown so far.
+    /// Takes an answer. Returns the round trip and the gentle rate so far.
     ///
     /// # Errors
     /// [`PeerError`] for an answer without a question.
@@ -106,7 +106,7 @@ impl Echoes {
     }
 }
 
-/// What answers have shown about the link.
+/// Round trip and gentle rate, as measured by echoes.
 #[derive(Clone, Debug)]
 pub(super) struct LinkState {
     pub(super) round_trip: Option<RoundTrip>,

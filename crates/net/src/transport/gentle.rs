@@ -49,7 +49,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_millis(50);
 /// Time after a pause until bytes arrive at the rate again.
 const AFTER_PAUSE: Duration = Duration::from_millis(100);
-/// Part of the rate that must arrive for the rate to grow: an end with fewer bytes to send learns nothing about the link.
+/// Part of the rate that must arrive for the rate to grow: an end with fewer bytes to send learns nothing about the
+/// link.
 const USED: f64 = 0.5;
 
 /// A round trip, and what arrived in the meantime.
@@ -210,7 +211,7 @@ mod tests {
         rate_of_arrival: Option<f64>,
     }
 
-    /// What a stretch of time brought.
+    /// Rate and delays during some seconds of the simulation.
     #[derive(Debug)]
     struct Stretch {
         /// Bytes a second that arrived.
