@@ -137,7 +137,7 @@ impl BlockSumList {
 
     /// Returns the load of Deltic's index when the first sum finds no slot.
     fn cuckoo_overflow(&self) -> f64 {
-        // The index reserves a slot more for nine sums.
+        // The index adds one slot for each nine sums: room for 0.9 × as many sums has as many slots as there are sums.
         let mut index = CuckooIndex::with_room(self.present.len(), self.present.len() / 10 * 9);
         let FillLevel { slots, .. } = index.fill_level();
         let fits = |entry: &&Entry2| {

@@ -266,7 +266,8 @@ impl StoredSums {
         }
     }
 
-    /// CRC-32C of `len` bytes from `start`, if they are whole blocks with a stored CRC-32C. Blocks of zeros have none.
+    /// CRC-32C of `len` bytes from `start`, joined from stored sums. `None` unless the range consists of whole blocks,
+    /// each with a stored CRC-32C; blocks of zeros have no stored sum.
     #[must_use]
     pub fn joined_crc32c(&self, start: u64, len: usize) -> Option<Crc32c> {
         let (block, end) = (u64::from(self.block), start + len as u64);

@@ -95,7 +95,8 @@ pub(super) fn warm_up<R: RollingHash<LANES>, const LANES: usize>(
     window.iter().fold(R::Hash::default(), |hash, byte| R::add_byte(hash, *byte))
 }
 
-/// As [`first`], given the hash before the first of `ends`. Continues the by-product of the state.
+/// The first boundary in `ends`. `state` has the hash before the first of these positions, and the sum so far; both are
+/// continued.
 #[inline(never)]
 pub(super) fn search<R: RollingHash<LANES>, B: ByProduct<R::Hash>, const LANES: usize>(
     data: &[u8],

@@ -31,7 +31,7 @@ pub struct SummingChunker {
 }
 
 impl SummingChunker {
-    /// `None` unless the chunker is FastCDC and the sum is one of Gear hashes.
+    /// Returns a chunker for FastCDC and a weak sum of Gear hashes; `None` for other chunkers and sums.
     #[must_use]
     pub fn new(spec: &ChunkerSpec, kind: WeakKind) -> Option<Self> {
         let level = match spec {
@@ -45,7 +45,7 @@ impl SummingChunker {
         is_of_gear.then(|| Self { limits: GearLimits::new(sizes, level), kind })
     }
 
-    /// As [`cut_all`](super::cut_all), passing each chunk with its weak sum.
+    /// Cuts `data` as [`cut_all`](super::cut_all) does, and passes each chunk and its weak sum to `each`.
     pub fn cut_all(&self, data: &[u8], at_end: AtEnd, mut each: impl FnMut(&[u8], u32)) -> usize {
         let enough = if at_end == AtEnd::Yes { 1 } else { self.limits.max };
         let mut rest = data;

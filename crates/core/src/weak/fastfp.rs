@@ -25,9 +25,9 @@
 //! FastFP = 2 (FastFP - hash(n)) + sum of GEAR[byte]       and so       FastFP = 2 hash(n) - sum of GEAR[byte]
 //! ```
 //!
-//! which needs the hash of the last 32 bytes and a plain sum without dependencies. A chunker with a Gear hash yields the
-//! sum in its own loop ([`SummingChunker`](crate::chunk::SummingChunker)). For `L` = 16, with the hash
-//! `h` of each block of 16 bytes alone, the terms are `h(m) + 2^16 h(m - 1)`: the blocks are independent.
+//! which needs the hash of the last 32 bytes and a plain sum without dependencies. A chunker with a Gear hash yields
+//! the sum in its own loop ([`SummingChunker`](crate::chunk::SummingChunker)). For `L` = 16, with the hash `h` of each
+//! block of 16 bytes alone, the terms are `h(m) + 2^16 h(m - 1)`: the blocks are independent.
 //!
 //! The equation also shows the weakness of FastFP. Except for the last 31 bytes, FastFP does not depend on
 //! their *order*: two chunks with the same bytes in different order and the same end have equal sums.

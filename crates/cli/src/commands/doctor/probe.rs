@@ -27,8 +27,8 @@ pub(super) fn request(kind: u8, bytes: u32) -> [u8; 5] {
     [kind, a, b, c, d]
 }
 
-/// Writes so many bytes by `write`, in pieces. A piece does not compress, and is longer than the 32 KiB in which a remote
-/// shell that compresses finds repeats.
+/// Writes `bytes` bytes by `write`, in pieces. A piece does not compress, and is longer than the 32 KiB in which
+/// a remote shell that compresses finds repeats.
 pub(super) fn write_noise(
     bytes: u32,
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
