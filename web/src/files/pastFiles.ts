@@ -29,8 +29,8 @@ export interface Restored {
 }
 
 /**
- * Restores all files below a folder that another version has replaced since, or that are gone. Rejects if the server
- * cannot be reached, or refuses everything.
+ * Restores all files below a folder that another version has replaced since, or that are gone. Rejects if a request
+ * fails as a whole; pages before that request stay restored.
  */
 export async function restoreAll(folder: Place, moment: number, told: (count: number) => void): Promise<Restored> {
   const all: Restored = { count: 0, failed: [] };

@@ -31,7 +31,7 @@ export class NameOrder {
     return (this.#sorted = fresh.length > 0 ? merged(known, fresh.sort(order), order) : known);
   }
 
-  /** Splits the entries of another list into sorted entries, whose names were listed before, and all others. */
+  /** Splits entries: `known` were in the last list and are sorted, `fresh` are new or changed their type. */
   #changed(entries: readonly Entry[]): { known: readonly Entry[]; fresh: Entry[] } {
     const left = new Map<string, Entry>();
     for (const entry of entries) left.set(entry.name, entry);

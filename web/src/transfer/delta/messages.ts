@@ -35,12 +35,14 @@ export interface Download extends Request {
   staged: string | number;
 }
 
-/** A request to remove the bytes that arrived of an upload which the user has cancelled. Its answer is `unreadable`. */
+/**
+ * A request to remove the bytes of a cancelled upload at the server. The worker answers with the failure `unreadable`.
+ */
 export interface Discard extends Request {
   is: "discard";
   /** Length of the new version. */
   bytes: number;
-  /** Its modification time in milliseconds since 1970. */
+  /** Modification time of the new version, in milliseconds since 1970. */
   modified: number;
 }
 
