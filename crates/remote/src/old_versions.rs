@@ -26,12 +26,17 @@ pub(crate) struct OldVersions {
 }
 
 impl OldVersions {
-    /// Lends the old version of the object at `path` to the sender.
+    /// Lends the old version of the object at `path` to the sender. Replaces another one if many wait: the objects of
+    /// some are never read.
     pub(crate) fn lend(&self, path: RelPath, old: Box<dyn Snapshot>) {
         let mut waiting = lock(&self.waiting);
-        if waiting.len() < MAX_WAITING || waiting.contains_key(&path) {
-            waiting.insert(path, old);
+        if waiting.len() >= MAX_WAITING
+            && !waiting.contains_key(&path)
+            && let Some(other) = waiting.keys().next().cloned()
+        {
+            waiting.remove(&other);
         }
+        waiting.insert(path, old);
     }
 
     /// Takes the old version of the object at `path`.

@@ -62,7 +62,7 @@ pub(crate) fn find(
     old: &dyn Snapshot,
     fetch: FetchRange<'_>,
 ) -> ShiftedUnits {
-    let spare_bytes = old.meta().len.saturating_mul(2).saturating_add(LEAST_SPARE_BYTES);
+    let spare_bytes = old.meta().len.saturating_mul(SPARE_FACTOR).saturating_add(LEAST_SPARE_BYTES);
     let len = sums.units.iter().map(|unit| unit.len).sum();
     let (here, found) = (LocalFile::new(old), ShiftedUnits::default());
     let mut search =
@@ -84,7 +84,9 @@ fn is_worth_a_search(run: &[PlacedUnit<'_>], old_len: u64) -> bool {
 const FEW_UNITS: usize = 3;
 /// Most fetches of a search.
 const MAX_FETCHES: u32 = 1024;
-/// Bytes that checksums at wrong shifts may cover in addition to twice the length of the old version.
+/// Bytes of old that a search may read for indexes and for checksums at wrong shifts: this multiple of the length of
+/// old, and so many more.
+const SPARE_FACTOR: u64 = 4;
 const LEAST_SPARE_BYTES: u64 = 64 << 20;
 /// Length of an anchor in bytes.
 const ANCHOR_BYTES: usize = 128;
@@ -96,6 +98,8 @@ const MAX_ANCHORS: u64 = 1 << 20;
 const MAX_INNER_MISSES: u32 = 2;
 /// Most shifts that a fetch may propose.
 const MAX_SHIFTS: usize = 4;
+/// Most shifts of a fetch that are compared with the bytes of old.
+const MAX_COMPARED: usize = 64;
 /// Binary logarithm of the most units between two fetches.
 const MAX_SKIP_BITS: u32 = 20;
 /// Bytes of old read at once for the index.
@@ -150,14 +154,16 @@ struct ShiftSearch<'a> {
     len: u64,
     /// Number of fetches that are still allowed.
     fetches: u32,
-    /// Number of bytes that checksums at wrong shifts may still cover.
+    /// Number of bytes of old that indexes and checksums at wrong shifts may still read.
     spare_bytes: u64,
     found: ShiftedUnits,
 }
 
 impl ShiftSearch<'_> {
     fn search_run(&mut self, run: &[PlacedUnit<'_>]) -> Result<(), SearchOver> {
-        let index = AnchorIndex::around(run, self.len, self.old)?;
+        let around = bytes_around(run, self.len, self.old.meta().len);
+        self.charge(around.end - around.start)?;
+        let index = AnchorIndex::of(around, self.old)?;
         let is_last = run.last().is_some_and(|unit| unit.end() == self.len);
         // Units before `open` are found, or will be fetched. Units from `open` to `at` were skipped.
         let (mut at, mut open, mut shift, mut misses) = (0, 0, None, 0_u32);
@@ -196,9 +202,15 @@ impl ShiftSearch<'_> {
         let Some(start) = unit.start.checked_add_signed(shift) else { return Ok(false) };
         let has = self.here.has(unit.unit, start).map_err(|_| SearchOver)?;
         if !has {
-            self.spare_bytes = self.spare_bytes.checked_sub(unit.unit.len).ok_or(SearchOver)?;
+            self.charge(unit.unit.len)?;
         }
         Ok(has)
+    }
+
+    /// Counts bytes of old that were read in vain, or only for an index.
+    fn charge(&mut self, bytes: u64) -> Result<(), SearchOver> {
+        self.spare_bytes = self.spare_bytes.checked_sub(bytes).ok_or(SearchOver)?;
+        Ok(())
     }
 
     /// Fetches the last bytes of the first unit of `rest`, and looks for these bytes in old. Returns the shift that
@@ -242,6 +254,16 @@ impl ShiftSearch<'_> {
     }
 }
 
+/// Range of an old version of `old_len` bytes around the offsets of `run`, a part of an object of `new_len` bytes. Bytes
+/// of the run lie in old at most the length of the run away, unless the object became longer or shorter by more.
+fn bytes_around(run: &[PlacedUnit<'_>], new_len: u64, old_len: u64) -> Range<u64> {
+    let start = run.first().map_or(0, |unit| unit.start);
+    let end = run.last().map_or(0, PlacedUnit::end);
+    let reach = (end - start).saturating_add(new_len.abs_diff(old_len));
+    let end = end.saturating_add(reach).min(old_len);
+    start.saturating_sub(reach).min(end)..end
+}
+
 /// Fetched bytes of the object, and their offset.
 struct Fetched<'a> {
     start: u64,
@@ -259,18 +281,8 @@ struct AnchorIndex {
 }
 
 impl AnchorIndex {
-    /// Reads the bytes of `old` around the offsets of `run`, a part of an object of `new_len` bytes. Bytes of the run
-    /// lie in old at most the length of the run away, unless the object became longer or shorter by more.
-    fn around(
-        run: &[PlacedUnit<'_>],
-        new_len: u64,
-        old: &dyn Snapshot,
-    ) -> Result<Self, SearchOver> {
-        let start = run.first().map_or(0, |unit| unit.start);
-        let end = run.last().map_or(0, PlacedUnit::end);
-        let reach = (end - start).saturating_add(new_len.abs_diff(old.meta().len));
-        let end = end.saturating_add(reach).min(old.meta().len);
-        let start = start.saturating_sub(reach).min(end);
+    /// Reads these bytes of `old`.
+    fn of(Range { start, end }: Range<u64>, old: &dyn Snapshot) -> Result<Self, SearchOver> {
         let stride = (end - start).div_ceil(MAX_ANCHORS).next_power_of_two().max(LEAST_STRIDE);
         let mut buffer = vec![0; READ_BYTES.max(stride) as usize];
         let (mut anchors, mut at) = (Vec::new(), start);
@@ -297,12 +309,17 @@ impl AnchorIndex {
     ) -> Result<Vec<i64>, SearchOver> {
         let mut proposed = Vec::new();
         for (at, window) in fetched.bytes.windows(ANCHOR_BYTES).enumerate() {
+            // Zeros lie everywhere in a disk image.
+            if window.iter().all(|byte| *byte == window[0]) {
+                continue;
+            }
             let new = (fetched.start + at as u64) as i64;
             let shifts = self.places(Crc32c::of(window), new.saturating_add(near));
             proposed.extend(shifts.map(|place| (place as i64 - new, at)));
         }
         proposed.sort_unstable_by_key(|&(shift, at)| (shift.abs_diff(near), shift, at));
         proposed.dedup_by_key(|&mut (shift, _)| shift);
+        proposed.truncate(MAX_COMPARED);
         let (mut shifts, mut buffer) = (Vec::new(), vec![0; fetched.bytes.len()]);
         for (shift, at) in proposed {
             let bytes = &fetched.bytes[at..];

@@ -1,6 +1,7 @@
 //! The search against random edits: everything found is equal, and an edit costs few units.
 
 use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use deltic_store::StoreError;
 use deltic_tree::{Kind, Meta};
@@ -12,24 +13,29 @@ use crate::tree::UNTIMED;
 
 const UNIT: usize = 64 << 10;
 
-/// A file in memory.
-pub(crate) struct BytesFile(Vec<u8>, Meta);
+/// A file in memory, which counts the bytes read.
+pub(crate) struct BytesFile {
+    bytes: Vec<u8>,
+    meta: Meta,
+    read: AtomicU64,
+}
 
 impl BytesFile {
     pub(crate) fn new(bytes: Vec<u8>) -> Self {
         let meta = Meta::without_owner(Kind::File, bytes.len() as u64, UNTIMED, 0o666);
-        Self(bytes, meta)
+        Self { bytes, meta, read: AtomicU64::new(0) }
     }
 }
 
 impl Snapshot for BytesFile {
     fn meta(&self) -> &Meta {
-        &self.1
+        &self.meta
     }
 
     fn read_at(&self, start: u64, buf: &mut [u8]) -> Result<usize, StoreError> {
-        let rest = self.0.get(start as usize..).unwrap_or_default();
+        let rest = self.bytes.get(start as usize..).unwrap_or_default();
         let some = rest.len().min(buf.len());
+        self.read.fetch_add(some as u64, Ordering::Relaxed);
         buf[..some].copy_from_slice(&rest[..some]);
         Ok(some)
     }
@@ -258,4 +264,42 @@ fn an_error_ends_the_search_with_the_units_found_so_far() {
     };
     let found = find(&sums, &ranges, &BytesFile::new(old), &mut fetch);
     assert_eq!(found.units, 29);
+}
+
+/// Bytes of `old` that a search in vain reads.
+fn bytes_read(old: Vec<u8>, new: &[u8]) -> u64 {
+    let (sums, ranges) = (sums(new, SumAlgorithm::Xxh64, UNIT), differing(&old, new, UNIT));
+    let mut fetch = |range: Range<u64>, buf: &mut [u8]| {
+        buf.copy_from_slice(&new[range.start as usize..range.end as usize]);
+        Ok(())
+    };
+    let file = BytesFile::new(old);
+    assert_eq!(find(&sums, &ranges, &file, &mut fetch).units, 0);
+    file.read.into_inner()
+}
+
+#[test]
+fn many_changed_runs_of_a_longer_object_read_a_bounded_number_of_bytes() {
+    let old = bytes(128 * UNIT, 20);
+    let mut new = [&old[..], &bytes(128 * UNIT, 21)].concat();
+    for run in 0..25 {
+        let start = run * 5 * UNIT;
+        new[start..start + 4 * UNIT].copy_from_slice(&bytes(4 * UNIT, 30 + run as u64));
+    }
+    let most = SPARE_FACTOR * old.len() as u64 + LEAST_SPARE_BYTES;
+    let read = bytes_read(old, &new);
+    assert!(read < most + (1 << 20), "{read} bytes, {most} allowed");
+}
+
+#[test]
+fn zeros_propose_no_shifts() {
+    let mut old = vec![0; 32 * UNIT];
+    old[20 * UNIT..].copy_from_slice(&bytes(12 * UNIT, 40));
+    let mut new = old.clone();
+    for unit in 2..10 {
+        new[unit * UNIT..][..UNIT / 2].copy_from_slice(&bytes(UNIT / 2, 41 + unit as u64));
+        new[(unit + 1) * UNIT - 100..][..100].copy_from_slice(&bytes(100, 60 + unit as u64));
+    }
+    let (len, read) = (old.len() as u64, bytes_read(old, &new));
+    assert!(read < len + (64 << 10), "{read} bytes of {len}");
 }
