@@ -114,6 +114,10 @@ impl DirectoryRequests {
         let dir = self.address.request("tree", &self.address.path);
         let after = escape(after.as_bytes());
         let answer = self.answer(method, &format!("{dir}?{form}&after={after}"))?;
+        if answer.is_empty() {
+            let why = "the server is older, and restores single files only; update the server";
+            return Err(SyncError::Refused(format!("{}: {why}", self.address.server())));
+        }
         let none = |error| failed("understand", &self.address.server())(io::Error::other(error));
         serde_json::from_slice(&answer).map_err(none)
     }

@@ -49,13 +49,15 @@ pub(super) async fn restore_below(
     let volume = client.volume(&dir, page.deletes)?;
     let (files, next) = on_disk(&client.server, move || page.list(&volume, &dir)).await?;
     let until = Instant::now() + PAGE_TIME;
-    let mut last = String::new();
+    let (mut last, mut has_long) = (String::new(), false);
     let begins = |file: &PastFile| {
         let path = printable(file.path.as_bytes());
-        // The next page begins after a printed path, which two files may share.
-        let begins = Instant::now() < until || path == last;
+        // The next page begins after a printed path, which two files may share. A long file ends its page: a client
+        // waits for a page only so long.
+        let begins = !has_long && Instant::now() < until || path == last;
         if begins {
             last = path;
+            has_long |= file.bytes > SMALL;
         }
         ready(begins)
     };
