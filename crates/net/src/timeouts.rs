@@ -24,8 +24,8 @@ pub(crate) async fn wait_for_timeout(timeouts: &SessionTimeouts, counters: &Coun
         if traffic.received != heard || counters.is_busy() {
             (heard, heard_at) = (traffic.received, now);
         }
-        // Signs of life alone do not keep a session alive for ever.
-        let moves = (counters.progress_count(), traffic.sent);
+        // Signs of life and echoes alone do not keep a session alive for ever.
+        let moves = (counters.progress_count(), counters.sent_unasked());
         if moves != moved || counters.is_busy() {
             (moved, moved_at) = (moves, now);
         }

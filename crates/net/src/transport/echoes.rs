@@ -69,7 +69,7 @@ impl Echoes {
     }
 
     /// Counts an answer as sent. False if no answer was due.
-    pub(super) const fn pay(&mut self) -> bool {
+    pub(super) const fn take_due_answer(&mut self) -> bool {
         let is_owed = self.owed > 0;
         self.owed = self.owed.saturating_sub(1);
         is_owed
@@ -272,7 +272,7 @@ mod tests {
         let mut answering = Echoes { announced: true, ..Echoes::default() };
         assert!((0..MAX_ECHOES).all(|_| answering.take_question().is_ok()));
         assert!(matches!(answering.take_question(), Err(PeerError::Limit(_))));
-        assert_eq!((0..9).filter(|_| answering.pay()).count(), MAX_ECHOES);
+        assert_eq!((0..9).filter(|_| answering.take_due_answer()).count(), MAX_ECHOES);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use deltic_engine::greeting::Role;
-use deltic_protocol::check::CHECK;
+use deltic_protocol::check::{CHECK, Checksum};
 use deltic_protocol::echo::{Echo, Echoed};
 use deltic_protocol::hello::Alive;
 use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
@@ -37,6 +37,8 @@ const LATE: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     sent: AtomicU64,
+    /// Of the sent bytes: answers to echoes, with their checks.
+    answered: AtomicU64,
     received: AtomicU64,
     /// Batches of frames that were read and wait for the driver.
     waiting: AtomicUsize,
@@ -82,6 +84,11 @@ impl Counters {
     /// Returns a count that changes whenever bytes other than signs of life, echoes and checks arrive.
     pub(crate) fn progress_count(&self) -> u64 {
         self.told.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of sent bytes, without answers to echoes.
+    pub(crate) fn sent_unasked(&self) -> u64 {
+        self.traffic().sent.saturating_sub(self.answered.load(Ordering::Relaxed))
     }
 
     /// Returns the rate of the link for sent bytes, in bits a second: measured, or a guess until the link limits the
@@ -198,9 +205,12 @@ impl Flow {
     /// Returns an answer to an echo if one is owed.
     pub(super) fn owed_answer(&self) -> Option<Vec<u8>> {
         let Counters { received, held, .. } = &*self.counters;
-        lock(&self.echoes).pay().then(|| {
+        lock(&self.echoes).take_due_answer().then(|| {
             let [received, held] = [received, held].map(|count| count.load(Ordering::Relaxed));
-            Echoed { received, held }.encode()
+            let answer = Echoed { received, held }.encode();
+            let bytes = answer.len() + Checksum::NOTHING.check_frame().len();
+            self.counters.answered.fetch_add(bytes as u64, Ordering::Relaxed);
+            answer
         })
     }
 

@@ -7,6 +7,7 @@
 use deltic_core::codec::CodecError;
 use deltic_core::weak::Crc32c;
 
+use super::echo::{Echo, Echoed};
 use super::frame::HEADER_BYTES;
 use super::hello::{Alive, Hello};
 use super::limits::{MAX_ALIVES, MAX_UNCHECKED_BYTES};
@@ -61,7 +62,7 @@ pub struct Inspector {
     sum: Option<Checksum>,
     /// Bytes of frames since the last check.
     unchecked: usize,
-    /// `Alive` frames since the last frame of another type.
+    /// `Alive` frames since the last frame of another type than echoes.
     alives: u32,
 }
 
@@ -87,12 +88,13 @@ impl Inspector {
             self.unchecked = 0;
             return Ok(true);
         }
-        if kind != Alive::KIND {
-            self.alives = 0;
-        } else if self.alives == MAX_ALIVES {
-            return Err(PeerError::Limit("signs of life"));
-        } else {
-            self.alives += 1;
+        match kind {
+            Alive::KIND if self.alives == MAX_ALIVES => {
+                return Err(PeerError::Limit("signs of life"));
+            }
+            Alive::KIND => self.alives += 1,
+            Echo::KIND | Echoed::KIND => {}
+            _ => self.alives = 0,
         }
         let Some(sum) = &mut self.sum else { return Ok(true) };
         let is_first = self.unchecked == 0;
