@@ -24,7 +24,7 @@ export class BlobFiles {
   #staged = new Map();
   #last = 0;
 
-  /** Opens a `File`. `permit` runs before the first read; false means that no byte may be read. */
+  /** Opens a `File`. `permit` runs before the engine gets the first byte; false means that the engine may get none. */
   open(file, permit = () => true) {
     this.#open.set(++this.#last, new Reading(file, permit));
     return { file: this.#last, len: file.size, modified_ms: file.lastModified };
@@ -95,7 +95,7 @@ async function filled(blob, spare) {
     // The streams of this browser bring memory of their own.
     return new Uint8Array(await blob.arrayBuffer());
   }
-  let buffer = spare ?? new ArrayBuffer(Math.max(blob.size, AHEAD_BYTES));
+  let buffer = spare ?? new ArrayBuffer(blob.size < AHEAD_BYTES / 2 ? blob.size : Math.max(blob.size, AHEAD_BYTES));
   let got = 0;
   while (got < blob.size) {
     const { value, done } = await reader.read(new Uint8Array(buffer, got, blob.size - got));

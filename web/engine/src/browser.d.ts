@@ -45,7 +45,7 @@ export class UnreadableFile extends TransferError {
 
 /** Files that the user chose, and files in the origin's own storage for new versions. */
 export class BlobFiles implements Files {
-  /** Opens a file. `permit` runs before the first read; false means that no byte may be read. */
+  /** Opens a file. `permit` runs before the engine gets the first byte; false means that the engine may get none. */
   open(file: File, permit?: () => boolean): OpenFile;
   /** Opens a sync access handle for a new version. Returns the number of the file, for requests. */
   stage(access: StagedFile): number;

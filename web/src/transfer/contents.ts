@@ -20,14 +20,28 @@ export interface Fetched {
  */
 export async function fetchSmall(files: readonly Wanted[], stop: AbortSignal): Promise<(Fetched | undefined)[]> {
   try {
-    const body = files.map(({ at, bytes }) => JSON.stringify({ path: pathText(at), bytes }) + "\n").join("");
+    // A name that is no text is left to the request for one file.
+    const lines = files.map(({ at, bytes }) => lineOf(at, bytes));
+    const asked = files.filter((_, nth) => lines[nth] !== undefined);
+    if (!asked.length) return lines.map(() => undefined);
+    const body = lines.filter((line) => line !== undefined).join("");
     const headers = { "Content-Type": "application/octet-stream" };
-    const answer = await call(contentsAddress(files[0]!.at.volume), { method: "POST", headers, body, signal: stop });
-    const most = files.reduce((sum, { bytes }) => sum + LINE_BYTES + bytes, 0);
-    return parseContents(await readAtMost(answer, most), files);
+    const answer = await call(contentsAddress(asked[0]!.at.volume), { method: "POST", headers, body, signal: stop });
+    const most = asked.reduce((sum, { bytes }) => sum + LINE_BYTES + bytes, 0);
+    const fetched = parseContents(await readAtMost(answer, most), asked);
+    return lines.map((line) => (line === undefined ? undefined : fetched.shift()));
   } catch {
     // A request for one file meets the same trouble, or none.
     return files.map(() => undefined);
+  }
+}
+
+/** Returns the line of a request that names a file; undefined for a name that a server cannot have sent. */
+function lineOf(at: Place, bytes: number): string | undefined {
+  try {
+    return JSON.stringify({ path: pathText(at), bytes }) + "\n";
+  } catch {
+    return undefined;
   }
 }
 

@@ -11,6 +11,8 @@ type Request = Upload | Download | Discard;
 const REPORT_MS = 50;
 /** Longest new version in memory. A version that has grown since the page saw it may be longer. */
 const MEMORY_BYTES = 48 << 20;
+/** Age of a file from which a change of its content changes its time as well, on every file system. */
+const COARSE_TIME_MS = 3_000;
 /** Time after the last transfer in which the connection stays open. */
 const IDLE_MS = 10_000;
 /** Time between two clock checks, and the time between two checks after which the device must have slept. */
@@ -114,7 +116,8 @@ async function download(request: Download, options: Options): Promise<{ result: 
     const access = new MemoryFile(request.staged, MEMORY_BYTES);
     const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, access, old }, options);
     if (!result.put) return { result };
-    if (!changes) return { result, content: access.blob };
+    // On a file system with coarse times, a file that was just written may change again without a trace.
+    if (!changes || Date.now() - old!.lastModified < COARSE_TIME_MS) return { result, content: access.blob };
     const parts = changes.map(({ at, end }) => ({ at, data: access.bytes.slice(at, end) }));
     return { result, content: { bytes: access.bytes.length, parts } };
   }
