@@ -54,7 +54,7 @@ fn the_link_is_measured_for_the_next_run() {
     let run = doctor(&world, &["--link", "--deltic-path", &slow, "h:src"]);
     assert_eq!(run.code, Some(2), "{run:#?}");
     assert!(run.stdout.contains("does not measure the link"), "{run:#?}");
-    for place in ["./src", "deltic://localhost/photos"] {
+    for place in ["./src", "https://localhost/photos"] {
         let run = doctor(&world, &["--link", place]);
         assert_eq!(run.code, Some(1), "{run:#?}");
         assert!(run.stdout.contains("--link measures the link of a remote shell"), "{run:#?}");

@@ -66,7 +66,7 @@ pub(crate) struct VerifyArgs {
     /// Token and pin for `https://` servers.
     #[command(flatten)]
     pub(crate) login: LoginArgs,
-    /// Limit bytes a second: 500K, 1.5M, 2GB; auto: leave room for other traffic; 0: no limit
+    /// Limit bytes a second: 500K, 1.5M, 2GB, auto; 0: none
     #[arg(long, value_name = "RATE")]
     pub(crate) bwlimit: Option<Bandwidth>,
     #[command(flatten)]
