@@ -182,7 +182,7 @@ mod tests {
             let server = Hello::of_this_version(Key::from_bytes([1; KEY_BYTES]));
             let terms = deltic_protocol::negotiate(&ours, &server).unwrap();
             terms.check_support(&strategy, deltic_protocol::options::Delete::Never).unwrap();
-            assert!(ours.encode().len() < 250, "{}: {:?}", strategy.name, ours.capabilities);
+            assert!(ours.encode().len() < 260, "{}: {:?}", strategy.name, ours.capabilities);
         }
     }
 
