@@ -55,7 +55,7 @@ pub struct Options {
     /// Threads that each end computes with (`--threads`), capped by each end's machine; 0 means one per processor.
     pub threads: u32,
     /// Streams of the session (`--streams`), counting the first; 0 means 1. More than 1 only where both ends [support
-    /// further streams](crate::hello::Common::streams).
+    /// further streams](crate::hello::LinkTerms::streams).
     pub streams: u32,
     /// Longest silence of either end (`--timeout`), in seconds; 0 means no limit. A working end sends something three
     /// times within that time.
