@@ -10,7 +10,7 @@ use deltic_net::plan::StoreTraffic;
 use deltic_store::Snapshot;
 use deltic_tree::RelPath;
 
-use crate::shifted::{ShiftedRun, ShiftedUnits};
+use crate::shifted::{ShiftedRun, ShiftedUnits, read_exact};
 use crate::{RemoteError, lock};
 
 /// Most old versions that wait for the other end. Each one is an open file.
@@ -107,22 +107,9 @@ impl OldCopy {
             }
             let (copied, after) = after.split_at_mut((end - start) as usize);
             if let Some(run) = run {
-                self.copy(run.old + (start - run.new.start), copied)?;
+                read_exact(&*self.old, run.old + (start - run.new.start), copied)?;
             }
             (at, rest) = (end, after);
-        }
-        Ok(())
-    }
-
-    fn copy(&self, mut start: u64, mut buf: &mut [u8]) -> Result<(), RemoteError> {
-        while !buf.is_empty() {
-            match self.old.read_at(start, buf) {
-                Ok(some) if some > 0 => {
-                    start += some as u64;
-                    buf = &mut buf[some..];
-                }
-                _ => return Err(RemoteError::Changed),
-            }
         }
         Ok(())
     }

@@ -20,7 +20,7 @@
 //! 2. A run that ends before the object was most likely written anew in place: after two fetches without any shift the
 //!    search leaves the run. A shift reaches to the end of the object, unless another edit takes it back.
 //! 3. An appended part is not searched: behind the beginning of the run old has nothing that could have moved.
-//! 4. Limits on fetches and on checksums at wrong shifts bound the work.
+//! 4. Limits on fetches, and on bytes of old read for indexes and for checksums at wrong shifts, bound the work.
 //! 5. The result is a proposal: a reader must verify the checksum of each unit that it copies.
 
 use std::ops::Range;
@@ -146,6 +146,12 @@ fn runs_in<'a>(sums: &'a ObjectSums, ranges: &[Range<u64>]) -> Vec<Vec<PlacedUni
 /// The search ended early: a read or a fetch failed, or a limit is reached.
 struct SearchOver;
 
+impl From<RemoteError> for SearchOver {
+    fn from(_: RemoteError) -> Self {
+        Self
+    }
+}
+
 struct ShiftSearch<'a> {
     old: &'a dyn Snapshot,
     here: LocalFile<'a>,
@@ -230,7 +236,7 @@ impl ShiftSearch<'_> {
         let end = unit.end();
         let start = end.saturating_sub(index.stride + ANCHOR_BYTES as u64);
         let mut bytes = vec![0; (end - start) as usize];
-        (self.fetch)(start..end, &mut bytes).map_err(|_| SearchOver)?;
+        (self.fetch)(start..end, &mut bytes)?;
         for shift in index.shifts(self.old, &Fetched { start, bytes: &bytes }, near.unwrap_or(0))? {
             if self.has(witness, shift)? {
                 return Ok(Some(shift));
@@ -254,8 +260,8 @@ impl ShiftSearch<'_> {
     }
 }
 
-/// Range of an old version of `old_len` bytes around the offsets of `run`, a part of an object of `new_len` bytes. Bytes
-/// of the run lie in old at most the length of the run away, unless the object became longer or shorter by more.
+/// Range of an old version of `old_len` bytes around the offsets of `run`, a part of an object of `new_len` bytes.
+/// Bytes of the run lie in old at most the length of the run away, unless the object became longer or shorter by more.
 fn bytes_around(run: &[PlacedUnit<'_>], new_len: u64, old_len: u64) -> Range<u64> {
     let start = run.first().map_or(0, |unit| unit.start);
     let end = run.last().map_or(0, PlacedUnit::end);
@@ -353,13 +359,22 @@ impl AnchorIndex {
     }
 }
 
-/// Fills `buf` with the bytes of `old` from offset `start`.
-fn read_exact(old: &dyn Snapshot, start: u64, buf: &mut [u8]) -> Result<(), SearchOver> {
-    let mut got = 0;
-    while got < buf.len() {
-        match old.read_at(start + got as u64, &mut buf[got..]) {
-            Ok(some) if some > 0 => got += some,
-            _ => return Err(SearchOver),
+/// Fills `buf` with the bytes of an old version from offset `start`.
+///
+/// # Errors
+/// [`RemoteError::Changed`] if the old version is shorter by now or unreadable.
+pub(crate) fn read_exact(
+    old: &dyn Snapshot,
+    mut start: u64,
+    mut buf: &mut [u8],
+) -> Result<(), RemoteError> {
+    while !buf.is_empty() {
+        match old.read_at(start, buf) {
+            Ok(some) if some > 0 => {
+                start += some as u64;
+                buf = &mut buf[some..];
+            }
+            _ => return Err(RemoteError::Changed),
         }
     }
     Ok(())
