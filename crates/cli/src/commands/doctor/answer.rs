@@ -1,7 +1,7 @@
 //! The far end of `deltic doctor`, and its answer.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{Read, Write, stdin, stdout};
+use std::io::{self, Read, Write, stdin, stdout};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -38,10 +38,8 @@ pub(super) struct AgentAnswer {
 
 /// Answers `deltic doctor` on standard input and output.
 ///
-/// Answers no probe of the link if a rate is limited: a probe takes the whole link.
-///
-/// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then answers probes of
-/// the link, and echoes each other byte.
+/// Reads the path of a directory, ended by a NUL. Writes the answer as a line, then answers probes of the link, and
+/// echoes each other byte. Answers no probe if `limits` limit a rate, since a probe takes the whole link.
 pub(in crate::commands) fn answer(restriction: Option<&Restriction>, limits: &RateLimits) -> Exit {
     let (mut input, mut path) = (stdin().lock(), Vec::new());
     let mut byte = [0];
@@ -55,13 +53,14 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>, limits: &Ra
         None => Some(DirFeatures::of(&home(&path))),
     };
     let restriction = restriction.map(restricted);
+    let may_probe = limits.are_none();
     let answer = AgentAnswer {
         build: BUILD,
         protocol: protocol(),
         program,
         time,
         abilities,
-        probes: limits.are_none(),
+        probes: may_probe,
         restriction,
     };
     let mut line = serde_json::to_vec(&answer).expect("it is text and numbers");
@@ -69,16 +68,23 @@ pub(in crate::commands) fn answer(restriction: Option<&Restriction>, limits: &Ra
     let mut output = stdout().lock();
     let mut said = output.write_all(&line).and_then(|()| output.flush());
     while said.is_ok() && input.read_exact(&mut byte).is_ok() {
-        let is_probe = match limits.are_none() {
-            true => answer_probe(byte[0], &mut input, &mut output),
-            false => Ok(false),
-        };
-        said = is_probe.and_then(|is_probe| match is_probe {
-            true => Ok(()),
-            false => output.write_all(&[byte[0], b'\n']).and_then(|()| output.flush()),
-        });
+        said = reply(byte[0], may_probe, &mut input, &mut output);
     }
     said.map_or(Exit::Transport, |()| Exit::Success)
+}
+
+/// Answers a probe of the link, or echoes the byte.
+fn reply(
+    byte: u8,
+    may_probe: bool,
+    input: &mut impl Read,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    if may_probe && answer_probe(byte, input, output)? {
+        return Ok(());
+    }
+    output.write_all(&[byte, b'\n'])?;
+    output.flush()
 }
 
 /// Tests a directory that a restricted agent may use; `None` if the agent may only read.

@@ -1,5 +1,5 @@
-//! Probe of the link to another machine (`deltic doctor HOST --link`): round trip, and rate in each direction, as the
-//! network monitor of NetSync measures them before a sync (NetSync §4.4).
+//! Probe of the link to another machine (`deltic doctor HOST --link`): the rate in each direction, as the network monitor
+//! of NetSync measures rates before a sync (NetSync §4.4).
 //!
 //! A probe repeats with twice the bytes until one takes [`LONG_ENOUGH`].
 
@@ -20,14 +20,13 @@ use crate::report::link::megabits;
 
 /// Time of a probe that counts: long beside a round trip, and beside the time in which TCP finds its rate.
 const LONG_ENOUGH: Duration = Duration::from_millis(1000);
-/// Round trips to measure; the shortest counts.
-const TRIPS: usize = 5;
 
 impl RemoteDir {
-    /// Measures the link, prints the figures, and notes the rate for the next run to the host.
-    pub(super) fn probe_link(&self, findings: &mut Findings) {
-        match self.probe() {
-            Ok(LinkFigures { round_trip, there, back }) => {
+    /// Measures the rates of the link, prints them beside the measured round trip, and notes the rate for the next run
+    /// to the host.
+    pub(super) fn probe_link(&self, round_trip: Duration, findings: &mut Findings) {
+        match self.probe(round_trip) {
+            Ok(LinkRates { there, back }) => {
                 let what = format!(
                     "a round trip takes {:.1} ms; {} to the other machine, {} back",
                     round_trip.as_secs_f64() * 1000.0,
@@ -46,27 +45,19 @@ impl RemoteDir {
         }
     }
 
-    fn probe(&self) -> io::Result<LinkFigures> {
+    fn probe(&self, round_trip: Duration) -> io::Result<LinkRates> {
         let command = [self.remote.program.clone(), "agent".into(), "--examine".into()];
         let mut far = ProbedProgram::start(self, &command)?;
         far.write(&[self.path.as_encoded_bytes(), &[0]].concat())?;
         far.read_line()?;
-        let mut round_trip = Duration::MAX;
-        for _ in 0..TRIPS {
-            let start = Instant::now();
-            far.write(b".")?;
-            far.read_line()?;
-            round_trip = round_trip.min(start.elapsed());
-        }
         let there = measured(round_trip, |bytes| far.send(bytes))?;
         let back = measured(round_trip, |bytes| far.fetch(bytes))?;
-        Ok(LinkFigures { round_trip, there, back })
+        Ok(LinkRates { there, back })
     }
 }
 
-/// The figures of a link. Rates are in bits a second.
-struct LinkFigures {
-    round_trip: Duration,
+/// Rates of a link in bits a second.
+struct LinkRates {
     there: u64,
     back: u64,
 }

@@ -33,7 +33,7 @@ pub(super) fn write_noise(
     bytes: u32,
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let piece: Vec<u8> = (0..PIECE as u64 / 8).flat_map(|n| mixed(n).to_le_bytes()).collect();
+    let piece = noise(PIECE);
     let mut left = bytes as usize;
     while left > 0 {
         let most = left.min(PIECE);
@@ -71,10 +71,13 @@ pub(super) fn answer_probe(
     Ok(true)
 }
 
-/// Returns eight pseudorandom bytes, which do not compress.
-pub(super) fn mixed(n: u64) -> u64 {
-    let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+/// Returns `bytes` pseudorandom bytes, which do not compress. `bytes` is a multiple of 8.
+pub(super) fn noise(bytes: usize) -> Vec<u8> {
+    let mixed = |n: u64| {
+        let word = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (word ^ (word >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9)
+    };
+    (0..bytes as u64 / 8).flat_map(|n| mixed(n).to_le_bytes()).collect()
 }
 
 #[cfg(test)]

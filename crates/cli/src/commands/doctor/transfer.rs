@@ -12,7 +12,7 @@ use deltic_protocol::report::Notice;
 use deltic_tree::path::printable;
 
 use super::findings::Findings;
-use super::probe::mixed;
+use super::probe::noise;
 use super::way::RemoteDir;
 use crate::commands::far::TIMEOUT;
 use crate::report::exit::Exit;
@@ -43,7 +43,7 @@ impl RemoteDir {
         name: &str,
         here: &Path,
     ) -> Result<(Duration, Duration), (Exit, String)> {
-        let bytes: Vec<u8> = (0..SAMPLE_WORDS).flat_map(|n| mixed(n).to_le_bytes()).collect();
+        let bytes = noise(SAMPLE_BYTES);
         let (from, back) = (here.join("sent"), here.join("fetched"));
         let made = std::fs::create_dir(here).and_then(|()| std::fs::write(&from, &bytes));
         made.map_err(|error| (Exit::Files, format!("{}: {}", here.display(), reason(&error))))?;
@@ -107,4 +107,4 @@ impl RemoteDir {
     }
 }
 
-const SAMPLE_WORDS: u64 = (1 << 20) / 8;
+const SAMPLE_BYTES: usize = 1 << 20;

@@ -66,7 +66,7 @@ impl RemoteDir {
             let what = "the program there does not measure the link";
             findings.fail(Exit::Incompatible, "link", what, Some(&mend));
         } else if probes_link {
-            self.probe_link(findings);
+            self.probe_link(*round_trip, findings);
         }
         if let Some(restriction) = &answer.restriction {
             findings.ok("restriction", restriction);
