@@ -110,7 +110,8 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
     publish(&table, &options.out, "tree")
 }
 
-/// Returns false if the peer is no lower bound of the phase: `cp` is one of a first copy, two walks are one of the rest.
+/// Returns false if the peer is no lower bound of the phase: `cp` is one of a first copy, two walks are one of the
+/// rest.
 fn takes_part(peer: PeerProgram, phase: usize) -> bool {
     match peer {
         PeerProgram::Cp => phase == FIRST,

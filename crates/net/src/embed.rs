@@ -285,14 +285,15 @@ impl Embedding {
 
 /// Returns this end's configuration for a plan, without settings that depend on the destination.
 fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
+    let old_sums = plan.dial.as_ref().and_then(|dial| dial.old_sums.clone());
     SessionConfig {
         limits: plan.limits.clone(),
         facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
         reasons: plan.reasons.clone(),
         moved: plan.moved.clone(),
-        old_sums: plan.dial.as_ref().and_then(|dial| dial.old_sums.clone()),
         // The end that reads a store is in this process, and lends its sums of old versions.
-        is_near: plan.dial.as_ref().is_some_and(|dial| dial.old_sums.is_some()),
+        is_near: old_sums.is_some(),
+        old_sums,
         ..with.config()
     }
 }

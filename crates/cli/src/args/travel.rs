@@ -50,7 +50,8 @@ pub(crate) struct ConnectionArgs {
     pub(crate) compression: CompressionArgs,
     /// Limit bytes a second: 500K, 1.5M, 2GB, auto; 0: none
     ///
-    /// A number without a unit is in KiB. auto leaves room for other traffic: the round trip stays below twice that of an idle network. A timetable changes the rate: '08:00,512K 18:00,10M Sat-00:00,off'.
+    /// A number without a unit is in KiB. auto leaves room for other traffic: the round trip stays below twice that of
+    /// an idle network. A timetable changes the rate: '08:00,512K 18:00,10M Sat-00:00,off'.
     #[arg(long, value_name = "RATE", help_heading = TRAVEL)]
     pub(crate) bwlimit: Option<Bandwidth>,
     /// Set the I/O timeout in seconds; 0: no timeout

@@ -2,8 +2,8 @@
 //!
 //! Other people choose the content, so the index resists three attacks (SECURITY.md):
 //!
-//! - Look-ups of [`Index`] never walk a chain of equal chunks: only the first of equal chunks is in the table. Callers of
-//!   [`TagTable`] bound the walk.
+//! - Look-ups of [`Index`] never walk a chain of equal chunks: only the first of equal chunks is in the table.
+//!   Callers of [`TagTable`] bound the walk.
 //! - Nobody can aim at one slot of the table: its hash has a random key.
 //! - Memory is bounded by a budget.
 //!
