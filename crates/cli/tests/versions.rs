@@ -320,7 +320,6 @@ fn a_directory_of_many_files_is_restored_whatever_their_names_at_the_rate_that_t
     let said =
         shown.contains("2,004 files restored, 0 unchanged, 0 younger left, 0 deleted, 0 failed");
     assert!(code == Some(0) && said, "{shown}");
-    assert!(shown.matches("restored, 0 unchanged").count() > 1, "no status: {shown}");
     for name in names() {
         assert_eq!(world.read(at("photos/dir/", name)), name);
     }

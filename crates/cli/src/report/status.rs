@@ -44,3 +44,22 @@ fn new_line() -> ProgressBar {
     bar.set_style(ProgressStyle::with_template("{msg}").expect("the template is valid"));
     bar
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_shown_after_a_second_and_not_before() {
+        let mut line = StatusLine::new();
+        line.show(|| unreachable!("the command has just begun"));
+        assert!(line.bar.is_none());
+        let begun =
+            Instant::now().checked_sub(SHOWN_AFTER).expect("the clock is past its first second");
+        line.begun = begun;
+        line.show(|| "3 files restored".to_owned());
+        assert_eq!(line.bar.as_ref().expect("the line is shown").message(), "3 files restored");
+        line.clear();
+        assert!(line.bar.is_none());
+    }
+}
