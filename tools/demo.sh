@@ -52,7 +52,6 @@ same() { cmp "$work/new.tar" "$work/dest.tar" || fail "the copy is not the new r
 say "The new release over the old one, $size bytes"
 header
 restore; ours "deltic" -t --no-whole-file "${far[@]}" "$work/new.tar" "far:$work/dest.tar"; same
-restore; ours "deltic -z" -z -t --no-whole-file "${far[@]}" "$work/new.tar" "far:$work/dest.tar"; same
 if command -v rsync >/dev/null; then
   for z in "" "-z --zc=zstd"; do
     restore
