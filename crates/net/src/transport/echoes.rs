@@ -5,6 +5,7 @@
 //! receiver  Echoed with the bytes that it has read, before all frames that wait to be sent
 //! idle      shortest round trip of the last one or two WINDOWs; a route may change while a session lasts
 //! current   smoothed; a delay that is the receiver's for half of it, as for a slow disk, does not count
+//! share     of the time between two answers in which bytes waited inside the receiver
 //! ```
 //!
 //! Times are since any fixed moment; this module knows no clock.
@@ -102,7 +103,11 @@ impl Echoes {
         let asker = self.asker.as_mut().filter(|asker| !asker.asked.is_empty());
         let asker = asker.ok_or(PeerError::Unexpected("an Echoed without an Echo"))?;
         asker.take_answer(answer, now);
-        Ok(LinkState { round_trip: asker.round_trip(), gentle: asker.gentle.clone() })
+        Ok(LinkState {
+            round_trip: asker.round_trip(),
+            gentle: asker.gentle.clone(),
+            receiver_share: asker.receiver_share,
+        })
     }
 }
 
@@ -111,6 +116,8 @@ impl Echoes {
 pub(super) struct LinkState {
     pub(super) round_trip: Option<RoundTrip>,
     pub(super) gentle: Option<GentleRate>,
+    /// Share of the time between the last two answers in which bytes waited inside the receiver.
+    pub(super) receiver_share: f64,
 }
 
 /// State of a sender that asks.
@@ -127,6 +134,9 @@ struct Asker {
     samples: u32,
     /// The last answer.
     heard: Option<Echoed>,
+    /// Time of the last answer, or the start.
+    heard_at: Duration,
+    receiver_share: f64,
     arrival: ArrivalRate,
     gentle: Option<GentleRate>,
 }
@@ -142,6 +152,8 @@ impl Asker {
             current: None,
             samples: 0,
             heard: None,
+            heard_at: now,
+            receiver_share: 0.0,
             arrival: ArrivalRate::default(),
             gentle: gentle.then(GentleRate::default),
         }
@@ -166,6 +178,8 @@ impl Asker {
         let round_trip = now.saturating_sub(asked);
         let before = self.heard.replace(answer).unwrap_or_default();
         let held = Duration::from_micros(answer.held.saturating_sub(before.held));
+        let since = now.saturating_sub(std::mem::replace(&mut self.heard_at, now));
+        self.receiver_share = held.as_secs_f64() / since.as_secs_f64().max(1e-3);
         let arrived = self.arrival.take_count(answer.received, now);
         self.idle.take(round_trip, now);
         let idle = self.idle.get().unwrap_or(round_trip);
@@ -364,5 +378,18 @@ mod tests {
             let state = echoes.take_answer(answer, millis(n * 1000 + 30)).unwrap();
             assert_eq!(state.round_trip.map(|trip| trip.idle), Some(millis(30)));
         }
+    }
+
+    #[test]
+    fn the_share_of_a_receiver_is_that_of_the_time_between_two_answers() {
+        let mut echoes = asking(false);
+        let mut answer = Echoed::default();
+        let mut share = |n: u64, held: u64| {
+            assert!(echoes.ask(n << 20, millis(n * 1000 - 1)));
+            answer.held += held * 1000;
+            echoes.take_answer(answer, millis(n * 1000)).unwrap().receiver_share
+        };
+        let shares = [share(1, 0), share(2, 500), share(3, 900), share(4, 0)];
+        assert_eq!(shares, [0.0, 0.5, 0.9, 0.0]);
     }
 }

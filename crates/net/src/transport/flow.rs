@@ -234,6 +234,7 @@ impl Flow {
                 let answer = Echoed::decode(kind, payload)?;
                 let state = lock(&self.echoes).take_answer(answer, self.start.elapsed())?;
                 *lock(&self.counters.round_trip) = state.round_trip;
+                lock(&self.meter).note_receiver_share(state.receiver_share);
                 state.gentle.iter().for_each(|gentle| self.follow_gentle_rate(gentle));
             }
             _ => return Ok(false),

@@ -11,8 +11,11 @@
 //! arrived. So a free window counts only after [`BUFFERED_BYTES`] were written. A free window raises the rate because the
 //! true limit may be this end's own compression: a higher rate leads to lighter compression, until the writer is blocked
 //! or nothing is compressed. Once a window was limited, the limit is known, and the next [`BOUND_WINDOWS`] free windows
-//! count with their own rate alone. A limited window far below the rate forgets the windows before: the link changed. A
-//! reader with a slow disk looks like a slow link; both are relieved by fewer bytes.
+//! count with their own rate alone. A limited window far below the rate forgets the windows before: the link changed.
+//!
+//! A receiver that creates many files, or has a slow disk, blocks the writer too. Answers to echoes say for which share of
+//! the time bytes waited inside the receiver. The link carried the bytes in the rest of the time: in a limited window, the
+//! rate is bytes ÷ (time × (1 − share)).
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -36,6 +39,8 @@ const GROWTH: f64 = 1.5;
 const GROWN: RangeInclusive<f64> = 2.0..=32.0;
 /// Free windows after which a limit counts as unknown again.
 const BOUND_WINDOWS: u32 = 100;
+/// Largest share of the time that a receiver is believed to be the reason of a wait.
+const MAX_RECEIVER_SHARE: f64 = 15.0 / 16.0;
 
 /// Measures the rate of a link. Times are since any fixed moment.
 #[derive(Debug, Default)]
@@ -52,6 +57,8 @@ pub(super) struct RateMeter {
     rates: VecDeque<f64>,
     /// Windows that follow the last limited one; `None` if no window was limited.
     since_limited: Option<u32>,
+    /// Share of the time in which bytes waited inside the receiver.
+    receiver_share: f64,
 }
 
 /// Rates of a link in bits a second.
@@ -64,6 +71,11 @@ pub(super) struct LinkRate {
 }
 
 impl RateMeter {
+    /// Notes for which share of the time bytes waited inside the receiver, as its answers to echoes say.
+    pub(super) const fn note_receiver_share(&mut self, share: f64) {
+        self.receiver_share = share.clamp(0.0, MAX_RECEIVER_SHARE);
+    }
+
     /// Takes a write of `bytes`, which ended at `now` and was blocked for `blocked`. Returns the rate if a window
     /// ended and the rate is known.
     pub(super) fn take_write(
@@ -86,6 +98,7 @@ impl RateMeter {
         let is_free = self.blocked * 10 <= time;
         (self.start, self.bytes, self.blocked) = (Some(now), 0, Duration::ZERO);
         if is_limited {
+            let rate = rate / (1.0 - self.receiver_share);
             if rate < self.highest_rate() * FALL {
                 self.rates.clear();
             }
@@ -205,5 +218,18 @@ mod tests {
         assert!(matches!(rate, Some(95..=105)), "{rate:?}");
         let rate = rig.run(3.0, 50.0 * MBIT, 1e9);
         assert!(matches!(rate, Some(47..=53)), "{rate:?}");
+    }
+
+    #[test]
+    fn a_busy_receiver_is_no_slow_link() {
+        for (share, wanted) in [(0.0, 500), (0.5, 1000), (0.75, 2000), (1.0, 8000), (7.0, 8000)] {
+            let mut rig = Rig::new(256e3);
+            rig.meter.note_receiver_share(share);
+            let rate = rig.run(1.0, 500.0 * MBIT, 1e9).expect("the link is limited");
+            assert!(rate.abs_diff(wanted) <= wanted / 20, "{share}: {rate}");
+            rig.meter.note_receiver_share(0.0);
+            let rate = rig.run(2.0, 500.0 * MBIT, 1e9);
+            assert!(matches!(rate, Some(475..=525)), "{rate:?}");
+        }
     }
 }
