@@ -212,6 +212,7 @@ end-to-end: toolchain
 	$(debug_bench) storage --size 40MiB --peers deltic --runs 2 --out $(out)
 	$(debug_bench) serve --clients 10 --period 0.5 --seconds 2 --dir $(target) --client-dir $(target) --plot $(out)
 	$(debug_bench) serve --load intensive --clients 10 --ways deltic --seconds 8 --kill-every 1 --dir $(target)
+	tools/dist.sh $(shell uname -m)=$(abspath $(target)/debug/deltic)
 	DELTIC_LARGE_MIB=1024 cargo test --locked --workspace $(labs) --test suite_sync a_large_file
 	if tools/ensure.sh rsync rsync; then \
 	  $(debug_bench) tree --files 2000 --peers deltic --runs 1 --out $(out) && \

@@ -18,4 +18,6 @@ export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L $sysroot"
 # Emulated instructions are slow: with optimisation, compilation and tests together take less time.
 export CARGO_PROFILE_DEV_OPT_LEVEL=3
+# make unit has tried all laws with 256 inputs each.
+export PROPTEST_CASES=${PROPTEST_CASES:-64}
 exec cargo test --locked -p deltic-core --target "$target" --lib --tests

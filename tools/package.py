@@ -122,7 +122,7 @@ Priority: optional
 Recommends: openssh-client
 Description: {SUMMARY}
  Deltic takes the options of rsync and runs over ssh, or serves directories
- itself. The program is linked statically.
+ itself.
 """
     sums = "".join(
         f"{hashlib.md5(data, usedforsecurity=False).hexdigest()}  {path}\n"
