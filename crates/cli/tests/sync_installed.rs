@@ -20,6 +20,15 @@ fn a_program_that_install_put_into_the_home_directory_is_found_without_a_path() 
     let run = sync(&world, &[]);
     assert_eq!(run.code, Some(0), "{run:#?}");
     assert_eq!(world.read("dst/a"), b"a");
+    assert!(run.stderr.contains("not found"), "the shell looks in the path first: {run:#?}");
+    world.write("src/b", "b");
+    let run = sync(&world, &[]);
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""), "the next run knows the place");
+    assert_eq!(world.read("dst/b"), b"b");
+    std::fs::rename(world.path(".local/bin/deltic"), world.path("deltic")).unwrap();
+    let path = format!("{}:/usr/bin:/bin", world.path("").display());
+    let run = Run::of(world.command(DELTIC, words(&[])).env("PATH", path));
+    assert_eq!(run.code, Some(0), "a program in the path is found again: {run:#?}");
 }
 
 /// True if this machine has a deltic where any shell looks for one.

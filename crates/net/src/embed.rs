@@ -32,7 +32,7 @@ use crate::executor::{Budget, Executor};
 use crate::host::restrict::Restriction;
 use crate::host::user::{Conversation, Watch};
 use crate::host::{Agent, AnyHost, destination, place};
-use crate::learned::LinkNote;
+use crate::learned::{InstalledNote, LinkNote};
 use crate::plan::{
     self, Destination, Plan, RoundTrip, Sources, StoreTraffic, Traffic, remote_host,
 };
@@ -120,18 +120,29 @@ impl Cancel {
 }
 
 /// Runs a sync to its end, and reports events to `watch`. The run waits while `watch` runs. If the remote shell does
-/// not find the program in `PATH`, the run starts again with the program that `deltic install` copies.
+/// not find the program in `PATH`, the run starts again with the program that `deltic install` copies. The next runs to
+/// the same machine begin with that program.
 ///
 /// # Errors
 /// [`SyncError`] if the run could not start or go on.
 pub async fn sync(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {
     let is_by_shell = plan.batch.is_none() && plan.dial.is_none();
-    let installed = plan.remote.installed().filter(|_| is_by_shell);
-    let again = installed.map(|remote| Plan { remote, ..plan.clone() });
-    match (sync_once(plan, with, watch).await, again) {
-        (Err(SyncError::NoRemoteProgram), Some(plan)) => sync_once(plan, with, watch).await,
-        (ended, _) => ended,
+    let Some(remote) = plan.remote.installed().filter(|_| is_by_shell) else {
+        return sync_once(plan, with, watch).await;
+    };
+    let note = InstalledNote::of(&plan);
+    let by_installed = Plan { remote, ..plan.clone() };
+    let is_noted = note.as_ref().is_some_and(InstalledNote::is_set);
+    let (first, second) = if is_noted { (by_installed, plan) } else { (plan, by_installed) };
+    let ended = sync_once(first, with, watch).await;
+    if !matches!(ended, Err(SyncError::NoRemoteProgram)) {
+        return ended;
     }
+    let ended = sync_once(second, with, watch).await;
+    if !matches!(ended, Err(SyncError::NoRemoteProgram)) {
+        note.iter().for_each(|note| note.set(!is_noted));
+    }
+    ended
 }
 
 async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Outcome, SyncError> {

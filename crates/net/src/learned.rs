@@ -1,8 +1,8 @@
-//! The rate of the link to the other machine, noted by a run for the next runs to the same machine.
+//! Notes of a run for the next runs to the same machine: the rate of the link, and the place of the program there.
 
 use std::path::Path;
 
-use deltic_store_local::cache::{LinkRates, now};
+use deltic_store_local::cache::{HostNotes, now};
 
 use crate::plan::{Plan, remote_host};
 use crate::transport::Counters;
@@ -14,13 +14,13 @@ const GUESSED_BYTES: u64 = 4 << 20;
 
 /// Notes the rate of the link to `host`, in bits a second, in the cache directory `cache`.
 pub fn note_link_rate(cache: &Path, host: &str, rate: u64) {
-    LinkRates::in_dir(cache).note_rate(host, rate, now());
+    HostNotes::link_rates(cache).note(host, rate, now());
 }
 
 /// The note about the link to one machine.
 #[derive(Debug)]
 pub(crate) struct LinkNote {
-    rates: LinkRates,
+    rates: HostNotes,
     host: String,
 }
 
@@ -31,7 +31,7 @@ impl LinkNote {
         let host = remote_host(&plan.sources, &plan.destination)?.to_owned();
         let may_note = plan.options.compare.cached && plan.limits.are_none();
         let dir = plan.cache.as_deref().filter(|_| may_note)?;
-        Some(Self { rates: LinkRates::in_dir(dir), host })
+        Some(Self { rates: HostNotes::link_rates(dir), host })
     }
 
     /// Returns the noted rate in bits a second.
@@ -44,7 +44,32 @@ impl LinkNote {
         let sent = counters.traffic().sent;
         let limit = counters.bandwidth_limit().filter(|_| sent >= LIMITED_BYTES);
         if let Some(rate) = limit.or_else(|| counters.rate().filter(|_| sent >= GUESSED_BYTES)) {
-            self.rates.note_rate(&self.host, rate, now());
+            self.rates.note(&self.host, rate, now());
         }
+    }
+}
+
+/// The note that the other machine has the program where `deltic install` copies the program, and not in `PATH`.
+pub(crate) struct InstalledNote {
+    notes: HostNotes,
+    host: String,
+}
+
+impl InstalledNote {
+    /// Returns the note about the other machine of a plan. `None` without another machine and without a cache.
+    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+        let host = remote_host(&plan.sources, &plan.destination)?.to_owned();
+        let dir = plan.cache.as_deref().filter(|_| plan.options.compare.cached)?;
+        Some(Self { notes: HostNotes::installed_programs(dir), host })
+    }
+
+    /// True if an earlier run found the program there.
+    pub(crate) fn is_set(&self) -> bool {
+        self.notes.find(&self.host, now()).is_some()
+    }
+
+    /// Notes whether the program is there.
+    pub(crate) fn set(&self, is_there: bool) {
+        self.notes.note(&self.host, is_there.into(), now());
     }
 }

@@ -1,5 +1,5 @@
 //! Facts about files that are kept between runs outside of every tree: digests of whole files, recipes of large files,
-//! and [bases](Bases); and the rates of [links](LinkRates).
+//! and [bases](Bases); and notes on [other machines](HostNotes).
 //!
 //! [`LocalFacts`] combines all of these in a [`FactStore`](deltic_store::FactStore). Each answer equals the result of
 //! reading the file, as that trait demands; otherwise there is no answer. A damaged or missing cache has no facts; no
@@ -37,7 +37,7 @@ use crate::kernel::read_write::read_at;
 
 mod bases;
 mod facts;
-mod links;
+mod hosts;
 mod notes;
 mod recent;
 mod recipes;
@@ -45,7 +45,7 @@ mod run;
 
 pub use bases::Bases;
 pub use facts::{LONGEST_UNKEPT_BYTES, LocalFacts};
-pub use links::LinkRates;
+pub use hosts::HostNotes;
 pub use recent::RecipeCache;
 
 /// Digests of files that any process of this user read, in this run or before.
