@@ -3,14 +3,14 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build static install demo test deny bench differential rsync-suite storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm windows end-to-end page-files dist web page toolchain
+.PHONY: help build static install demo test deny bench differential rsync-suite storage storage-remote storage-verity storage-zfs proxies acme serve-long bench-remote fuzz fmt shape clippy unit neon docs wasm targets end-to-end page-files dist web page toolchain
 
 target := $(or $(CARGO_TARGET_DIR),target)
 bench := $(target)/release/deltic-bench
 # Built by `unit`, and no worse at keeping promises than a release build.
 debug_bench := $(target)/debug/deltic-bench
 # `page-files` is first, so that all builds embed the page.
-checks := page-files fmt shape deny clippy unit web neon docs wasm windows end-to-end fuzz
+checks := page-files fmt shape deny clippy unit web neon docs wasm targets end-to-end fuzz
 # Systems that few use, which the tests cover and the default build leaves out.
 labs := --features deltic-cli/labs
 # Builds what `unit` builds, and the programs beside: other targets and features would compile most crates once more.
@@ -199,8 +199,10 @@ wasm: toolchain
 	  echo "SKIPPED: the suites in WebAssembly need node"; \
 	fi
 
-windows: toolchain
-	tools/windows-check.sh $(portable)
+# The portable crates for Windows, and all crates for static programs.
+targets: toolchain
+	tools/target-check.sh x86_64-pc-windows-gnu $(portable)
+	tools/target-check.sh x86_64-unknown-linux-musl deltic-cli
 
 # Real processes through real pipes: small sizes, every promise checked, figures of no worth.
 end-to-end: toolchain

@@ -16,6 +16,9 @@ use crate::kernel::lock;
 use crate::kernel::system::System;
 use deltic_store::{StoreError, Version};
 
+/// `AT_STATX_FORCE_SYNC`, which rustix lacks for musl.
+const STATX_FORCE_SYNC: AtFlags = AtFlags::from_bits_retain(0x2000);
+
 /// An entry, existing or not, in an existing directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
@@ -110,7 +113,7 @@ impl Place {
         dir.remove_file(name)?;
         // The kernel's cached metadata may be older than the link. It is refreshed here, so that it does not change
         // while another thread copies the file.
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+        let flags = AtFlags::SYMLINK_NOFOLLOW | STATX_FORCE_SYNC;
         let _ = fs::statx(&self.dir, self.name.as_bytes(), flags, StatxFlags::BASIC_STATS);
         Err(why)
     }
