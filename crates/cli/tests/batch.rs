@@ -215,7 +215,8 @@ fn a_pipe_or_a_device_is_read_only_as_far_as_it_is_a_batch() {
     world.ok("-a --delete --write-batch=B src/ a/");
     for device in ["/dev/zero", "/dev/urandom"] {
         let run = world.fails(12, &format!("-a --read-batch={device} b/"));
-        assert!(run.stderr.contains("not a batch file"), "{device} {run:#?}");
+        let told = format!("--read-batch={device}: not a batch of deltic");
+        assert!(run.stderr.contains(&told), "{device} {run:#?}");
     }
     world.fails(12, "-a --read-batch=/dev/null b/");
     let run = world.fails(12, "-a --read-batch=src b/");
@@ -267,6 +268,8 @@ fn a_list_without_end_leaves_room_where_it_is_copied_to() {
     let run = child.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&run.stderr);
     assert_eq!(run.status.code(), Some(12), "{told}");
+    let copied_to = format!("cannot copy the batch to TMPDIR ({})", world.path("tmp").display());
+    assert!(told.contains(&copied_to), "{told}");
     assert!(told.contains("set TMPDIR to a larger directory"), "{told}");
     assert!(least > 1 << 19 && least < 4 << 20, "{least} bytes were free");
     // A batch that ends has room there.
@@ -363,8 +366,8 @@ fn a_batch_that_is_none_or_not_whole_changes_nothing() {
     }
     refused(&[&good[..], b"\0"].concat(), "cut short");
     refused(&[&good[..], b"\x11\x01\0\0\x01"].concat(), "damaged");
-    refused(b"", "not a batch file");
-    refused(b"root:x:0:0:root", "not a batch file");
+    refused(b"", "not a batch of deltic");
+    refused(b"root:x:0:0:root", "not a batch of deltic");
     refused(b"DELTICB\x02", "has version 2");
     // Flags, and the version of its protocol.
     refused(b"\x9f\0\0\0\x20\0\0\0\x81\xff\x10", "is rsync's");

@@ -156,8 +156,8 @@ async fn sync_once(plan: Plan, with: &Embedding, watch: Watch<'_>) -> Result<Out
     let ended = run_until_cancelled(&config.clone(), with, watch, |watch| {
         Box::pin(async move {
             match plan.batch.clone() {
-                Some(plan::Batch::Read(file)) => {
-                    let batch = Batch::open(file, &plan)?;
+                Some(plan::Batch::Read { file, name }) => {
+                    let batch = Batch::open(file, &name, &plan)?;
                     let plan = batch.plan(plan);
                     converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await
                 }

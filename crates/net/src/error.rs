@@ -33,8 +33,13 @@ pub enum SyncError {
     #[error("{0}")]
     SelectionThere(String),
     /// The file to be read as a batch is no batch, or is damaged.
-    #[error("--read-batch: {0}")]
-    Batch(String),
+    #[error("--read-batch={name}: {why}")]
+    Batch {
+        /// The name of the file.
+        name: String,
+        /// Why the file cannot be read.
+        why: String,
+    },
     /// The local file system ended the run: a destination could not be made.
     #[error("{0}")]
     Files(String),

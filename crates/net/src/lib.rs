@@ -32,7 +32,7 @@ mod timeouts;
 mod transport;
 pub mod watch;
 
-pub use batch::spool_batch;
+pub use batch::{Spool, spool_batch};
 pub use deltic_store_local::facts::service as facts;
 pub use deltic_store_local::facts::{Kept, stored_sum_kind};
 pub use deltic_store_local::reason;

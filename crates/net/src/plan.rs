@@ -95,7 +95,12 @@ pub enum Batch {
     /// The run only writes this file (`--only-write-batch`).
     OnlyWrite(Arc<File>),
     /// The run reads this file instead of sources (`--read-batch`).
-    Read(Arc<File>),
+    Read {
+        /// The open file.
+        file: Arc<File>,
+        /// The name of the file in messages.
+        name: String,
+    },
 }
 
 /// Limits of time after which a run gives up; `None` for no limit.
@@ -308,10 +313,8 @@ impl Remote {
         }
         let wrong = |what: &str| Err(SyncError::Usage(what.into()));
         match (user, has(USER)) {
-            (Some(_), false) => return wrong("a user is named, and -e has no place for {user}"),
-            (None, true) => {
-                return wrong("-e has a place for {user}, and none is named: USER@HOST:PATH");
-            }
+            (Some(_), false) => return wrong("-e has no {user} for USER@HOST; add {user} to -e"),
+            (None, true) => return wrong("-e uses {user}; write USER@HOST:PATH"),
             _ => {}
         }
         let joined = command.join(OsStr::new(" "));

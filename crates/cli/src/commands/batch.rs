@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use deltic_net::plan::{self, Destination};
-use deltic_net::{NamedFile, Trust, spool_batch};
+use deltic_net::{NamedFile, Spool, Trust, spool_batch};
 
 use super::files::{PendingFile, ResultFile};
 use super::run::{FinishedRun, sync};
@@ -43,9 +43,10 @@ pub(super) fn run(
                     let error = anyhow!("batch file {} is not a regular file", path.display());
                     return Err((Exit::Files, error));
                 }
-                BatchInput::Stream(stream, spool) => spooled(stream, spool)?,
+                BatchInput::Stream(stream, spool) => spooled(stream, path, spool)?,
             };
-            request.plan.batch = Some(plan::Batch::Read(file));
+            let name = path.display().to_string();
+            request.plan.batch = Some(plan::Batch::Read { file, name });
             return Ok(sync(request).exit);
         }
     };
@@ -78,7 +79,7 @@ enum BatchInput {
     /// A regular file, readable at any offset.
     Whole(File),
     /// A pipe or a device, and a nameless file for a copy of its bytes.
-    Stream(File, File),
+    Stream(File, Spool),
 }
 
 fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
@@ -89,19 +90,19 @@ fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
     if file.metadata()?.is_file() {
         return Ok(BatchInput::Whole(file));
     }
-    let spool = std::env::temp_dir().join(format!(".{}.deltic-batch", std::process::id()));
+    let dir = std::env::temp_dir();
+    let spool = dir.join(format!(".{}.deltic-batch", std::process::id()));
     let mut options = OpenOptions::new();
     let whole = options.read(true).write(true).create_new(true).mode(0o600).open(&spool)?;
     remove_file(&spool)?;
-    Ok(BatchInput::Stream(file, whole))
+    Ok(BatchInput::Stream(file, Spool { file: Arc::new(whole), dir }))
 }
 
-/// Copies `stream` to `spool`, up to the first byte that is invalid in a batch.
-fn spooled(stream: File, spool: File) -> Result<Arc<File>, (Exit, anyhow::Error)> {
-    let spool = Arc::new(spool);
-    let copied = spool_batch(stream, &spool);
+/// Copies `stream` to `spool`, up to the first byte that is invalid in a batch. Messages call the batch `path`.
+fn spooled(stream: File, path: &Path, spool: Spool) -> Result<Arc<File>, (Exit, anyhow::Error)> {
+    let copied = spool_batch(stream, &path.display().to_string(), &spool);
     copied.map_err(|error| (Exit::from(&error), error.into()))?;
-    Ok(spool)
+    Ok(spool.file)
 }
 
 /// Returns a script that reads the batch into the same destination, or into the destination in its first argument.

@@ -148,7 +148,7 @@ impl From<&SyncError> for Exit {
             }
             SyncError::Protocol(_)
             | SyncError::Damaged
-            | SyncError::Batch(_)
+            | SyncError::Batch { .. }
             | SyncError::Disconnected(_)
             | SyncError::StreamLost
             | SyncError::ShellEnded(_)

@@ -247,7 +247,7 @@ pub(crate) fn of(error: &SyncError, far: &RemoteMachine, next: NextRun) -> Optio
         | SyncError::Selection(_)
         | SyncError::SelectionThere(_)
         | SyncError::NoSource(_)
-        | SyncError::Batch(_)
+        | SyncError::Batch { .. }
         | SyncError::Files(_)
         | SyncError::Refused(_)
         | SyncError::Busy { .. }

@@ -12,12 +12,14 @@ use deltic_protocol::batch::{Frame, MAGIC, Part};
 use deltic_protocol::frame::{HEADER_BYTES, Header};
 use deltic_store_local::reason;
 
+use crate::error::SyncError;
+
 /// Reasons why a file cannot be read as a batch.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Bad {
     #[error("cannot read the batch: {}", reason(.0))]
     Read(#[from] io::Error),
-    #[error("not a batch file")]
+    #[error("not a batch of deltic")]
     NoBatch,
     #[error(
         "this batch file is rsync's, whose format Deltic does not read: write it with deltic, or read it with rsync"
@@ -34,6 +36,13 @@ pub(super) enum Bad {
     TooMany,
     #[error("the batch file is damaged; nothing was changed")]
     Malformed,
+}
+
+impl Bad {
+    /// Returns the error of a run that reads the file `name`.
+    pub(super) fn of_file(&self, name: &str) -> SyncError {
+        SyncError::Batch { name: name.to_owned(), why: self.to_string() }
+    }
 }
 
 /// Reads the magic of a batch, and no byte beyond the magic.

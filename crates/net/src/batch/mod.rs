@@ -19,7 +19,7 @@ use deltic_core::{Chunk, ChunkerSpec, Digest, StreamCutter};
 use deltic_store::{Snapshot, StoreError};
 
 pub(crate) use reading::Batch;
-pub use spool::spool_batch;
+pub use spool::{Spool, spool_batch};
 pub(crate) use tap::Tap;
 pub(crate) use writing::write;
 

@@ -76,14 +76,14 @@ struct Section {
 }
 
 impl Batch {
-    /// Reads and checks the whole batch in `file`, for the destination of `plan`.
-    pub(crate) fn open(file: Arc<File>, plan: &Plan) -> Result<Self, SyncError> {
+    /// Reads and checks the whole batch in `file`, for the destination of `plan`. Messages call the file `name`.
+    pub(crate) fn open(file: Arc<File>, name: &str, plan: &Plan) -> Result<Self, SyncError> {
         if plan.destination.local_path().is_none() {
             let why =
                 "--read-batch: the destination is on another machine; run it there, with the batch";
             return Err(SyncError::Options(why.into()));
         }
-        let mut held = Held::read(file).map_err(|bad| SyncError::Batch(bad.to_string()))?;
+        let mut held = Held::read(file).map_err(|bad| bad.of_file(name))?;
         // A destination that cannot be opened is reported when the run uses it.
         held.there = open_destination(plan, held.single.as_ref()).ok().flatten();
         Ok(Self(Arc::new(held)))

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_store_local::reason;
@@ -19,22 +20,31 @@ const FREE_PARTS: u64 = 20;
 /// Bytes that are copied between two checks of the free space.
 const LOOK_EVERY_BYTES: usize = 1 << 20;
 
-/// Copies a batch `from` a pipe or a device to the empty file `to`. Copying ends at the first byte that is invalid in a
-/// batch. So streams that are no batch, and content beyond the lengths in the list, are not copied. A list can be of
-/// any length, so copying also ends when the file system of `to` is nearly full.
+/// Copies a batch `from` a pipe or a device to the empty file `to`. Messages call the batch `name`. Copying ends at the
+/// first byte that is invalid in a batch. So streams that are no batch, and content beyond the lengths in the list, are
+/// not copied. A list can be of any length, so copying also ends when the file system of `to` is nearly full.
 ///
 /// # Errors
 /// [`SyncError::Batch`] if the stream is not a whole batch, cannot be read, or does not fit into the file.
-pub fn spool_batch(from: impl Read, to: &Arc<File>) -> Result<(), SyncError> {
-    let tee = Tee { from, to: Arc::clone(to), unseen: LOOK_EVERY_BYTES };
-    let read = Held::read_from(tee, Arc::clone(to));
-    read.map(drop).map_err(|bad| SyncError::Batch(bad.to_string()))
+pub fn spool_batch(from: impl Read, name: &str, to: &Spool) -> Result<(), SyncError> {
+    let tee = Tee { from, to: to.clone(), unseen: LOOK_EVERY_BYTES };
+    let read = Held::read_from(tee, Arc::clone(&to.file));
+    read.map(drop).map_err(|bad| bad.of_file(name))
+}
+
+/// An empty file for the copy of a batch.
+#[derive(Clone, Debug)]
+pub struct Spool {
+    /// The open file.
+    pub file: Arc<File>,
+    /// The directory of the file, for messages.
+    pub dir: PathBuf,
 }
 
 /// A stream that also writes each byte it reads to a file.
 struct Tee<R> {
     from: R,
-    to: Arc<File>,
+    to: Spool,
     /// Bytes that were copied since the last check of the free space.
     unseen: usize,
 }
@@ -42,15 +52,16 @@ struct Tee<R> {
 impl<R> Tee<R> {
     /// Fails if the file system of the copy is nearly full.
     fn check_room(&self) -> io::Result<()> {
-        let disk = fstatvfs(&self.to)?;
+        let disk = fstatvfs(&self.to.file)?;
         let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
         let least = MOST_FREE_BYTES.min(bytes(disk.f_blocks) / FREE_PARTS);
         if bytes(disk.f_bavail) >= least {
             return Ok(());
         }
         Err(io::Error::other(format!(
-            "cannot copy it to TMPDIR: less than {} MiB would stay free there; \
-             set TMPDIR to a larger directory, or store the batch in a file and read that",
+            "cannot copy the batch to TMPDIR ({}): less than {} MiB would stay free there; \
+             set TMPDIR to a larger directory, or store the batch in a file and read the file",
+            self.to.dir.display(),
             least >> 20
         )))
     }
@@ -64,9 +75,10 @@ impl<R: Read> Read for Tee<R> {
         }
         let read = self.from.read(buf)?;
         self.unseen += read;
-        let copied = (&*self.to).write_all(&buf[..read]);
+        let copied = (&*self.to.file).write_all(&buf[..read]);
         copied.map_err(|error| {
-            io::Error::other(format!("cannot copy it to TMPDIR: {}", reason(&error)))
+            let dir = self.to.dir.display();
+            io::Error::other(format!("cannot copy the batch to TMPDIR ({dir}): {}", reason(&error)))
         })?;
         Ok(read)
     }
@@ -99,6 +111,10 @@ mod tests {
         }
     }
 
+    fn spool() -> Spool {
+        Spool { file: Arc::new(tempfile::tempfile().unwrap()), dir: std::env::temp_dir() }
+    }
+
     fn meta(len: u64) -> Meta {
         Meta::without_owner(Kind::File, len, Timestamp { secs: 1, nanos: 0 }, 0o644)
     }
@@ -118,10 +134,10 @@ mod tests {
     fn copied(first: &[Vec<u8>], endless: &[Vec<u8>]) -> (String, u64) {
         let begin =
             [MAGIC.to_vec(), encode_request(None, Options::default()), first.concat()].concat();
-        let to = Arc::new(tempfile::tempfile().unwrap());
+        let to = spool();
         let stream = io::Cursor::new(begin).chain(Endless { bytes: endless.concat(), at: 0 });
-        let error = spool_batch(stream, &to).unwrap_err().to_string();
-        (error, to.metadata().unwrap().len())
+        let error = spool_batch(stream, "B", &to).unwrap_err().to_string();
+        (error, to.file.metadata().unwrap().len())
     }
 
     /// A stream with a frame for each number, for ever.
@@ -145,9 +161,9 @@ mod tests {
 
     fn counted(frame: impl Fn(u64) -> ToReceiver) -> (String, u64) {
         let left = [MAGIC.to_vec(), encode_request(None, Options::default())].concat();
-        let to = Arc::new(tempfile::tempfile().unwrap());
-        let error = spool_batch(Counted { frame, no: 0, left }, &to).unwrap_err().to_string();
-        (error, to.metadata().unwrap().len())
+        let to = spool();
+        let error = spool_batch(Counted { frame, no: 0, left }, "B", &to).unwrap_err().to_string();
+        (error, to.file.metadata().unwrap().len())
     }
 
     #[test]
@@ -192,9 +208,9 @@ mod tests {
             assert!(error.contains("the batch file is damaged"), "{why}: {error}");
             assert!(bytes < 64 << 10, "{why}: {bytes} bytes");
         }
-        let to = Arc::new(tempfile::tempfile().unwrap());
-        let zeros = spool_batch(Endless { bytes: vec![0; 100], at: 0 }, &to);
-        assert!(zeros.unwrap_err().to_string().contains("not a batch file"));
-        assert_eq!(to.metadata().unwrap().len(), MAGIC.len() as u64);
+        let to = spool();
+        let zeros = spool_batch(Endless { bytes: vec![0; 100], at: 0 }, "B", &to);
+        assert!(zeros.unwrap_err().to_string().contains("--read-batch=B: not a batch of deltic"));
+        assert_eq!(to.file.metadata().unwrap().len(), MAGIC.len() as u64);
     }
 }

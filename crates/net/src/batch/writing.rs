@@ -33,7 +33,7 @@ pub(crate) async fn write(
     let (file, only) = match plan.batch.clone() {
         Some(plan::Batch::Write(file)) => (file, false),
         Some(plan::Batch::OnlyWrite(file)) => (file, true),
-        Some(plan::Batch::Read(_)) | None => return converse(plan, config, watch).await,
+        Some(plan::Batch::Read { .. }) | None => return converse(plan, config, watch).await,
     };
     let pulls = matches!(plan.sources, plan::Sources::Remote { .. });
     if pulls && only {
@@ -79,7 +79,7 @@ pub(crate) async fn write(
         watch(Notice::Trouble(trouble));
     }
     if is_quiet {
-        let batch = Batch::open(file, &plan)?;
+        let batch = Batch::open(file, "the written batch", &plan)?;
         let plan = batch.plan(plan);
         return converse(plan, SessionConfig { batch: Some(batch), ..config }, watch).await;
     }
@@ -194,7 +194,9 @@ impl Contents<'_> {
                 DeltaRecord::Header(_) | DeltaRecord::End { .. } => return Ok(()),
             };
             if count > MAX_STEPS {
-                let source = io_error("it changed in too many places for a batch");
+                let source = io_error(
+                    "the file has more changed places than a batch may have; sync the file without a batch",
+                );
                 return Err(StoreError::Io { action: "write", path: path.clone(), source });
             }
             self.tap.write_bytes(&part.encode());
