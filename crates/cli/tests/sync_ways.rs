@@ -162,11 +162,22 @@ fn an_equal_dense_file_gets_holes_if_all_files_are_written_again() {
 fn rsync_refuses_no_memory_and_batches_from_devices() {
     let world = World::new();
     world.write("src/a", "a");
-    let run = as_rsync(&world, "-a --max-alloc=0 src/ dst/");
-    assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(run.stderr.contains("max-alloc must be greater than zero"), "{run:#?}");
-    ok(as_rsync(&world, "-a --max-alloc=1g src/ dst/"));
-    world.ok("-a --max-alloc=0 src/ dst/");
+    for (size, why) in [
+        ("0", "max-alloc must be greater than zero"),
+        ("1", "rsync: --max-alloc=1 is too small (min: 1.00M)"),
+        ("1023k", "rsync: --max-alloc=1023k is too small (min: 1.00M)"),
+        ("x", "rsync: --max-alloc=x is invalid"),
+        ("-1", "rsync: --max-alloc=-1 is invalid"),
+        ("9999999p", "rsync: --max-alloc=9999999p is too large"),
+    ] {
+        let run = as_rsync(&world, &format!("-a --max-alloc={size} src/ dst/"));
+        assert_eq!(run.code, Some(1), "{size} {run:#?}");
+        assert!(run.stderr.contains(why), "{size} {run:#?}");
+        world.ok(&format!("-a --max-alloc={size} src/ dst/"));
+    }
+    for size in ["1m", "1g", ""] {
+        ok(as_rsync(&world, &format!("-a --max-alloc={size} src/ dst/")));
+    }
     let run = as_rsync(&world, "-a --read-batch=/dev/null dst/");
     assert_eq!(run.code, Some(11), "{run:#?}");
     assert!(run.stderr.contains("/dev/null is not a regular file"), "{run:#?}");
@@ -193,9 +204,18 @@ fn errors_of_rule_files_have_rsyncs_words() {
     world.write("src/.rules", ". .rules\n");
     let run = as_rsync(&world, "-a -f:_.rules src/ dst/");
     assert_eq!(run.code, Some(23), "{run:#?}");
-    assert!(run.stderr.contains("merge-file include depth limit"), "{run:#?}");
+    assert!(run.stderr.contains("merge-file include depth limit (8) exceeded at "), "{run:#?}");
     world.write("list", "- a\nsecret\n");
-    let run = as_rsync(&world, "-a -f._list src/ dst/");
-    assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(run.stderr.contains("list line 2") && !run.stderr.contains("secret"), "{run:#?}");
+    world.write("deep", ". deep\n");
+    for (words, code, why) in [
+        ("-f._list", 1, "rsync: Unknown filter rule: <rule from list line 2>\n"),
+        ("--exclude-from=none", 11, "rsync: failed to open exclude file none: No such file"),
+        ("-f._none", 11, "rsync: failed to open exclude file none: No such file"),
+        ("-f._deep", 11, "rsync: merge-file include depth limit (8) exceeded at deep\n"),
+        ("--files-from=none", 1, "rsync: failed to open files-from file none: No such file"),
+    ] {
+        let run = as_rsync(&world, &format!("-a {words} src/ dst/"));
+        assert_eq!(run.code, Some(code), "{words} {run:#?}");
+        assert!(run.stderr.contains(why) && !run.stderr.contains("secret"), "{words} {run:#?}");
+    }
 }

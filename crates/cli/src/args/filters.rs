@@ -115,9 +115,6 @@ impl RuleCollector {
                 RuleLine::Rule(rule) => self.rules.push(rule),
                 RuleLine::Clear => self.rules.clear(),
                 RuleLine::CvsDefaults(marks) => self.add_cvs(marks)?,
-                RuleLine::Merge { .. } if depth == MAX_MERGE_DEPTH => {
-                    bail!(rule::TOO_DEEP)
-                }
                 RuleLine::Merge { file, reading } => {
                     self.merge(&OsString::from_vec(file.into()), &reading, depth)?;
                 }
@@ -145,7 +142,13 @@ impl RuleCollector {
             0 => bad.into(),
             _ => anyhow!("line {}: {}", bad.line, bad.why.kind()),
         });
-        self.add(lines.with_context(|| printable_path(path))?, depth + 1)
+        let lines = lines.with_context(|| printable_path(path))?;
+        let merges = lines.iter().any(|line| matches!(line, RuleLine::Merge { .. }));
+        if merges && depth + 1 >= MAX_MERGE_DEPTH {
+            let why = format!("cannot read rules {}: {}", printable_path(path), rule::TOO_DEEP);
+            return Err(anyhow::Error::msg(UnreadableFile(why)));
+        }
+        self.add(lines, depth + 1)
     }
 
     /// Adds the rules of `-C`, at the position of the option.
@@ -371,7 +374,8 @@ mod tests {
         let bad = refusal(&format!("-f '. {}'", file.display()));
         assert!(bad.ends_with("inner: line 1: unknown filter rule"), "{bad}");
         fs::write(&file, format!(". {}\n", file.display())).unwrap();
-        assert!(refusal(&format!("-f '. {}'", file.display())).contains("too many rule files"));
+        let deep = format!("cannot read rules {}: too many rule files", file.display());
+        assert!(refusal(&format!("-f '. {}'", file.display())).contains(&deep));
         fs::write(&file, "x\n".repeat(MAX_RULES + 1)).unwrap();
         assert!(refusal(&format!("--exclude-from {}", file.display())).contains("filter rules"));
     }

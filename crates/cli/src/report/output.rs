@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use deltic_net::{SyncError, reason};
-use deltic_tree::rule::TOO_DEEP;
+use deltic_tree::rule::{MAX_MERGE_DEPTH, TOO_DEEP};
 
 use crate::report::exit::Exit;
 use crate::words::password::without_passwords;
@@ -112,36 +112,63 @@ fn in_rsyncs_words(what: &str) -> String {
     if what.starts_with("file has vanished: ") || what.starts_with("directory has vanished: ") {
         return what.to_owned();
     }
-    let missing = what.strip_prefix("cannot read ").and_then(|rest| rest.strip_suffix(MISSING));
-    let missing = missing.filter(|source| !source.starts_with("rules "));
-    let what = match what.strip_prefix("cannot ") {
-        Some(rest) if !rest.starts_with("delete non-empty") => rest,
-        _ => what,
-    };
-    let what = match missing {
-        Some(source) => system_words(&format!("[sender] link_stat \"{source}\"{MISSING}")),
-        None => system_words(&rule_words(what)),
-    };
+    let what = rule_words(what).or_else(|| open_words(what)).unwrap_or_else(|| {
+        let action = what.strip_prefix("cannot ");
+        let action = action.filter(|action| !action.starts_with("delete non-empty"));
+        system_words(action.unwrap_or(what))
+    });
     format!("rsync: {what}")
 }
 
-/// Returns the message with an error of a rule file in rsync's words: `FILE line N`, without the text of the line.
-fn rule_words(what: &str) -> String {
-    let what = what.replace(TOO_DEEP, DEPTH_LIMIT);
+/// Returns the message about an invalid rule in rsync's words: `<rule from FILE line N>`, without the text of the
+/// line. `None` for other messages.
+fn rule_words(what: &str) -> Option<String> {
+    let what = what.strip_prefix("cannot read rules ").unwrap_or(what);
+    if let Some(file) = what.strip_suffix(TOO_DEEP).and_then(|file| file.strip_suffix(": ")) {
+        let limit = format!("merge-file include depth limit ({MAX_MERGE_DEPTH})");
+        return Some(format!("{limit} exceeded at {file}"));
+    }
+    let unknown = |rule: &str| format!("Unknown filter rule: {rule}");
+    if let Some(rule) = what.strip_prefix(UNKNOWN_RULE).and_then(|rule| rule.strip_prefix(": '")) {
+        return Some(unknown(rule.strip_suffix('\'').unwrap_or(rule)));
+    }
     let is_number = |line: &str| !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
-    let located = what.split_once(": line ").and_then(|(file, rest)| {
-        let (line, why) = rest.split_once(": ").filter(|(line, _)| is_number(line))?;
-        let why = why.split(": '").next().unwrap_or(why);
-        Some(format!("{file} line {line}: {why}"))
-    });
-    located.unwrap_or(what)
+    let (file, rest) = what.split_once(": line ")?;
+    let (line, why) = rest.split_once(": ").filter(|(line, _)| is_number(line))?;
+    let why = why.split(": '").next().unwrap_or(why);
+    let rule = format!("<rule from {file} line {line}>");
+    Some(match why {
+        UNKNOWN_RULE => unknown(&rule),
+        _ if why.ends_with("filter rule") => format!("{why}: {rule}"),
+        _ => format!("{file} line {line}: {why}"),
+    })
 }
 
-/// [`TOO_DEEP`] in rsync's words.
-const DEPTH_LIMIT: &str = "merge-file include depth limit exceeded";
+/// Message about a rule of no known kind.
+const UNKNOWN_RULE: &str = "unknown filter rule";
 
-/// End of messages about missing files.
-const MISSING: &str = ": no such file or directory";
+/// Returns the message about a file that cannot be opened in rsync's words. `None` for other messages.
+fn open_words(what: &str) -> Option<String> {
+    let (what, why) = what.rsplit_once(": ")?;
+    let error = system_error(why).filter(|error| error.raw_os_error() != Some(EIO))?;
+    let is_missing = error.kind() == io::ErrorKind::NotFound;
+    let failed = if let Some(list) = what.strip_prefix("--files-from: cannot read ") {
+        format!("failed to open files-from file {list}")
+    } else if let Some(rules) = what.strip_prefix("cannot read rules ") {
+        format!("failed to open exclude file {rules}")
+    } else {
+        let file = what.strip_prefix("cannot read ")?;
+        match is_missing {
+            _ if file.starts_with("attributes of ") => return None,
+            true => format!("[sender] link_stat \"{file}\" failed"),
+            false => format!("failed to open \"{file}\""),
+        }
+    };
+    Some(format!("{failed}: {}", numbered(&error)))
+}
+
+/// Number of the system's error "Input/output error". A file with this error may be open already.
+const EIO: i32 = 5;
 
 /// Returns the message with reasons of the system in the system's own words, with their error numbers: scripts look
 /// for "No space left on device", for example.
@@ -150,14 +177,21 @@ fn system_words(what: &str) -> String {
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| {
         let (why, rest) = part.split_at(part.find([',', ';']).unwrap_or(part.len()));
-        match ERRNOS.map(io::Error::from_raw_os_error).find(|error| reason(error) == why) {
-            Some(error) => {
-                let words = error.to_string().replace("(os error ", "(");
-                format!("{text} failed: {words}{rest}")
-            }
+        match system_error(why) {
+            Some(error) => format!("{text} failed: {}{rest}", numbered(&error)),
             None => format!("{text}: {part}"),
         }
     })
+}
+
+/// Returns the system's error with the reason `why`.
+fn system_error(why: &str) -> Option<io::Error> {
+    ERRNOS.map(io::Error::from_raw_os_error).find(|error| reason(error) == why)
+}
+
+/// Returns the system's words for an error, with its number.
+fn numbered(error: &io::Error) -> String {
+    error.to_string().replace("(os error ", "(")
 }
 
 /// Error numbers of the system.
@@ -237,7 +271,19 @@ mod tests {
                 "cannot read a b: no such file or directory",
                 "rsync: [sender] link_stat \"a b\" failed: No such file or directory (2)",
             ),
-            ("cannot read a: permission denied", "rsync: read a failed: Permission denied (13)"),
+            (
+                "cannot read a: permission denied",
+                "rsync: failed to open \"a\": Permission denied (13)",
+            ),
+            ("cannot read a: input/output error", "rsync: read a failed: Input/output error (5)"),
+            (
+                "cannot read attributes of a: permission denied",
+                "rsync: read attributes of a failed: Permission denied (13)",
+            ),
+            (
+                "--files-from: cannot read a: no such file or directory",
+                "rsync: failed to open files-from file a: No such file or directory (2)",
+            ),
             (
                 "cannot write a: b: no space left on device",
                 "rsync: write a: b failed: No space left on device (28)",
@@ -252,13 +298,29 @@ mod tests {
             ),
             (
                 "cannot read rules a: line 3: unknown filter rule",
-                "rsync: read rules a line 3: unknown filter rule",
+                "rsync: Unknown filter rule: <rule from a line 3>",
             ),
-            ("a: line 3: unknown filter rule: 'b'", "rsync: a line 3: unknown filter rule"),
+            (
+                "a: line 3: unknown filter rule: 'b'",
+                "rsync: Unknown filter rule: <rule from a line 3>",
+            ),
+            ("unknown filter rule: 'a: line 3: b'", "rsync: Unknown filter rule: a: line 3: b"),
+            (
+                "a: line 3: invalid modifier 'b' in filter rule: '-b c'",
+                "rsync: invalid modifier 'b' in filter rule: <rule from a line 3>",
+            ),
+            (
+                "a: line 3: too long a pattern or file name",
+                "rsync: a line 3: too long a pattern or file name",
+            ),
+            (
+                "cannot read rules a: too many rule files within rule files",
+                "rsync: merge-file include depth limit (8) exceeded at a",
+            ),
             ("a: line b: c", "rsync: a: line b: c"),
             (
                 "cannot read rules a: no such file or directory",
-                "rsync: read rules a failed: No such file or directory (2)",
+                "rsync: failed to open exclude file a: No such file or directory (2)",
             ),
             ("file has vanished: \"a\"", "file has vanished: \"a\""),
             ("directory has vanished: \"a\"", "directory has vanished: \"a\""),

@@ -4,12 +4,14 @@
 //! choice is made once, with the command line. The table in `docs/options.md` lists both behaviours of each option.
 
 use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 use anyhow::{Result, bail};
 use deltic_protocol::options::{Delete, Guard, Window};
+use deltic_tree::path::printable;
 
 use super::is_rsync;
-use super::size::Size;
+use super::size::{BadSize, Size};
 
 /// The program that options behave like, where Deltic and rsync differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,13 +87,19 @@ impl OptionBehaviour {
     /// Checks the size of `--max-alloc`, which has no effect.
     ///
     /// # Errors
-    /// Size 0, if options behave like rsync's.
+    /// A word that is not a size, and a size below [`MIN_ALLOC_BYTES`], if options behave like rsync's.
     pub(crate) fn check_max_alloc(self, size: Option<&OsStr>) -> Result<()> {
-        let bytes = size.and_then(|size| size.to_str()?.parse::<Size>().ok()).map(Size::bytes);
-        match (self, bytes) {
-            (Self::Rsync, Some(0)) => bail!("max-alloc must be greater than zero"),
-            _ => Ok(()),
-        }
+        let given = size.filter(|size| !size.is_empty());
+        let (Self::Rsync, Some(word)) = (self, given) else { return Ok(()) };
+        let word = printable(word.as_bytes());
+        let why = match word.parse().map(Size::bytes) {
+            Ok(0) => bail!("max-alloc must be greater than zero"),
+            Ok(bytes) if bytes < MIN_ALLOC_BYTES => "is too small (min: 1.00M)",
+            Ok(_) => return Ok(()),
+            Err(BadSize::TooLarge) => "is too large",
+            Err(BadSize::Malformed) => "is invalid",
+        };
+        bail!("--max-alloc={word} {why}")
     }
 
     /// Returns the names in the checksum list of `-VV`.
@@ -103,6 +111,9 @@ impl OptionBehaviour {
 
 /// Names of rsync's checksums. `--checksum-choice` accepts these names for `auto`.
 pub(crate) const RSYNCS_CHECKSUMS: [&str; 6] = ["xxh128", "xxh3", "xxh64", "md5", "md4", "sha1"];
+
+/// Least size of `--max-alloc` that rsync accepts.
+const MIN_ALLOC_BYTES: u64 = 1 << 20;
 
 /// The environment variable that selects rsync's behaviour, whatever the name of the program.
 const VARIABLE: &str = "DELTIC_RSYNC";
