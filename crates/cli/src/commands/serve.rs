@@ -227,9 +227,7 @@ fn announce(server: &Announcement, state: &Path, token: &Token) -> io::Result<()
     let quoted = shlex::try_quote(&state.to_string_lossy()).map(Cow::into_owned);
     let quoted = quoted.unwrap_or_else(|_| state.display().to_string());
     let state = if is_default { String::new() } else { format!(" --state {quoted}") };
-    output.line(
-        "This token is temporary: it ends with this server. A browser that opens the address stays",
-    );
+    output.line("This token ends with this server. A browser that opens the address stays");
     output.line("signed in (`deltic token revoke page`). For a token that stays, run:");
     output.line(format!("  deltic token add{state} NAME"));
     output.finish()
