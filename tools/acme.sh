@@ -147,7 +147,7 @@ start_server
 until_says serve.log "a new certificate"
 stop "$pebble"
 until_says serve.log "connect to localhost:$directory" 60
-grep -q "the present one" serve.log || fail "the log does not name the certificate in use"
+grep -q "the present certificate" serve.log || fail "the log does not name the certificate in use"
 first=$(serial) && test -n "$first" || fail "the server shows no certificate"
 stop "$server"
 echo "acme: all is as it should be"

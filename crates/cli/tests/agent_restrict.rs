@@ -278,7 +278,7 @@ fn what_may_only_be_read_is_not_written() {
     for words in ["-a src/ h:dst", "-an src/ h:dst", "-a --delete src/ h:dst", "-a src/ h:new"] {
         key.refuses(words, "--ro");
     }
-    key.refuses("-an src/ h:dst", "a run with -n or a verify is requested like one that writes");
+    key.refuses("-an src/ h:dst", "-n and verify with HOST: as the second path ask to write");
     key.refuses("-a --remove-source-files h:dst/ got", "--remove-source-files");
     assert_eq!(world.names("jail/dst"), ["old"]);
     assert_eq!(world.names("jail"), ["dst"]);

@@ -268,12 +268,15 @@ fn what_does_not_run_there_is_not_installed() {
     world.write("broken", broken);
     let run = install(&world, SHELL, &["--binary", "broken", "h"]);
     assert_eq!(run.code, Some(4), "{run:#?}");
-    assert!(run.stderr.contains("it does not run there"), "{run:#?}");
+    assert!(run.stderr.contains("the copied program does not run on h: "), "{run:#?}");
 
     // One that runs there, and is another program.
     let run = install(&world, SHELL, &["--binary", "/bin/true", "h"]);
     assert_eq!(run.code, Some(3), "{run:#?}");
-    assert!(run.stderr.contains("the program is no deltic, but "), "{run:#?}");
+    assert!(
+        run.stderr.contains("the copied program is not deltic: its `--version` prints "),
+        "{run:#?}"
+    );
 
     world.write("text", "#!/bin/sh\n");
     assert_eq!(install(&world, SHELL, &["--binary", "text", "h"]).code, Some(3));

@@ -67,7 +67,11 @@ fn what_is_not_there_ends_with_an_error() {
     photos(&world);
     let server = Server::start(&world, "");
     for command in ["ls", "size", "cat"] {
-        server.fails(3, &format!("{command} URL/photos/none"), "none");
+        let named = match command {
+            "cat" => "none".to_owned(),
+            _ => format!("{}/photos/none: cannot read ", server.url),
+        };
+        server.fails(3, &format!("{command} URL/photos/none"), &named);
         server.fails(3, &format!("{command} URL/nowhere/none"), "nowhere");
     }
     server.fails(3, "ls URL/photos/none/", "none");
@@ -106,6 +110,10 @@ fn a_store_and_a_path_are_listed_and_counted() {
     assert_eq!(names(&ran("ls -r gs://bucket/dir")), ["a.csv", "b.csv", "sub", "sub/c.txt"]);
     assert_eq!(ran("size gs://bucket").stdout, "3 files, 2 directories, 6 B (6 bytes)\n");
     assert_eq!(ran("size gs://bucket/*/*.csv").stdout, "2 files, 0 directories, 3 B (3 bytes)\n");
+    let mut command = world.command(DELTIC, ["cat", "gs://bucket/dir"]);
+    let run = Run::of(command.env("STORAGE_EMULATOR_HOST", &bucket.address));
+    assert_eq!(run.code, Some(3), "{run:#?}");
+    assert!(run.stderr.contains("gs://bucket/dir: a directory; `deltic ls` lists"), "{run:#?}");
     // Without -r, a directory is skipped, and a missing one is an error.
     for (url, code, told) in [
         ("gs://bucket/dir/", 0, "skipping directory ."),

@@ -98,5 +98,5 @@ fn a_key_that_others_can_read_is_refused() {
     std::fs::set_permissions(world.path("state/acme.json"), mode).expect("it is ours");
     let run = Run::of(&mut world.command(DELTIC, ["serve", "--config", "deltic.toml"]));
     assert_eq!(run.code, Some(1), "{run:#?}");
-    assert!(run.stderr.contains("others can read the key in it (mode 644)"), "{run:#?}");
+    assert!(run.stderr.contains("other users can read the key (mode 644)"), "{run:#?}");
 }

@@ -50,7 +50,7 @@ fn more_than_a_thousand_names_stay_until_a_number_is_named() {
         world.write("src/new", "still synced");
         let run = world.fails(25, &delete(way, ""));
         let told = "nothing deleted: 1103 of 1108 names would be removed (limit 1000); \
-                    --max-delete 1103 or --force-delete goes on\n";
+                    to delete anyway, use --max-delete 1103 or --force-delete\n";
         assert!(run.stderr.contains(told), "{run:#?}");
         assert_eq!((extras(&world), world.read("dst/new")), (1100, b"still synced".to_vec()));
         world.ok(&delete(way, "--max-delete 1103"));
@@ -74,7 +74,7 @@ fn more_names_than_the_share_that_was_named_stay() {
         }
         let run = world.fails(25, &delete(way, QUARTER));
         let told = "nothing deleted: 41 of 146 names would be removed (limit 36); \
-                    --max-delete 41 or --force-delete goes on\n";
+                    to delete anyway, use --max-delete 41 or --force-delete\n";
         assert!(run.stderr.contains(told), "{way:?} {run:#?}");
         assert_eq!(extras(&world), 40, "{way:?}");
         for n in 0..20 {
@@ -116,7 +116,7 @@ fn a_file_that_moved_is_no_loss_to_the_guard() {
         let world = renamed();
         // Two directories go besides, and the file.
         let told = ": 3 of 39 names would be removed besides 29 that moved (limit 1); \
-                    --max-delete 32 or --force-delete goes on\n";
+                    to delete anyway, use --max-delete 32 or --force-delete\n";
         let nothing = "a run without -n would delete nothing";
         for (n, nothing, code) in [("-n", nothing, 0), ("", "nothing deleted", 25)] {
             let run = world.sync(&words(&delete(way, &format!("{n} --max-delete 5%"))));
@@ -272,7 +272,7 @@ fn an_empty_source_removes_nothing_whatever_number_is_named() {
         for more in ["--max-delete 100", "--max-delete 100%"] {
             let run = world.fails(25, &delete(way, more));
             let told = "nothing deleted: the source is empty, and 8 names would be removed; \
-                        --force-delete goes on\n";
+                        to delete anyway, use --force-delete\n";
             assert!(run.stderr.contains(told), "{way:?} {run:#?}");
             assert_eq!((extras(&world), world.exists("dst/sub/c")), (2, true), "{way:?}");
         }
@@ -334,7 +334,7 @@ fn each_empty_source_keeps_what_stands_in_its_place_and_no_other_does() {
                 assert_eq!(counted(&run), foretold, "{way:?} {sources:?}");
             }
             let is_told = run.stderr.contains("is empty, and ")
-                && run.stderr.contains(" would be removed; --force-delete goes on");
+                && run.stderr.contains(" would be removed; to delete anyway, use --force-delete");
             assert!(is_told, "{way:?} {run:#?}");
             assert!(kept.iter().all(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");
             assert!(!gone.iter().any(|name| world.exists(dst(name))), "{way:?} {sources:?} {more}");

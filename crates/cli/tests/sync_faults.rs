@@ -753,7 +753,7 @@ fn a_file_that_cannot_grow_in_place_is_said_to_be_torn_and_the_next_run_repairs_
         assert_eq!(world.time("dst/file"), time, "{way:?}");
         // Where there may be holes nobody knows what it will take.
         let run = world.fails(23, &format!("{words} -S"));
-        assert!(run.stderr.contains("part old and part new"), "{way:?} {run:#?}");
+        assert!(run.stderr.contains("is half changed"), "{way:?} {run:#?}");
         assert!(run.stderr.contains("no space left on device"), "{way:?} {run:#?}");
         // Not even --update takes it for newer.
         assert_eq!(world.time("dst/file"), (0, 1), "{way:?}");
@@ -799,7 +799,7 @@ fn a_torn_file_is_no_old_version_to_keep() {
             world.write("dst/more", noise(4 << 20, 3));
             let words = format!("-a {words} -T ../aside src/ dst/");
             let run = world.fails(23, &format!("--inplace -S {words}"));
-            assert!(run.stderr.contains("part old and part new"), "{words} {run:#?}");
+            assert!(run.stderr.contains("is half changed"), "{words} {run:#?}");
             assert!(world.read(kept) == old, "{words}");
             disk.remount("size=50M");
             if later == "--delete" {

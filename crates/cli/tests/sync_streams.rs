@@ -173,7 +173,7 @@ fn streams_that_do_not_join_are_done_without_and_that_is_said() {
         let words = ["--streams", "3", "--bwlimit", RATE, &src, &dst];
         let run = sync_over(&world, &shell, &words);
         assert_eq!(run.code, Some(0), "{way:?} {run:#?}");
-        assert!(run.stderr.contains("2 of 2 further streams did not join"), "{run:#?}");
+        assert!(run.stderr.contains("2 of 2 further streams did not start"), "{run:#?}");
         assert!(run.stderr.contains(why), "{run:#?}");
         assert_eq!(run.stderr.lines().count(), 1, "{run:#?}");
         tree::assert_same(&world.path("src"), &world.path("dst"));

@@ -367,7 +367,7 @@ fn lines(bytes: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(bytes).into_owned();
     // A run may be over before all its streams are there.
     let passing =
-        ["{\"event\":\"progress\"", "further streams did not join", "Compression: ", "Measured "];
+        ["{\"event\":\"progress\"", "further streams did not start", "Compression: ", "Measured "];
     let is_lasting = |line: &&str| !passing.iter().any(|passing| line.contains(passing));
     let mut lines: Vec<_> = text.lines().filter(is_lasting).map(figureless).collect();
     lines.sort_unstable();

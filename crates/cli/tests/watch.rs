@@ -629,7 +629,7 @@ fn an_empty_source_says_what_a_watch_waits_for() {
     world.mkdir("src");
     world.write("dst/kept", "x");
     let watching = Watching::start(&world, "-a --delete src/ dst/");
-    watching.says("1 name would be removed; --force-delete goes on");
+    watching.says("1 name would be removed; to delete anyway, use --force-delete");
     watching.says("  hint: the watch waits for a first name in the source; ");
     watching.end(Signal::TERM);
 }

@@ -525,8 +525,8 @@ async fn wait_for_in_place_writes(
 ) -> SyncError {
     let Some(path) = under_way.stop_changes() else { return error };
     let message = format!(
-        "{path} is changing in place: the run ends when it is done; \
-         a second signal would leave it part old and part new"
+        "{path} is being changed in place; the run ends after that; \
+         a second signal (Ctrl-C) would leave {path} half changed"
     );
     watch(Notice::Trouble(Trouble::new(TroubleKind::Warned, message)));
     tokio::select! {

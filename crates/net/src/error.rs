@@ -137,7 +137,7 @@ pub enum SyncError {
     Interrupted,
     /// A second signal to end arrived while a file was changing in place.
     #[error(
-        "interrupted while {0} was changing in place: it is part old and part new until the same command is run again"
+        "interrupted while {0} was changing in place: {0} is half changed; run the same command again to repair {0}"
     )]
     Torn(RelPath),
 }

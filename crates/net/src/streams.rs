@@ -89,7 +89,9 @@ impl Joining {
                     dials.spawn(dial_stream(remote, host, join.encode(), flow));
                 }
                 if let Some((failed, why)) = attach_all(&mut dials, &joined).await {
-                    let message = format!("{failed} of {more} further streams did not join: {why}");
+                    let message = format!(
+                        "{failed} of {more} further streams did not start ({why}); the run continues with the others"
+                    );
                     sleep(END_TIMEOUT).await;
                     joined.send_news(News::Fewer(message));
                 }
@@ -140,7 +142,8 @@ async fn attach_all(
             Ok(Some(Err(error))) => error.to_string(),
             Err(_) => {
                 let before = failed.map_or(0, |(failed, _)| failed);
-                return Some((before + left, "they took too long".into()));
+                let why = format!("no answer within {} s", JOIN_TIMEOUT.as_secs());
+                return Some((before + left, why));
             }
         };
         failed = Some((failed.map_or(1, |(failed, _)| failed + 1), why));

@@ -505,18 +505,18 @@ fn watchable_sources(plan: &Plan) -> Result<&[PathBuf], SyncError> {
     match &plan.sources {
         Sources::Remote { .. } => usage("the source must be on this machine"),
         _ if plan.names != Names::None => {
-            options("it takes sources, no list of names (--files-from)")
+            options("--files-from is not possible; name the directories as sources")
         }
         _ if select.list_only => options(
             "no destination to keep equal; write `deltic watch [OPTIONS] SRC... DEST`, without --list-only",
         ),
-        _ if *dry_run => usage("there is nothing to keep equal in a dry run"),
+        _ if *dry_run => usage("-n is not possible; `deltic sync -n` shows the changes"),
         _ if matches!(delete, Delete::AtMost(most) if *most < u64::MAX) => options(
             "--max-delete=N would remove N names in each round; a share holds them back (--max-delete 10%)",
         ),
         _ if !recursive => usage("the options need -r or -a, to watch directories"),
         _ if remove.sources => {
-            options("what is removed at the source (--remove-source-files) would count as a change")
+            options("--remove-source-files would start a round for each removal; use `deltic sync`")
         }
         Sources::Local(paths) => {
             // A destination inside a source is refused: each round's writes would be changes for the next round.

@@ -74,7 +74,13 @@ impl RemoteSystem {
         let path = path.trim_matches('/');
         let object = match self.system.look(path)? {
             Some(SystemEntry::Object(object)) => object,
-            Some(_) => return Err(RemoteError::Wrong("not a file".into())),
+            Some(SystemEntry::Dir { .. }) => {
+                let why = "a directory; `deltic ls` lists the names in a directory";
+                return Err(RemoteError::Wrong(why.into()));
+            }
+            Some(SystemEntry::Other) => {
+                return Err(RemoteError::Wrong("not a regular file".into()));
+            }
             None => return Err(RemoteError::NotFound),
         };
         let len = object.len;

@@ -493,7 +493,7 @@ impl Snapshot for RemoteSnapshot {
     }
 
     fn missing_extents_reason(&self) -> String {
-        "the system stores no checksums of the object".to_owned()
+        "the store has no usable checksums of the object; upload in parts with checksums".to_owned()
     }
 }
 

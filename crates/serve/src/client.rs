@@ -390,6 +390,17 @@ fn refusal(why: String, retry_secs: Option<u32>) -> SyncError {
     }
 }
 
+/// Returns the words for an answer with an unexpected status.
+fn answer_words(status: StatusCode) -> String {
+    let words = format!("the server answered HTTP {}", status.as_u16());
+    match status {
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => {
+            format!("{words}; a proxy in between may have failed: see the proxy's log")
+        }
+        _ => words,
+    }
+}
+
 /// Converts the failure of a WebSocket request.
 fn refused(to: &Address, error: NoSocket) -> NoLink {
     let server = to.server();
@@ -404,7 +415,7 @@ fn refused(to: &Address, error: NoSocket) -> NoLink {
         }
         NoSocket::Answered(status) => {
             let is_said = status == StatusCode::TOO_MANY_REQUESTS;
-            (format!("it answered {}", status.as_u16()), is_said)
+            (answer_words(status), is_said)
         }
         NoSocket::Ended(why) => {
             let ended = io::Error::new(io::ErrorKind::UnexpectedEof, why);

@@ -225,7 +225,8 @@ impl StoreError {
                 format!("cannot {} {path}: not a directory", verb(action))
             }
             Self::HalfChanged { source, .. } => format!(
-                "cannot change {path} in place: {}; it is part old and part new until a run succeeds",
+                "cannot change {path} in place: {}; {path} is half changed; run the same command again to repair \
+                 {path}",
                 reason(source)
             ),
             Self::Short { len, .. } => {

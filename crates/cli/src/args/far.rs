@@ -72,7 +72,7 @@ pub(crate) fn host(word: &str) -> Result<String, &'static str> {
         return Err("no user before the '@'; `@NAME` is a profile of sync, watch and verify");
     }
     if name.contains(':') && name.parse::<Ipv6Addr>().is_err() {
-        return Err("not only a host; use --to for a path there");
+        return Err("a path after HOST is not taken here; use --to PATH");
     }
     match name.is_empty() || name.starts_with('-') || host.starts_with('-') || host.contains('/') {
         true => Err("not a host"),

@@ -330,13 +330,13 @@ impl SumArgs {
                 _ if RSYNCS_CHECKSUMS.contains(&name) => {}
                 _ => {
                     let what = format!("checksum {name}");
-                    bail!(Unsupported::new(what, "there are auto, blake3 and none"))
+                    bail!(Unsupported::new(what, "use auto, blake3 or none"))
                 }
             }
         }
         if before == "none" && compares {
             let what = "checksum none with --checksum".into();
-            bail!(Unsupported::new(what, "contents are compared by sums"));
+            bail!(Unsupported::new(what, "--checksum needs a checksum; leave out `none`"));
         }
         let by_blake3 = [transfer, before].contains(&"blake3");
         Ok(ChecksumChoice { by_blake3, whole: transfer == "none" })

@@ -193,7 +193,10 @@ fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallErro
     if lines[0] == "broken" {
         return Err(InstallError {
             exit: Exit::Unsupported,
-            what: format!("{host}: it does not run there: {}", of("why")),
+            what: format!(
+                "the copied program does not run on {host}: {}; nothing was installed",
+                of("why")
+            ),
             mend: Some(
                 "build one that runs anywhere: `make static`, then `deltic install --binary FILE`"
                     .into(),
@@ -204,7 +207,7 @@ fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallErro
         return Err(InstallError {
             exit: Exit::Selection,
             what: format!(
-                "{host}: nothing was installed: the program is no deltic, but {}",
+                "{host}: the copied program is not deltic: its `--version` prints '{}'; nothing was installed",
                 of("it")
             ),
             mend: None,
@@ -214,10 +217,17 @@ fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallErro
     let mut told = vec![format!("{host}:{path}: {}", of("version"))];
     match of("found") {
         found if found == path => {}
-        "" => told.push(format!(
-            "it is not in the PATH of the shell there: say `--deltic-path {path}`, or set `deltic-path`"
+        "" if path.ends_with(Remote::INSTALLED) => told.push(format!(
+            "`deltic sync` finds the program there in a second attempt; `--deltic-path {path}`, or `deltic-path` in the \
+             settings, saves that attempt"
         )),
-        found => told.push(format!("`deltic` is {found} there: say `--deltic-path {path}`")),
+        "" => told.push(format!(
+            "{path} is not in the PATH of the shell on {host}: use `--deltic-path {path}`, or `deltic-path` in the \
+             settings"
+        )),
+        found => told.push(format!(
+            "the shell on {host} finds another deltic, {found}: use `--deltic-path {path}`"
+        )),
     }
     Ok(told)
 }
@@ -226,9 +236,10 @@ fn wrong_architecture(host: &str, program: &LinuxProgram, there: &str) -> Instal
     let machine = there.strip_prefix("Linux ").unwrap_or("none");
     let mend = match machine {
         "x86_64" | "aarch64" => format!(
-            "`make static` builds one for it: `deltic install --binary target/{machine}-unknown-linux-musl/release/deltic {host}`"
+            "`make static` builds deltic for {machine}; then run `deltic install --binary \
+             target/{machine}-unknown-linux-musl/release/deltic {host}`"
         ),
-        _ => "build it there, from source".into(),
+        _ => format!("build deltic from source on {host}"),
     };
     InstallError {
         exit: Exit::Unsupported,

@@ -182,6 +182,13 @@ impl UrlListing<'_> {
     fn run_once(&self, sources: &Sources, recursive: bool, each: TakeEntry<'_>) -> Result<Exit> {
         let mut plan = plan(sources.clone(), recursive);
         plan.dial = dial(&mut plan, self.login)?;
+        // A store names its URL in messages. Another machine names only its paths.
+        let named = match sources {
+            Sources::Remote { host, .. } if !is_store(host) => {
+                format!("{}: ", printable(self.url.as_bytes()))
+            }
+            _ => String::new(),
+        };
         let (mut listed, mut failed) = (false, false);
         deltic_net::run(plan, &User::default(), &mut |notice| match notice {
             Notice::Entry { path, meta } => {
@@ -192,7 +199,7 @@ impl UrlListing<'_> {
             }
             Notice::Trouble(trouble) => {
                 failed |= matches!(trouble.kind, TroubleKind::Failed | TroubleKind::Vanished);
-                output::complain(&trouble.message, None);
+                output::complain(&format!("{named}{}", trouble.message), None);
             }
             _ => {}
         })?;

@@ -174,7 +174,7 @@ impl SendExplanation {
                 "whole, as both ends are here: copying costs less than comparing".to_owned()
             }
             SendReason::Whole if self.store => {
-                "whole, as no checksum matches the old version at the same offset".to_owned()
+                "whole, as no checksum of the store matches the old version".to_owned()
             }
             SendReason::Whole => "whole (--whole-file)".to_owned(),
             SendReason::Ranges => {
@@ -241,7 +241,8 @@ fn words_of(reason: &Reason) -> String {
             );
         }
         Reason::NoBase => {
-            "no version that a sync left counts here (none does with --inplace, --no-cache, --no-fsync or a strategy)"
+            "no earlier sync left a version to compare with; --inplace, --no-cache, --no-fsync and --strategy \
+             leave none"
         }
         Reason::ForgottenBase => "no facts are stored about the version at the destination",
         Reason::NewMount => "its file system was mounted anew since the last sync",
@@ -310,7 +311,11 @@ mod tests {
             ("a h:b", Created, "whole, as there was no old version; sent 1.00 MiB of 1.00 MiB"),
             ("-W a h:b", Updated, "whole (--whole-file)"),
             ("a b", Updated, "whole, as both ends are here"),
-            ("gs://bucket/a b", Updated, "whole, as no checksum matches the old version"),
+            (
+                "gs://bucket/a b",
+                Updated,
+                "whole, as no checksum of the store matches the old version",
+            ),
             ("gs://bucket/a b", Created, "whole, as there was no old version"),
         ] {
             let line = explain(words).note(&sent(EntryType::File, action, 1 << 20)).unwrap();

@@ -235,8 +235,8 @@ impl Restriction {
         match (deletes, self.access, names) {
             (_, Access::Read, _) if only_looks => Ok(()),
             (_, Access::Read, _) if options.dry_run => self.refuse(
-                "only reading is permitted (--ro), and a run with -n or a verify is requested like one that writes; \
-                 with HOST: as the first path it is allowed",
+                "this key only reads (--ro), and -n and verify with HOST: as the second path ask to write; \
+                 name HOST:PATH first",
             ),
             (_, Access::Read, _) => {
                 self.refuse(&format!("only reading is permitted{}", self.named_by_option("--ro")))

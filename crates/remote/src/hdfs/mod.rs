@@ -82,10 +82,14 @@ impl HdfsCluster {
         let words = words.lines().next().unwrap_or_default();
         let why = match (answer.status.as_u16(), told["exception"].as_str().unwrap_or_default()) {
             (_, "FileNotFoundException") => return RemoteError::NotFound,
-            (401, _) => "it requires authentication, and Kerberos is not supported; \
-                         mount it, or copy from a machine of the cluster"
-                .to_owned(),
-            (_, "StandbyException") => "it is the standby namenode; name the active one".into(),
+            (401, _) => {
+                "the cluster requires authentication, and Deltic does not support Kerberos; \
+                         mount HDFS, or copy from a machine of the cluster"
+                    .to_owned()
+            }
+            (_, "StandbyException") => {
+                "this namenode is on standby; name the active namenode".into()
+            }
             (status, exception) => format!("{status} {exception} {words}").trim_end().to_owned(),
         };
         RemoteError::Refused { server: self.authority.clone(), why }

@@ -81,7 +81,7 @@ impl S3Account {
 }
 
 fn half(has: &str, lacks: &str) -> RemoteError {
-    RemoteError::Address(format!("{has} is set, and {lacks} is not"))
+    RemoteError::Address(format!("{has} is set without {lacks}; set both, or neither"))
 }
 
 /// The value of `name` in a section of an INI file.

@@ -21,8 +21,13 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// `TimedOut` if another program holds the lock for more than 30 seconds, and errors of the system.
 pub(super) fn lock_for_change(dir: &Path, name: &str) -> io::Result<File> {
     let file = open_lock(dir, name)?;
-    let held =
-        || io::Error::new(io::ErrorKind::TimedOut, format!("{name} is held by another program"));
+    let held = || {
+        let secs = CHANGE_PATIENCE.as_secs();
+        let why = format!(
+            "another `deltic` has held {name} for {secs} s; end that program, or try again"
+        );
+        io::Error::new(io::ErrorKind::TimedOut, why)
+    };
     if wait_for(&file, CHANGE_PATIENCE)? { Ok(file) } else { Err(held()) }
 }
 

@@ -84,9 +84,9 @@ fn complaint(jump: Jump) -> String {
         secs => format!("{} minutes", secs / 60),
     };
     let hours = if hours == 1 { "an hour".into() } else { format!("{hours} hours") };
-    let way = if jump.is_set_back() { "behind" } else { "ahead of" };
+    let way = if jump.is_set_back() { "back" } else { "ahead" };
     format!(
-        "the clock is {by} {way} the last time that is known: no old version expires for {hours}; \
-         set the clock right if it is wrong"
+        "the clock jumped {by} {way}; no old version is removed for {hours}; \
+         if the clock is wrong, correct it now"
     )
 }

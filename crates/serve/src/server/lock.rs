@@ -95,8 +95,8 @@ fn in_use(state: &Path, file: &File) -> String {
 fn served(name: &str, path: &Path, pid: Option<u32>) -> String {
     let who = named(pid);
     format!(
-        "volume {name}: {}: {who} has this directory, by another state directory: two servers would count its quota \
-         apart; end that server, or serve all its volumes by one",
+        "volume {name}: {} is already served by {who} with another state directory; end that server, or serve all \
+         volumes by one server",
         path.display()
     )
 }

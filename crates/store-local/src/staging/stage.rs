@@ -578,7 +578,8 @@ fn staging_name() -> Name {
 }
 
 /// Action in errors if both names of a staging directory are taken.
-const STAGE: &str = "stage (.deltic and .deltic-UID there are not ours: remove them, or -T DIR)";
+const STAGE: &str = "use .deltic or .deltic-UID (each belongs to another user or is no directory: remove one, \
+                     or use -T DIR) to write";
 /// Action in errors of a sweep.
 const SWEEP: &str = "remove leftovers in";
 const KEY_DIGITS: usize = 32;

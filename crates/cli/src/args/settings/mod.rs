@@ -193,8 +193,11 @@ fn find<'a>(files: &'a [file::ConfigFile], name: &str) -> Result<&'a file::Profi
     profiles().find(|profile| profile.name == name).ok_or_else(|| {
         let mut known: Vec<_> = profiles().map(|profile| format!("@{}", profile.name)).collect();
         known.sort();
-        let known = if known.is_empty() { "there is none".into() } else { known.join(", ") };
-        format!("'@{name}': no such profile ({known}); write './@{name}' for a file of that name")
+        let lacks = match known.is_empty() {
+            true => "no profile is defined".to_owned(),
+            false => format!("no such profile ({})", known.join(", ")),
+        };
+        format!("'@{name}': {lacks}; write './@{name}' for a file of that name")
     })
 }
 

@@ -75,7 +75,7 @@ impl RemoteDir {
         match &answer.restriction {
             Some(_) => findings.ok(
                 "transfer",
-                "not tried: a file would be written, read and removed, and this key may do less",
+                "not tried: the key is restricted, and the test would write, read and remove a file",
             ),
             None if can_be_used => self.transfer(findings),
             None => {}
@@ -212,7 +212,7 @@ impl RemoteDir {
             None => {
                 let mend =
                     format!("run `{}` to see where the connection stops", self.shell("-v", "true"));
-                return findings.warn("keys", "a second connection does not end", &mend);
+                return findings.warn("keys", "a test connection without a password hangs", &mend);
             }
         }
         // `ssh-copy-id` takes the options for a port, a key or a setting, but not `-l`.

@@ -76,7 +76,7 @@ fn confirm(args: &SyncArgs) -> Exit {
     let exit = if all_heard { Exit::Success } else { Exit::Files };
     match confirmed {
         Ok(confirmed) if confirmed.is_empty() && all_heard => {
-            let hint = "one whose source is empty waits for a name in it; one that is started with --force-delete does not";
+            let hint = "a watch with an empty source waits for a first name; a watch with --force-delete asks nothing";
             output::complain("no watch of this user waits for a confirmation", Some(hint));
             Exit::Selection
         }

@@ -27,10 +27,11 @@ pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option
     let time = zone.format_time(since.as_secs() as i64);
     let done = match result {
         Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
-        Ok(outcome) => transfer_counts(outcome),
-        Err(_) => "failed".to_owned(),
+        Ok(outcome) => format!(": {}", transfer_counts(outcome)),
+        Err(_) => format!(" failed (code {})", exit.code()),
     };
     let stands = match exit {
+        _ if result.is_err() => "trying again".to_owned(),
         Exit::Success if held == 0 => "waiting for changes".to_owned(),
         Exit::DeleteLimit if held == 0 => "deletions are held back".to_owned(),
         Exit::Success | Exit::DeleteLimit => waiting(held),
@@ -38,7 +39,7 @@ pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option
         Exit::Vanished => "trying the vanished and changed names again (code 24)".to_owned(),
         exit => format!("trying again (code {})", exit.code()),
     };
-    Some(format!("{time} round {}: {done}; {stands}", HumanCount(number)))
+    Some(format!("{time} round {}{done}; {stands}", HumanCount(number)))
 }
 
 /// Returns the text for names that wait for the user's confirmation.
@@ -91,7 +92,7 @@ mod tests {
         );
         assert_eq!(
             told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
-            Some("1970/01/02 00:00:00 round 3: failed; trying again (code 30)")
+            Some("1970/01/02 00:00:00 round 3 failed (code 30); trying again")
         );
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());

@@ -383,7 +383,8 @@ impl PendingDeletions {
             // With a known number of names, a watch takes the answer itself.
             Delete::Guarded(Guard { names: Some(there), .. }) => (there, String::new()),
             _ => {
-                let hint = format!("; --max-delete {names} or --force-delete goes on");
+                let hint =
+                    format!("; to delete anyway, use --max-delete {names} or --force-delete");
                 (listed.saturating_add(deletion_count), hint)
             }
         };
@@ -481,8 +482,8 @@ pub(super) fn report_removed(
 fn report_empty_source(cx: &mut Context, below: &str, source: &str, names: u64) {
     let would = if names == 1 { "name" } else { "names" };
     let why = format!("{source} is empty, and {names} {would} would be removed");
-    let held =
-        held_back_trouble(&cx.setting.options, below, &format!("{why}; --force-delete goes on"));
+    let why = format!("{why}; to delete anyway, use --force-delete");
+    let held = held_back_trouble(&cx.setting.options, below, &why);
     // The side of the trouble distinguishes an empty source from a limit.
     cx.send_trouble(held.at_side(Side::Sender));
 }

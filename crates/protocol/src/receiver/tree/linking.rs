@@ -147,7 +147,8 @@ impl UnsettledEntries {
             }
             Err(WorkError { trouble, then }) => {
                 if then != ErrorAction::Retry {
-                    let message = format!("{}; it comes by itself", trouble.message);
+                    let message =
+                        format!("{}; the name is sent as a separate file", trouble.message);
                     let kind = TroubleKind::Warned;
                     tx.cx.send_trouble(Trouble { kind, message, ..trouble });
                 }

@@ -236,8 +236,8 @@ fn unsendable_trouble(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
 fn unread_attributes_trouble(path: &RelPath, unread: UnreadReason) -> Trouble {
     let why = match unread {
         UnreadReason::Denied => "permission denied",
-        UnreadReason::TooMuch => "they are more than can be sent",
-        UnreadReason::Other => "the system does not give them",
+        UnreadReason::TooMuch => "more than 4,096 attributes or 512 KiB",
+        UnreadReason::Other => "the system did not return the attributes",
     };
     let words = |path: &str| format!("cannot read attributes of {path}: {why}");
     Trouble::at(TroubleKind::Failed, path, words)

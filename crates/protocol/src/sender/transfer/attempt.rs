@@ -93,7 +93,7 @@ impl SendAttempt {
 
 /// Returns the trouble for a transfer that cannot be resumed, because this program would cut the file differently.
 pub(crate) fn other_chunks_trouble(path: &RelPath) -> Trouble {
-    unsent_trouble(path, "it would not be cut as it was when it was interrupted")
+    unsent_trouble(path, "the interrupted transfer used other chunks than this run")
 }
 
 fn unsent_trouble(path: &RelPath, why: &str) -> Trouble {

@@ -59,7 +59,8 @@ impl Kept {
         let mode = meta.permissions().mode() & 0o777;
         if mode & 0o077 != 0 {
             let why = format!(
-                "others can read the key in it (mode {mode:o}); remove it to get a new certificate by a new key"
+                "other users can read the key (mode {mode:o}); delete the file, and the server gets a new key and \
+                 certificate"
             );
             return Err(bad(why));
         }
@@ -67,8 +68,9 @@ impl Kept {
             return Err(bad("the file is too long for an account and a certificate".into()));
         }
         let text = private::bytes(file).map_err(failed())?;
-        let kept: Self = serde_json::from_slice(&text)
-            .map_err(|why| bad(format!("{why}; remove it to get a new certificate")))?;
+        let kept: Self = serde_json::from_slice(&text).map_err(|why| {
+            bad(format!("{why}; delete the file, and the server gets a new certificate"))
+        })?;
         if kept.directory != settings.directory {
             return Ok(empty());
         }

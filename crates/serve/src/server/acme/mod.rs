@@ -148,9 +148,9 @@ impl Acme {
             format!("no certificate for {} from {directory}: {why}; ", domains.join(", "));
         let _ = match self.shown.ends() {
             Some(ends) if ends > SystemTime::now() => {
-                write!(text, "the present one is good until {}", fmt_http_date(ends))
+                write!(text, "the present certificate is valid until {}", fmt_http_date(ends))
             }
-            Some(ends) => write!(text, "the present one has ended: {}", fmt_http_date(ends)),
+            Some(ends) => write!(text, "the present certificate ended on {}", fmt_http_date(ends)),
             None => write!(text, "no client can connect without a certificate"),
         };
         let _ = write!(text, "; trying again in {} s", pause.as_secs());
@@ -161,7 +161,7 @@ impl Acme {
     async fn attempt(&self) -> Result<(), String> {
         let renewing = AssertUnwindSafe(self.renew()).catch_unwind();
         match timeout(ATTEMPT, renewing).await {
-            Err(_) => Err("it took too long".into()),
+            Err(_) => Err(format!("the authority did not finish within {} s", ATTEMPT.as_secs())),
             Ok(Err(_)) => Err("invalid answer".into()),
             Ok(Ok(renewed)) => renewed,
         }

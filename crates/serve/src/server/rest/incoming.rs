@@ -123,12 +123,12 @@ pub(crate) async fn refuse_coded(request: Request, next: Next) -> Response {
         codes.all(|code| code.is_empty() || code.eq_ignore_ascii_case(b"identity"))
     };
     if !codes.all(is_plain) {
-        let why = "Content-Encoding: send the bytes as they are to be, without one";
+        let why = "Content-Encoding is not supported; send plain bytes";
         let refused = Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, why);
         return ([(header::ACCEPT_ENCODING, "identity")], refused).into_response();
     }
     if headers.contains_key(header::CONTENT_RANGE) {
-        let why = "Content-Range: a file is put as a whole; ?as=patch changes a part of one";
+        let why = "Content-Range is not supported; use ?as=patch to change a part of a file";
         return Problem::new(StatusCode::BAD_REQUEST, why).into_response();
     }
     next.run(request).await

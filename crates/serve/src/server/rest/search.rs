@@ -43,14 +43,15 @@ impl Search {
     pub(super) fn parse(text: &str, after: Option<&str>, limit: usize) -> Result<Self, Problem> {
         let bad = |why: &str| Problem::new(StatusCode::BAD_REQUEST, why);
         if text.is_empty() || text.len() > MAX_TEXT {
-            return Err(bad("?name=: 1 to 255 bytes of a name"));
+            return Err(bad("?name= needs 1 to 255 bytes"));
         }
         let parsed = |after: &str| RelPath::parse(&URL_SAFE_NO_PAD.decode(after).ok()?).ok();
         let after = match after {
             None => None,
-            Some(after) => {
-                Some(parsed(after).ok_or_else(|| bad("?after=: not the `next` of an answer"))?)
-            }
+            Some(after) => Some(
+                parsed(after)
+                    .ok_or_else(|| bad("?after= is invalid; copy `next` from the previous page"))?,
+            ),
         };
         Ok(Self { text: text.to_lowercase(), after, limit: limit.clamp(1, MOST_FOUND) })
     }
@@ -129,7 +130,7 @@ impl<'a> Walk<'a> {
             return Ok(walk);
         };
         if !after.starts_with(&dir) {
-            let why = "?after=: the `next` of an answer for another directory";
+            let why = "?after= is of another directory; copy `next` from the previous page";
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
         let mut at = after.clone();

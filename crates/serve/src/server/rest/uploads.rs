@@ -422,7 +422,7 @@ async fn add(
     let mut turn = upload.take().await?;
     let mut at = turn.staged.as_ref().map_or(0, |staged| staged.at);
     if from != at {
-        let why = format!("the next byte is {at}: ask where the upload is");
+        let why = format!("{at} bytes have arrived; send from byte {at} (`Upload-Offset`)");
         let refused = Problem::new(StatusCode::CONFLICT, why);
         return Ok(with(refused.into_response(), &[(UPLOAD_OFFSET, at.to_string())]));
     }
@@ -452,7 +452,10 @@ async fn add(
         return Ok(told(at, upload.len));
     }
     if at < upload.len {
-        let why = format!("{at} of {} bytes have come, so this is not the end", upload.len);
+        let why = format!(
+            "{at} of {} bytes have arrived; send `Upload-Complete: ?1` only with the last bytes",
+            upload.len
+        );
         return Err(Problem::new(StatusCode::BAD_REQUEST, why));
     }
     let (staged, len) = (turn.staged.take().ok_or_else(unknown)?, upload.len);
