@@ -217,10 +217,9 @@ fn report_lines(host: &str, lines: &[String]) -> Result<Vec<String>, InstallErro
     let mut told = vec![format!("{host}:{path}: {}", of("version"))];
     match of("found") {
         found if found == path => {}
-        "" if path.ends_with(Remote::INSTALLED) => told.push(format!(
-            "`deltic sync` finds the program there in a second attempt; `--deltic-path {path}`, or `deltic-path` in the \
-             settings, saves that attempt"
-        )),
+        "" if path.ends_with(Remote::INSTALLED) => {
+            told.push("`deltic sync` finds the program there".to_owned());
+        }
         "" => told.push(format!(
             "{path} is not in the PATH of the shell on {host}: use `--deltic-path {path}`, or `deltic-path` in the \
              settings"
