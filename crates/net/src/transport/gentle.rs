@@ -6,11 +6,12 @@
 //! ```text
 //! queue   round trip − idle round trip; or the age of an echo without an answer − idle round trip
 //! room    half of the idle round trip, at least half of FLOOR; the promise is twice as much
-//! full    two queues in a row beyond the room, the second no shorter: rate = BACK × the rate of arrival, which is the
-//!         known capacity
+//! noise   how much round trips vary to and fro, as those of a radio link or of a busy machine do
+//! full    two queues in a row beyond the room, with noise up to MOST_DELAYS in a row, and beyond half of the noise; the
+//!         last no shorter than the one before: rate = BACK × the rate of arrival, which is the known capacity
 //! free    rate grows by SLOW a second up to TRUST × the known capacity, and by FAST a round trip beyond
 //! limit   rate ÷ (1 + queue ÷ (DRAIN × room)): the longer the queue, the faster it drains
-//! pause   after a queue beyond twice the room, LEAST for as long as the queue takes to drain
+//! pause   after a queue beyond twice the room and NOISES × the noise, LEAST for as long as the queue takes to drain
 //! ```
 //!
 //! Two falls in a row do not add up, since the rate of arrival is the link's while there is a queue. Beside traffic
@@ -18,6 +19,7 @@
 //! to send than the rate does not grow. Twice the idle round trip is also the aim of the page's gentle uploads
 //! (`web/src/transfer/gentle.ts`), which measure requests and do not learn what arrived.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -49,6 +51,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SILENCE: Duration = Duration::from_millis(50);
 /// Time after a pause until bytes arrive at the rate again.
 const AFTER_PAUSE: Duration = Duration::from_millis(100);
+/// Most delays in a row that must be long for the link to count as full.
+const MOST_DELAYS: usize = 6;
+/// Multiple of the noise that a delay must exceed to count at once.
+const NOISES: u32 = 3;
+/// Share of a new change of the delay in the smoothed changes.
+const SMOOTHING: u32 = 8;
 /// Part of the rate that must arrive for the rate to grow: an end with fewer bytes to send learns nothing about the
 /// link.
 const USED: f64 = 0.5;
@@ -73,8 +81,52 @@ pub(super) struct GentleRate {
     /// Rate of arrival at the last queue.
     capacity: Option<f64>,
     last: Option<RoundTripSample>,
+    delays: RecentDelays,
     limit: f64,
     pause: Range<Duration>,
+}
+
+/// Delays of the last round trips beyond the idle round trip, and how much delays vary.
+#[derive(Clone, Debug, Default)]
+struct RecentDelays {
+    /// The latest first.
+    delays: VecDeque<Duration>,
+    /// Smoothed growth and fall from one delay to the next. A queue that grows or drains has only one of the two.
+    growth: Duration,
+    fall: Duration,
+}
+
+impl RecentDelays {
+    fn add(&mut self, delay: Duration) {
+        let before = self.delays.front().copied().unwrap_or(delay);
+        let smoothed = |all: Duration, new| (all * (SMOOTHING - 1) + new) / SMOOTHING;
+        self.growth = smoothed(self.growth, delay.saturating_sub(before));
+        self.fall = smoothed(self.fall, before.saturating_sub(delay));
+        self.delays.push_front(delay);
+        self.delays.truncate(MOST_DELAYS);
+    }
+
+    /// Forgets how delays have varied: they were those of a queue.
+    const fn forget_noise(&mut self) {
+        (self.growth, self.fall) = (Duration::ZERO, Duration::ZERO);
+    }
+
+    /// Returns how much delays vary without a queue.
+    fn noise(&self) -> Duration {
+        2 * self.growth.min(self.fall)
+    }
+
+    /// Returns the shortest of the last `count` delays, 0 if there are fewer.
+    fn shortest(&self, count: usize) -> Duration {
+        let last = self.delays.iter().take(count).copied().min();
+        last.filter(|_| self.delays.len() >= count).unwrap_or_default()
+    }
+
+    /// Returns the number of delays in a row that must be long, if the link has this room.
+    fn count_to_be_full(&self, room: Duration) -> usize {
+        let more = f64::from(NOISES) * self.noise().as_secs_f64() / room.as_secs_f64();
+        (2.0 + more).min(MOST_DELAYS as f64) as usize
+    }
 }
 
 impl Default for GentleRate {
@@ -83,6 +135,7 @@ impl Default for GentleRate {
             rate: FIRST,
             capacity: None,
             last: None,
+            delays: RecentDelays::default(),
             limit: FIRST,
             pause: Duration::ZERO..Duration::ZERO,
         }
@@ -111,7 +164,15 @@ impl GentleRate {
         let last = self.last.replace(sample).unwrap_or(sample);
         let queue = round_trip.saturating_sub(idle);
         let room = room(idle);
-        if last.round_trip.saturating_sub(last.idle).min(queue) > room {
+        self.delays.add(queue);
+        let noise = self.delays.noise();
+        let longest = 2 * room + NOISES * noise;
+        let is_long = self.delays.shortest(2) > longest;
+        if is_long {
+            self.delays.forget_noise();
+        }
+        let standing = self.delays.shortest(self.delays.count_to_be_full(room));
+        if is_long || standing > room + noise / 2 {
             if round_trip >= last.round_trip && !self.has_paused_before(now, round_trip) {
                 let arrived = arrived.unwrap_or(self.rate);
                 self.rate = (arrived * BACK).clamp(self.rate * LEAST_STEP, self.rate);
@@ -129,8 +190,8 @@ impl GentleRate {
             };
         }
         self.rate = self.rate.clamp(LEAST, MOST);
-        self.limit_by(queue, room);
-        if queue > 2 * room {
+        self.limit_by(queue.saturating_sub(noise), room);
+        if queue > longest {
             self.pause(now, queue.min(LONGEST_PAUSE));
         }
     }
@@ -142,7 +203,8 @@ impl GentleRate {
 
     /// Adapts the limit to an echo that has no answer after `age`.
     pub(super) fn take_silence(&mut self, age: Duration, idle: Duration, now: Duration) {
-        let (queue, room) = (age.saturating_sub(idle), room(idle));
+        let (delay, room) = (age.saturating_sub(idle), room(idle));
+        let queue = delay.saturating_sub(NOISES * self.delays.noise());
         if queue > 2 * room {
             self.pause(now, SILENCE);
         } else if queue > room {
@@ -205,6 +267,9 @@ mod tests {
         /// Number of echoes, and the interval of those that a busy machine answers late.
         echoes: u32,
         late_every: Option<u32>,
+        /// Mean of a further delay of each answer, which varies by chance.
+        noise: f64,
+        chance: u64,
         idle: f64,
         /// Bytes arrived at the start of the window, and its time.
         since: (f64, f64),
@@ -237,6 +302,8 @@ mod tests {
                 next_echo: 0.1,
                 echoes: 0,
                 late_every: None,
+                noise: 0.0,
+                chance: 1,
                 idle: f64::INFINITY,
                 since: (0.0, 0.0),
                 rate_of_arrival: None,
@@ -277,7 +344,7 @@ mod tests {
                 self.echoes += 1;
                 let is_late =
                     self.late_every.is_some_and(|every| self.echoes.is_multiple_of(every));
-                let late = if is_late { 0.15 } else { 0.0 };
+                let late = if is_late { 0.15 } else { self.noisy_delay() };
                 // Answers keep their order.
                 let before = self.answers.back().map_or(0.0, |(arrival, ..)| arrival - self.now);
                 let round_trip = (self.trip + self.queue / self.capacity + late).max(before);
@@ -296,6 +363,13 @@ mod tests {
                 self.answers.pop_front();
                 self.hear(round_trip, arrived);
             }
+        }
+
+        /// Returns a delay by chance, mostly short and seldom long.
+        fn noisy_delay(&mut self) -> f64 {
+            self.chance = self.chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99_991);
+            let part = (self.chance >> 40) as f64 / (1 << 24) as f64;
+            -self.noise * (1.0 - part).ln()
         }
 
         fn hear(&mut self, round_trip: f64, arrived: f64) {
@@ -372,6 +446,23 @@ mod tests {
         rig.late_every = Some(30);
         rig.run(5.0);
         assert!(rig.run(60.0).rate >= 0.8 * rig.capacity);
+    }
+
+    #[test]
+    fn round_trips_that_vary_by_chance_cost_little() {
+        for (mbit, trip) in [(32.0, 15.0), (10.0, 30.0), (50.0, 30.0), (100.0, 5.0), (10.0, 100.0)]
+        {
+            for (noise, least) in [(0.002, 0.9), (0.005, 0.85), (0.010, 0.55)] {
+                let case = format!("{mbit} Mbit/s {trip} ms, {noise} s");
+                let mut rig = Rig::new(mbit, trip);
+                rig.noise = noise;
+                rig.run(10.0);
+                let Stretch { rate, longest, mean } = rig.run(30.0);
+                assert!(rate >= least * rig.capacity, "{case}: {}", rate / rig.capacity);
+                assert!(mean <= rig.promised() / 2.0, "{case}: mean {mean} s");
+                assert!(longest <= rig.promised() + 8.0 * noise, "{case}: {longest} s");
+            }
+        }
     }
 
     #[test]
