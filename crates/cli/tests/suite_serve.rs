@@ -19,6 +19,7 @@ mod serve_guests;
 mod serve_invitations;
 mod serve_journal;
 mod serve_limits;
+mod serve_link;
 mod serve_moved_sources;
 mod serve_page;
 mod serve_quota;

@@ -127,15 +127,15 @@ fn a_limit_holds_for_the_first_bytes_of_the_far_end_too() {
 }
 
 #[test]
-fn a_gentle_rate_starts_low_in_either_direction_and_a_sender_tells_the_round_trip() {
-    for (words, tells) in [("src/ h:dst/", true), ("h:src/ dst/", false)] {
+fn a_gentle_rate_starts_low_in_either_direction_and_the_round_trip_is_told() {
+    for words in ["src/ h:dst/", "h:src/ dst/"] {
         let world = World::new();
         world.write("src/a", noise(2_000_000, 1));
         let start = std::time::Instant::now();
         let run = world.ok(&format!("-a --bwlimit=auto --json {words}"));
         assert!(start.elapsed() >= Duration::from_millis(500), "{words} {:?}", start.elapsed());
         world.assert_same("src", "dst");
-        assert_eq!(run.stdout.contains(r#""round_trip":{"idle_us":"#), tells, "{run:#?}");
+        assert!(run.stdout.contains(r#""round_trip":{"idle_us":"#), "{run:#?}");
     }
     let world = World::new();
     world.write("src/a", noise(2_000_000, 1));

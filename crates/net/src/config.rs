@@ -66,7 +66,7 @@ pub(crate) struct SessionConfig {
     pub(crate) limits: RateLimits,
     /// The link between the ends, if known.
     pub(crate) between: Option<Figures>,
-    /// Rate of the link in an earlier run, in bits a second.
+    /// Rate of the link in an earlier run, in bits a second: noted by this end, or told by a receiver.
     pub(crate) learned: Option<u64>,
     /// Strategy that replaces the requested strategy of the same name, in a rehearsal. `None` takes the request.
     pub(crate) strategy: Option<Strategy>,

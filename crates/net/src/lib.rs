@@ -48,7 +48,7 @@ pub use executor::max_threads;
 pub use host::restrict::{self, Restriction};
 pub use host::sources::{ListForm, read_names};
 pub use host::walls;
-pub use learned::note_link_rate;
+pub use learned::{LinkDirection, note_link_rate};
 pub use plan::{Plan, RoundTrip, Traffic};
 pub use run::{
     join_session, let_long_writes_fail, pull_into, run, run_agent, until_end_signal, wait_or_cancel,

@@ -183,11 +183,11 @@ impl Drop for AtWork<'_> {
     }
 }
 
-/// The wall time in which at least one of several threads worked.
-#[derive(Default)]
-struct Busy(Mutex<Stretch>);
+/// The wall time in which at least one of several threads or tasks was busy.
+#[derive(Debug, Default)]
+pub(crate) struct Busy(Mutex<Stretch>);
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     working: isize,
     since: Option<Instant>,
@@ -195,7 +195,8 @@ struct Stretch {
 }
 
 impl Busy {
-    fn change(&self, by: isize) {
+    /// Changes the number of busy threads or tasks.
+    pub(crate) fn change(&self, by: isize) {
         let mut stretch = lock(&self.0);
         stretch.working += by;
         if stretch.working > 0 {
@@ -205,7 +206,8 @@ impl Busy {
         }
     }
 
-    fn total(&self) -> Duration {
+    /// Returns the busy time so far.
+    pub(crate) fn total(&self) -> Duration {
         let stretch = *lock(&self.0);
         stretch.total + stretch.since.map_or(Duration::ZERO, |since| since.elapsed())
     }

@@ -390,7 +390,7 @@ pub struct Traffic {
 }
 
 /// Time of a round trip to the other end, as a small message behind sent data takes it. Buffers on the way count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrip {
     /// The shortest one of the last minutes: over an almost empty link.
     pub idle: Duration,

@@ -179,7 +179,7 @@ pub(crate) struct JsonSummary {
     pub(crate) resumed_bytes: u64,
     pub(crate) deleted: u64,
     pub(crate) failed: u64,
-    /// Measured rate of the link for sent bytes.
+    /// Rate of the link, as the sender measured it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) link_bits_per_second: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -47,9 +47,10 @@ pub(crate) fn compression(link: &LinkReport) -> Option<JsonCompression> {
 
 /// Returns lines for the measured rate, the round trip and the compression, without the parts that are unknown or zero.
 pub(crate) fn link_lines(link: &LinkReport) -> Vec<String> {
+    // A store in this process has neither.
     let rate = link
         .bits_per_second
-        .filter(|_| is_chosen(link))
+        .filter(|_| is_chosen(link) || link.round_trip.is_some())
         .map(|rate| format!("Measured rate of the link: {}", megabits(rate)));
     let trip = link.round_trip.map(|RoundTrip { idle, current, samples }| {
         let [idle, current] = [idle, current].map(|time| time.as_secs_f64() * 1e3);

@@ -77,6 +77,9 @@ pub(crate) fn adapt_to_plan(mut session: Session, plan: &plan::Plan) -> (Session
     if session.config.learned.is_some_and(|rate| rate >= FAST_LINK) {
         session.ours = session.ours.without_code_filter();
     }
+    if session.is_far && matches!(plan.sources, plan::Sources::Remote { .. }) {
+        session.ours = session.ours.with_link_rate(session.config.learned);
+    }
     let mut options = plan.options.clone();
     session.flow.send_life_signs_within(SessionTimeouts::of_silence(options.silence).silence);
     if !matches!(session.config.further, Further::Dial { .. }) {

@@ -140,6 +140,8 @@ impl Session {
     ) -> Result<(), SyncError> {
         worker.agree(terms);
         self.flow.agree(&terms, Role::Sends);
+        let told = terms.link.earlier_rate.filter(|rate| *rate > 0);
+        self.config.learned = self.config.learned.or(told);
         let run = RunConfig {
             joining,
             greeting: None,

@@ -5,7 +5,6 @@
 //! receiver  Echoed with the bytes that it has read, before all frames that wait to be sent
 //! idle      shortest round trip of the last one or two WINDOWs; a route may change while a session lasts
 //! current   smoothed; a delay that is the receiver's for half of it, as for a slow disk, does not count
-//! share     of the time between two answers in which bytes waited inside the receiver
 //! ```
 //!
 //! Times are since any fixed moment; this module knows no clock.
@@ -20,6 +19,7 @@ use deltic_protocol::limits::MAX_ECHOES;
 use crate::plan::RoundTrip;
 
 use super::gentle::{GentleRate, RoundTripSample};
+use super::rate::Arrival;
 
 /// Start of a session without echoes: a small sync pays nothing.
 const FIRST: Duration = Duration::from_millis(100);
@@ -42,6 +42,8 @@ const SMOOTHING: u32 = 4;
 pub(super) struct Echoes {
     /// True if this end announced that it answers.
     pub(super) announced: bool,
+    /// True if the other end asked for measurements in questions.
+    pub(super) tells: bool,
     /// State of a sender that may ask.
     asker: Option<Asker>,
     /// Number of answers that are not sent yet.
@@ -91,7 +93,7 @@ impl Echoes {
         Some(gentle.limit(now))
     }
 
-    /// Takes an answer. Returns the round trip and the gentle rate so far.
+    /// Takes an answer. Returns the round trip and the gentle rate so far, and what arrived lately.
     ///
     /// # Errors
     /// [`PeerError`] for an answer without a question.
@@ -102,22 +104,18 @@ impl Echoes {
     ) -> Result<LinkState, PeerError> {
         let asker = self.asker.as_mut().filter(|asker| !asker.asked.is_empty());
         let asker = asker.ok_or(PeerError::Unexpected("an Echoed without an Echo"))?;
-        asker.take_answer(answer, now);
-        Ok(LinkState {
-            round_trip: asker.round_trip(),
-            gentle: asker.gentle.clone(),
-            receiver_share: asker.receiver_share,
-        })
+        let arrival = asker.take_answer(answer, now);
+        Ok(LinkState { round_trip: asker.round_trip(), gentle: asker.gentle.clone(), arrival })
     }
 }
 
-/// Round trip and gentle rate, as measured by echoes.
+/// Round trip, gentle rate and arrival of bytes, as measured by echoes.
 #[derive(Clone, Debug)]
 pub(super) struct LinkState {
     pub(super) round_trip: Option<RoundTrip>,
     pub(super) gentle: Option<GentleRate>,
-    /// Share of the time between the last two answers in which bytes waited inside the receiver.
-    pub(super) receiver_share: f64,
+    /// What arrived in a window that this answer ended.
+    pub(super) arrival: Option<Arrival>,
 }
 
 /// State of a sender that asks.
@@ -134,10 +132,7 @@ struct Asker {
     samples: u32,
     /// The last answer.
     heard: Option<Echoed>,
-    /// Time of the last answer, or the start.
-    heard_at: Duration,
-    receiver_share: f64,
-    arrival: ArrivalRate,
+    arrivals: ArrivalWindows,
     gentle: Option<GentleRate>,
 }
 
@@ -152,9 +147,7 @@ impl Asker {
             current: None,
             samples: 0,
             heard: None,
-            heard_at: now,
-            receiver_share: 0.0,
-            arrival: ArrivalRate::default(),
+            arrivals: ArrivalWindows::default(),
             gentle: gentle.then(GentleRate::default),
         }
     }
@@ -173,27 +166,28 @@ impl Asker {
         is_due
     }
 
-    fn take_answer(&mut self, answer: Echoed, now: Duration) {
-        let Some(asked) = self.asked.pop_front() else { return };
+    /// Takes an answer. Returns what arrived in a window that the answer ended.
+    fn take_answer(&mut self, answer: Echoed, now: Duration) -> Option<Arrival> {
+        let asked = self.asked.pop_front()?;
         let round_trip = now.saturating_sub(asked);
         let before = self.heard.replace(answer).unwrap_or_default();
-        let held = Duration::from_micros(answer.held.saturating_sub(before.held));
-        let since = now.saturating_sub(std::mem::replace(&mut self.heard_at, now));
-        self.receiver_share = held.as_secs_f64() / since.as_secs_f64().max(1e-3);
-        let arrived = self.arrival.take_count(answer.received, now);
+        let held = held_between(before, answer);
+        let arrival = self.arrivals.take_answer(answer, now);
         self.idle.take(round_trip, now);
         let idle = self.idle.get().unwrap_or(round_trip);
         let delay = round_trip.saturating_sub(idle);
         if delay > NOISE && held * 2 >= delay {
             self.gentle.iter_mut().for_each(GentleRate::end_silence);
-            return;
+            return arrival;
         }
         self.samples = self.samples.saturating_add(1);
         let smoothed = |current| (current * (SMOOTHING - 1) + round_trip) / SMOOTHING;
         self.current = Some(self.current.map_or(round_trip, smoothed));
         if let Some(gentle) = &mut self.gentle {
+            let arrived = self.arrivals.rate;
             gentle.take_sample(RoundTripSample { now, round_trip, idle, arrived });
         }
+        arrival
     }
 
     fn round_trip(&self) -> Option<RoundTrip> {
@@ -225,26 +219,33 @@ impl ShortestTime {
     }
 }
 
-/// The rate of arrival at the other end.
+/// Windows of arrival at the other end.
 #[derive(Debug, Default)]
-struct ArrivalRate {
-    /// Time and count at the start of the present window.
-    since: Option<(Duration, u64)>,
+struct ArrivalWindows {
+    /// Time and answer at the start of the present window.
+    since: Option<(Duration, Echoed)>,
     /// Bytes a second in the last window.
     rate: Option<f64>,
 }
 
-impl ArrivalRate {
-    /// Takes the count of all bytes that have arrived. Returns the rate in bytes a second, if known.
-    fn take_count(&mut self, received: u64, now: Duration) -> Option<f64> {
-        let (start, before) = *self.since.get_or_insert((now, received));
+impl ArrivalWindows {
+    /// Takes an answer. Returns what arrived in the window that the answer ended, if the window was long enough.
+    fn take_answer(&mut self, answer: Echoed, now: Duration) -> Option<Arrival> {
+        let (start, before) = *self.since.get_or_insert((now, answer));
         let time = now.saturating_sub(start);
-        if time >= ARRIVAL_WINDOW {
-            self.rate = Some(received.saturating_sub(before) as f64 / time.as_secs_f64());
-            self.since = Some((now, received));
+        if time < ARRIVAL_WINDOW {
+            return None;
         }
-        self.rate
+        self.since = Some((now, answer));
+        let rate = answer.received.saturating_sub(before.received) as f64 / time.as_secs_f64();
+        self.rate = Some(rate);
+        Some(Arrival { rate, is_held: held_between(before, answer) * 2 >= time })
     }
+}
+
+/// Returns the time between two answers in which read bytes waited for the receiver.
+fn held_between(before: Echoed, answer: Echoed) -> Duration {
+    Duration::from_micros(answer.held.saturating_sub(before.held))
 }
 
 #[cfg(test)]
@@ -349,6 +350,27 @@ mod tests {
     }
 
     #[test]
+    fn a_window_of_arrival_is_held_if_bytes_waited_for_half_of_it() {
+        let mut windows = ArrivalWindows::default();
+        let mut take = |at, received, held| {
+            let arrival = windows.take_answer(Echoed { received, held }, millis(at));
+            arrival.map(|arrival| (arrival.rate.round() as u64, arrival.is_held))
+        };
+        // Time in milliseconds, bytes and held microseconds so far: bytes a second, and whether the receiver held them.
+        for (at, received, held, wanted) in [
+            (0, 1000, 900_000, None),
+            (99, 2000, 900_000, None),
+            (100, 11_000, 949_000, Some((100_000, false))),
+            (350, 36_000, 1_074_000, Some((100_000, true))),
+            (600, 36_000, 1_074_000, Some((0, false))),
+            (850, 0, 0, Some((0, false))),
+            (1100, u64::MAX, u64::MAX, Some((u64::MAX, true))),
+        ] {
+            assert_eq!(take(at, received, held), wanted, "{at}");
+        }
+    }
+
+    #[test]
     fn silence_slows_a_gentle_sender_until_the_answer() {
         for (held, is_slow) in [(0, true), (900_000, false)] {
             let mut echoes = asking(true);
@@ -378,18 +400,5 @@ mod tests {
             let state = echoes.take_answer(answer, millis(n * 1000 + 30)).unwrap();
             assert_eq!(state.round_trip.map(|trip| trip.idle), Some(millis(30)));
         }
-    }
-
-    #[test]
-    fn the_share_of_a_receiver_is_that_of_the_time_between_two_answers() {
-        let mut echoes = asking(false);
-        let mut answer = Echoed::default();
-        let mut share = |n: u64, held: u64| {
-            assert!(echoes.ask(n << 20, millis(n * 1000 - 1)));
-            answer.held += held * 1000;
-            echoes.take_answer(answer, millis(n * 1000)).unwrap().receiver_share
-        };
-        let shares = [share(1, 0), share(2, 500), share(3, 900), share(4, 0)];
-        assert_eq!(shares, [0.0, 0.5, 0.9, 0.0]);
     }
 }

@@ -10,21 +10,21 @@ use tokio::time::Instant;
 
 use deltic_engine::greeting::Role;
 use deltic_protocol::check::{CHECK, Checksum};
-use deltic_protocol::echo::{Echo, Echoed};
+use deltic_protocol::echo::{Echo, Echoed, MeasuredLink};
 use deltic_protocol::hello::Alive;
 use deltic_protocol::limits::{Limits, MAX_FRAME_BYTES};
 use deltic_protocol::{PeerError, Terms};
 use deltic_worker::lock::lock;
 
 use crate::config::SessionConfig;
-use crate::monitor::{Monitor, time_since_start};
+use crate::monitor::{Busy, Monitor, time_since_start};
 use crate::plan::{RoundTrip, Traffic};
 use crate::rates::RateTable;
 
 use super::Heard;
 use super::echoes::Echoes;
 use super::gentle::GentleRate;
-use super::rate::RateMeter;
+use super::rate::{LinkRate, RateMeter};
 
 /// Signs of life for each silence that the other end tolerates.
 const BEATS: u32 = 3;
@@ -40,15 +40,16 @@ pub(crate) struct Counters {
     /// Of the sent bytes: answers to echoes, with their checks.
     answered: AtomicU64,
     received: AtomicU64,
-    /// Batches of frames that were read and wait for the driver.
+    /// Streams whose read bytes wait for the driver, or for the limit of the rate.
     waiting: AtomicUsize,
-    /// Microseconds in which read bytes waited for the driver, or for the limit of the rate.
-    held: AtomicU64,
+    /// Time in which read bytes of any stream waited for the driver.
+    held: Busy,
     /// Number of arrivals of bytes, without signs of life, echoes and checks.
     told: AtomicU64,
     /// True while this end has work under way.
     works: AtomicBool,
-    /// Assumed rate of the link for sent bytes, in bits a second; 0 if unknown.
+    /// Assumed rate of the link for the data, in bits a second; 0 if unknown. A receiver has the figures that the sender
+    /// told.
     rate: AtomicU64,
     /// The last rate that was the limit of the link; 0 if unknown.
     limit: AtomicU64,
@@ -91,8 +92,8 @@ impl Counters {
         self.traffic().sent.saturating_sub(self.answered.load(Ordering::Relaxed))
     }
 
-    /// Returns the rate of the link for sent bytes, in bits a second: measured, or a guess until the link limits the
-    /// rate.
+    /// Returns the rate of the link for the data, in bits a second: measured by the sender, or a guess until the link
+    /// limits the rate.
     pub(crate) fn rate(&self) -> Option<u64> {
         Some(self.rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
@@ -102,9 +103,37 @@ impl Counters {
         Some(self.limit.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
-    /// Returns the round trip to the other end, if this end sent enough to measure it.
+    /// Returns the round trip between the ends, if the sender sent enough to measure it.
     pub(crate) fn round_trip(&self) -> Option<RoundTrip> {
         *lock(&self.round_trip)
+    }
+
+    /// Returns the link as this end measured it, for the other end.
+    fn measured_link(&self) -> MeasuredLink {
+        let trip = self.round_trip().unwrap_or_default();
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        MeasuredLink {
+            assumed_rate: self.rate.load(Ordering::Relaxed),
+            limit: self.limit.load(Ordering::Relaxed),
+            idle_micros: micros(trip.idle),
+            current_micros: micros(trip.current),
+            samples: trip.samples,
+        }
+    }
+
+    /// Takes the link as the other end measured it.
+    fn set_measured_link(&self, link: MeasuredLink) {
+        let MeasuredLink { assumed_rate: assumed, limit, idle_micros, current_micros, samples } =
+            link;
+        self.set_rate(LinkRate { assumed, limit });
+        let [idle, current] = [idle_micros, current_micros].map(Duration::from_micros);
+        let trip = RoundTrip { idle, current, samples };
+        *lock(&self.round_trip) = Some(trip).filter(|trip| trip.samples > 0);
+    }
+
+    fn set_rate(&self, LinkRate { assumed, limit }: LinkRate) {
+        self.rate.store(assumed, Ordering::Relaxed);
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Counts the arrival of bytes of a frame of type `kind`.
@@ -134,8 +163,8 @@ pub(crate) struct Flow {
     writing: Arc<Limit>,
     /// Longest pause between frames on the first stream.
     pause: Arc<watch::Sender<Option<Duration>>>,
-    /// Measures the rate of the link over all streams.
-    meter: Arc<Mutex<RateMeter>>,
+    /// Measures the rate of the link over all streams; `None` if the other end measures and tells the rate.
+    meter: Arc<Mutex<Option<RateMeter>>>,
     /// Echoes on the first stream.
     echoes: Arc<Mutex<Echoes>>,
     /// Wakes the writer of the first stream if an answer to an echo is owed.
@@ -158,7 +187,7 @@ impl Flow {
             reading: limit(),
             writing: limit(),
             pause,
-            meter: Arc::default(),
+            meter: Arc::new(Mutex::new(Some(RateMeter::default()))),
             echoes: Arc::default(),
             owed: Arc::default(),
             start: Instant::now(),
@@ -174,8 +203,14 @@ impl Flow {
     /// gentle rate, if the ends agreed on that.
     pub(crate) fn agree(&self, terms: &Terms, role: Role) {
         self.longest.store(terms.limits.frame_bytes, Ordering::Relaxed);
+        let tells = terms.link.earlier_rate.is_some();
+        if tells && role == Role::Receives {
+            *lock(&self.meter) = None;
+        }
         if terms.link.echoes && role == Role::Sends {
-            lock(&self.echoes).start_asking(terms.link.gentle, self.start.elapsed());
+            let mut echoes = lock(&self.echoes);
+            echoes.start_asking(terms.link.gentle, self.start.elapsed());
+            echoes.tells = tells;
             if terms.link.gentle {
                 self.follow_gentle_rate(&GentleRate::default());
             }
@@ -199,14 +234,18 @@ impl Flow {
     /// Returns a question for an echo if one is due. The caller sends the question at once.
     pub(super) fn question(&self) -> Option<Vec<u8>> {
         let sent = self.counters.traffic().sent;
-        lock(&self.echoes).ask(sent, self.start.elapsed()).then(|| Echo.encode())
+        let mut echoes = lock(&self.echoes);
+        let is_due = echoes.ask(sent, self.start.elapsed());
+        let measured = echoes.tells.then(|| self.counters.measured_link());
+        is_due.then(|| Echo { measured }.encode())
     }
 
     /// Returns an answer to an echo if one is owed.
     pub(super) fn owed_answer(&self) -> Option<Vec<u8>> {
         let Counters { received, held, .. } = &*self.counters;
         lock(&self.echoes).take_due_answer().then(|| {
-            let [received, held] = [received, held].map(|count| count.load(Ordering::Relaxed));
+            let received = received.load(Ordering::Relaxed);
+            let held = u64::try_from(held.total().as_micros()).unwrap_or(u64::MAX);
             let answer = Echoed { received, held }.encode();
             let bytes = answer.len() + Checksum::NOTHING.check_frame().len();
             self.counters.answered.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -226,16 +265,22 @@ impl Flow {
     pub(super) fn take_echo(&self, kind: u8, payload: &[u8]) -> Result<bool, PeerError> {
         match kind {
             Echo::KIND => {
-                Echo::decode(kind, payload)?;
+                let Echo { measured } = Echo::decode(kind, payload)?;
                 lock(&self.echoes).take_question()?;
+                measured.into_iter().for_each(|link| self.counters.set_measured_link(link));
                 self.owed.notify_one();
             }
             Echoed::KIND => {
                 let answer = Echoed::decode(kind, payload)?;
                 let state = lock(&self.echoes).take_answer(answer, self.start.elapsed())?;
                 *lock(&self.counters.round_trip) = state.round_trip;
-                lock(&self.meter).note_receiver_share(state.receiver_share);
-                state.gentle.iter().for_each(|gentle| self.follow_gentle_rate(gentle));
+                if let Some(gentle) = &state.gentle {
+                    self.follow_gentle_rate(gentle);
+                } else if let Some(arrival) = state.arrival
+                    && let Some(meter) = &mut *lock(&self.meter)
+                {
+                    self.counters.set_rate(meter.take_arrival(arrival));
+                }
             }
             _ => return Ok(false),
         }
@@ -261,12 +306,11 @@ impl Flow {
         self.writing.piece_bytes().clamp(1, batch.len().max(1))
     }
 
-    /// Counts bytes that arrived, and delays further reading to keep the rate. This delay does not count as silence
-    /// of the other end.
+    /// Counts bytes that arrived, and delays further reading to keep the rate.
     pub(super) async fn wait_and_count_received(&self, bytes: usize) {
         self.counters.count_received(bytes);
         if self.reading.bytes_per_second().is_some() {
-            self.while_waiting_for_driver(self.reading.wait_for(bytes)).await;
+            self.while_not_reading(self.reading.wait_for(bytes)).await;
         }
     }
 
@@ -296,12 +340,9 @@ impl Flow {
         .await;
         let now = time_since_start();
         let blocked = blocked_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
-        if let Some(rate) = lock(&self.meter).take_write(bytes, blocked, now) {
-            self.counters.rate.store(rate.assumed, Ordering::Relaxed);
-            if rate.is_limit {
-                self.counters.limit.store(rate.assumed, Ordering::Relaxed);
-            }
-        }
+        let rate =
+            lock(&self.meter).as_mut().and_then(|meter| meter.take_write(bytes, blocked, now));
+        rate.into_iter().for_each(|rate| self.counters.set_rate(rate));
         written
     }
 
@@ -311,15 +352,20 @@ impl Flow {
     }
 
     /// Runs `taking`, which waits until the driver takes read frames. This time does not count as silence of the other
-    /// end.
+    /// end, and answers to echoes tell it.
     pub(super) async fn while_waiting_for_driver<T>(&self, taking: impl Future<Output = T>) -> T {
-        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        let start = Instant::now();
-        let taken = taking.await;
-        let held = start.elapsed().as_micros() as u64;
-        self.counters.held.fetch_add(held, Ordering::Relaxed);
-        self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.counters.held.change(1);
+        let taken = self.while_not_reading(taking).await;
+        self.counters.held.change(-1);
         taken
+    }
+
+    /// Runs `waiting`, which delays further reading. This time does not count as silence of the other end.
+    async fn while_not_reading<T>(&self, waiting: impl Future<Output = T>) -> T {
+        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+        let waited = waiting.await;
+        self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
+        waited
     }
 }
 
@@ -368,5 +414,71 @@ impl Limit {
         let turn = (*next).max(now.checked_sub(LATE).unwrap_or(now));
         *next = turn + pause;
         turn
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use deltic_protocol::frame::HEADER_BYTES;
+
+    use super::*;
+    use crate::rates::RateLimits;
+
+    /// Returns the held time that an answer to an echo tells.
+    fn told_held(flow: &Flow) -> Duration {
+        assert!(flow.take_echo(Echo::KIND, &[]).expect("it may be asked"));
+        let answer = flow.owed_answer().expect("an answer is owed");
+        let answer = Echoed::decode(Echoed::KIND, &answer[HEADER_BYTES..]).expect("it is valid");
+        Duration::from_micros(answer.held)
+    }
+
+    #[tokio::test]
+    async fn the_time_in_which_several_streams_wait_for_the_driver_counts_once() {
+        let flow = Flow::new(&SessionConfig::default());
+        flow.answer_echoes();
+        let wait = Duration::from_millis(200);
+        let stream = || flow.while_waiting_for_driver(tokio::time::sleep(wait));
+        tokio::join!(stream(), stream(), stream(), stream());
+        let held = told_held(&flow);
+        assert!(held >= wait && held < 3 * wait, "{held:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_the_limit_of_the_rate_is_no_wait_for_the_driver() {
+        let table = Some(RateTable::constant(1000));
+        let limits = RateLimits { table, gentle: false };
+        let flow = Flow::new(&SessionConfig { limits, ..SessionConfig::default() });
+        flow.answer_echoes();
+        let start = Instant::now();
+        for _ in 0..3 {
+            flow.wait_and_count_received(1000).await;
+        }
+        assert!(start.elapsed() >= Duration::from_secs(2), "{:?}", start.elapsed());
+        assert_eq!(told_held(&flow), Duration::ZERO);
+    }
+
+    /// The sender tells its measurements only to a receiver that asked for them.
+    #[tokio::test(start_paused = true)]
+    async fn a_receiver_knows_what_the_sender_measured() {
+        let [sender, receiver] = [(); 2].map(|()| Flow::new(&SessionConfig::default()));
+        receiver.answer_echoes();
+        let measured = LinkRate { assumed: 10_000_000, limit: 9_000_000 };
+        sender.counters.set_rate(measured);
+        for tells in [false, true] {
+            lock(&sender.echoes).start_asking(false, Duration::ZERO);
+            lock(&sender.echoes).tells = tells;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            sender.counters.count_sent(1 << 20);
+            let question = sender.question().expect("a question is due");
+            assert!(
+                receiver.take_echo(Echo::KIND, &question[HEADER_BYTES..]).expect("it is valid")
+            );
+            assert_eq!(receiver.counters.rate(), tells.then_some(measured.assumed));
+            assert_eq!(receiver.counters.bandwidth_limit(), tells.then_some(measured.limit));
+            let answer = receiver.owed_answer().expect("an answer is owed");
+            assert!(sender.take_echo(Echoed::KIND, &answer[HEADER_BYTES..]).expect("it was asked"));
+        }
+        let samples = receiver.counters.round_trip().map(|trip| trip.samples);
+        assert_eq!(samples, Some(1), "the second question tells the first round trip");
     }
 }

@@ -9,7 +9,7 @@ use deltic_core::{
     StrongSum, SumKind, ZeroRun,
 };
 use deltic_protocol::check::Checksum;
-use deltic_protocol::echo::{Echo, Echoed};
+use deltic_protocol::echo::{Echo, Echoed, MeasuredLink};
 use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
@@ -558,7 +558,17 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToReceiver::ShortDigests(ShortDigestLines(vec![line, unread])).encode()
         }),
         ("Alive", Alive.encode()),
-        ("Echo", Echo.encode()),
+        ("Echo", Echo::default().encode()),
+        ("Echo.measured", {
+            let measured = MeasuredLink {
+                assumed_rate: 10_000_000,
+                limit: 9_600_000,
+                idle_micros: 30_400,
+                current_micros: 214_000,
+                samples: 38,
+            };
+            Echo { measured: Some(measured) }.encode()
+        }),
         ("Echoed", Echoed { received: 300, held: 20_000 }.encode()),
         ("Ask", ToSender::Ask(question()).encode()),
         ("Allow", ToReceiver::Allow(true).encode()),

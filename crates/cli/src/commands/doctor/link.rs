@@ -8,6 +8,7 @@ use std::io::{self, Read};
 use std::process::{Child, ChildStdin, ChildStdout};
 use std::time::{Duration, Instant};
 
+use deltic_net::LinkDirection;
 use rustix::event::PollFlags;
 
 use super::findings::Findings;
@@ -22,8 +23,8 @@ use crate::report::link::megabits;
 const LONG_ENOUGH: Duration = Duration::from_millis(1000);
 
 impl RemoteDir {
-    /// Measures the rates of the link, prints them beside the measured round trip, and notes the rate for the next run
-    /// to the host.
+    /// Measures the rates of the link, prints them beside the measured round trip, and notes them for the next push and
+    /// the next pull.
     pub(super) fn probe_link(&self, round_trip: Duration, findings: &mut Findings) {
         match self.probe(round_trip) {
             Ok(LinkRates { there, back }) => {
@@ -35,7 +36,11 @@ impl RemoteDir {
                 );
                 findings.ok("link", &what);
                 if let Some(dir) = cache::dir() {
-                    deltic_net::note_link_rate(&dir, &self.host, there);
+                    for (direction, rate) in
+                        [(LinkDirection::There, there), (LinkDirection::Back, back)]
+                    {
+                        deltic_net::note_link_rate(&dir, &self.host, direction, rate);
+                    }
                 }
             }
             Err(error) => {

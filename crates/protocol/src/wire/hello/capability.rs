@@ -71,6 +71,9 @@ pub(super) const STRATEGY: &str = "strategy:";
 pub(super) const ECHO: &str = "link:echo";
 /// The other end is asked to send so slowly that echoes stay short.
 pub(super) const GENTLE: &str = "link:gentle";
+/// Prefix; followed by the rate of the link in an earlier session, in bits a second, as a receiver knows the rate; 0 if
+/// unknown. The receiver asks for measurements in echoes.
+pub(super) const RATE: &str = "link:rate=";
 
 /// Returns the capability of an end that supports a strategy. The meaning of a name never changes.
 pub(super) fn capability_of(strategy: &Strategy) -> String {

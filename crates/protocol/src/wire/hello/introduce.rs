@@ -14,9 +14,9 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, ECHO, FILES, FRAME, GENTLE, HELLO, HOLES,
-    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS,
-    SHORT_LISTS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS,
-    ZSTD, ZSTD_STREAM, capability_of, check_kind, credit_capability,
+    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RATE, RECIPE, REMOVED, RESUMED,
+    SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES,
+    X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of, check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -123,6 +123,14 @@ impl Hello {
         self.with_frame_limit(MIN_FRAME_BYTES)
     }
 
+    /// Adds the rate of the link in an earlier session, in bits a second; `None` if unknown. A sender then starts with
+    /// this rate, and tells this end in each echo what the sender measured.
+    #[must_use]
+    pub fn with_link_rate(mut self, rate: Option<u64>) -> Self {
+        self.capabilities.insert(format!("{RATE}{}", rate.unwrap_or(0)));
+        self
+    }
+
     /// Adds the places of this machine that the end reads or writes, as returned by [`place_fingerprint`](Self::place_fingerprint).
     #[must_use]
     pub fn with_places(mut self, places: &[Fingerprint]) -> Self {
@@ -172,6 +180,13 @@ impl Hello {
     /// Returns the bytes of literals that the end grants at first; `None` if unlimited.
     pub(super) fn initial_credit(&self) -> Option<u64> {
         self.number_after(CREDIT)
+    }
+
+    /// Returns the rate of the link in an earlier session, in bits a second; 0 if unknown. `None` if the end does not ask
+    /// for measurements in echoes.
+    pub(super) fn link_rate(&self) -> Option<u64> {
+        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(RATE));
+        numbers.filter_map(|number| number.parse().ok()).min()
     }
 
     /// Returns the least number that follows this capability name and a colon.

@@ -72,6 +72,9 @@ pub struct LinkTerms {
     pub echoes: bool,
     /// The sender keeps its rate so low that echoes stay short. Only with echoes.
     pub gentle: bool,
+    /// Rate of the link in an earlier session, in bits a second, as the receiver tells the rate; 0 if unknown. `None`
+    /// without echoes, and for a receiver that does not ask for measurements in echoes.
+    pub earlier_rate: Option<u64>,
 }
 
 /// Short forms of frames that the sender may use.
@@ -288,5 +291,6 @@ fn link_terms(sender: &Hello, receiver: &Hello) -> Result<LinkTerms, PeerError> 
     if gentle && !echoes {
         return Err(PeerError::NothingInCommon("support for --bwlimit auto"));
     }
-    Ok(LinkTerms { streams, echoes, gentle })
+    let earlier_rate = receiver.link_rate().filter(|_| echoes);
+    Ok(LinkTerms { streams, echoes, gentle, earlier_rate })
 }
