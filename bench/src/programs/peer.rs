@@ -43,9 +43,9 @@ const TWO_WALKS: &str =
 
 /// Options of a sync besides source and destination.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct SyncTask {
+pub(crate) struct SyncTask<'a> {
     /// Options that both programs have.
-    pub(crate) flags: &'static [&'static str],
+    pub(crate) flags: &'a [&'a str],
     /// Compress with zstd.
     pub(crate) compress: bool,
     /// Run without a remote shell.
@@ -108,7 +108,7 @@ impl PeerProgram {
         self,
         programs: &ProgramPaths,
         shell: &Path,
-        task: SyncTask,
+        task: SyncTask<'_>,
     ) -> Vec<OsString> {
         let mut line: Vec<OsString> = Vec::new();
         match self {

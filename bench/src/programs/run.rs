@@ -22,6 +22,7 @@ use super::measured::{ProcessCost, high_water, status};
 use super::peer::{ByteStats, PeerProgram, ProgramPaths, SyncTask};
 use crate::serve::server::TestServer;
 use crate::sync::LinkSpec;
+use crate::sync::line::SharedLine;
 
 /// Cost of a sync.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,15 +100,19 @@ impl BenchRig {
         self.write_script(&format!("'{}' {wrapper} '{}' --", bench.display(), file.display()))
     }
 
-    /// Writes the fake remote shell, which runs the far end behind a simulated link and measures the far end.
-    pub(super) fn write_linked_shell(&self, link: LinkSpec) -> Result<()> {
+    /// Writes the fake remote shell, which runs the far end behind a simulated link and measures the far end. All far
+    /// ends share one line. Bytes wait in front of the line for `queue` at most. Returns the file of the line.
+    pub(super) fn write_linked_shell(&self, link: LinkSpec, queue: Duration) -> Result<PathBuf> {
         let bench = std::env::current_exe()?;
-        let (bench, link) = (bench.display(), link.word());
-        let [costs, far] = ["link-costs", "far"].map(|name| self.path(name));
+        let (bench, link, queue) = (bench.display(), link.word(), queue.as_millis());
+        let [costs, far, line] = ["link-costs", "far", "line"].map(|name| self.path(name));
+        SharedLine::create(&line)?;
+        let shared = format!("--line '{}' --queue-ms {queue}", line.display());
         let [costs, far] = [costs.display(), far.display()];
         self.write_script(&format!(
-            "'{bench}' far-end '{link}' '{costs}' host '{bench}' measured '{far}' --"
-        ))
+            "'{bench}' far-end {shared} '{link}' '{costs}' host '{bench}' measured '{far}' --"
+        ))?;
+        Ok(line)
     }
 
     /// Writes a remote shell that drops the host name and gives the rest to `command`.
@@ -123,7 +128,7 @@ impl BenchRig {
     pub(crate) fn line(
         &self,
         peer: PeerProgram,
-        task: SyncTask,
+        task: SyncTask<'_>,
         from: &Path,
         to: &Path,
     ) -> Vec<OsString> {
@@ -136,7 +141,7 @@ impl BenchRig {
     pub(crate) fn transfer(
         &self,
         peer: PeerProgram,
-        task: SyncTask,
+        task: SyncTask<'_>,
         from: &Path,
         to: &Path,
     ) -> Result<TransferCost> {
@@ -170,7 +175,7 @@ impl BenchRig {
     fn transfer_to(
         &self,
         server: &TestServer,
-        (peer, task): (PeerProgram, SyncTask),
+        (peer, task): (PeerProgram, SyncTask<'_>),
         (from, to): (&Path, &Path),
     ) -> Result<TransferCost> {
         let url = server.url(&to.strip_prefix(server.volume())?.to_string_lossy());
@@ -214,7 +219,7 @@ impl BenchRig {
     }
 }
 
-fn has_far_end(peer: PeerProgram, task: SyncTask) -> bool {
+fn has_far_end(peer: PeerProgram, task: SyncTask<'_>) -> bool {
     peer.talks() && !task.local
 }
 

@@ -123,7 +123,7 @@ fn takes_part(peer: PeerProgram, phase: usize) -> bool {
 fn one(
     rig: &BenchRig,
     peer: PeerProgram,
-    task: SyncTask,
+    task: SyncTask<'_>,
     source: &Path,
     dest: &Path,
 ) -> Result<TransferCost> {

@@ -9,10 +9,12 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use deltic_net::rehearsal::run_at_far_end;
+use deltic_core::strategy::LinkModel;
+use deltic_net::rehearsal::{FarLink, Reserve, run_at_far_end};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
+use super::line::{Direction, SharedLine};
 use super::words::LinkSpec;
 use crate::exit::shown;
 use crate::exit::{Exit, give_up};
@@ -20,6 +22,12 @@ use crate::exit::{Exit, give_up};
 /// Internal: runs the far end of a program that `bench sync` measures
 #[derive(Debug, clap::Args)]
 pub(crate) struct LinkCommandArgs {
+    /// File of a line that this link shares with other processes
+    #[arg(long)]
+    line: Option<PathBuf>,
+    /// Milliseconds that bytes wait in front of the line at most
+    #[arg(long, default_value_t = 0)]
+    queue_ms: u64,
     /// Link between the ends, as in `bench sync`
     between: LinkSpec,
     /// File for the cost of the far end and of the link
@@ -53,13 +61,25 @@ fn beyond(args: &LinkCommandArgs) -> Result<ExitStatus> {
     let mut command = Command::new(program);
     command.args(words);
     let status = match args.between.link() {
-        Some(link) => run_at_far_end(link, command)?,
+        Some(figures) => run_at_far_end(far_link(args, figures)?, command)?,
         None => command.status().with_context(|| format!("start {}", shown(Path::new(program))))?,
     };
     let costs =
         LinkCosts { far: spent(UsageWho::RUSAGE_CHILDREN)?, own: spent(UsageWho::RUSAGE_SELF)? };
     costs.write(&args.costs)?;
     Ok(status)
+}
+
+/// Returns the link, over the shared line if there is one.
+fn far_link(args: &LinkCommandArgs, figures: LinkModel) -> Result<FarLink> {
+    let Some(line) = &args.line else { return Ok(figures.into()) };
+    let reserve = |direction| -> Result<Reserve> {
+        let line = SharedLine::open(line)?;
+        let reserve = move |time| line.reserve(direction, time).expect("the line's file is ours");
+        Ok(Box::new(reserve))
+    };
+    let lines = [reserve(Direction::There)?, reserve(Direction::Back)?];
+    Ok(FarLink { figures, queue: Duration::from_millis(args.queue_ms), lines })
 }
 
 /// Processor time of the far end and of the link.

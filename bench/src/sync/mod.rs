@@ -2,6 +2,7 @@
 //! kinds and amounts of changes, threads and links.
 
 mod compare;
+pub(crate) mod line;
 pub(crate) mod link;
 mod made;
 mod peers;

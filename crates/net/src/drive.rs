@@ -79,7 +79,7 @@ pub(crate) struct KnownLink {
 
 impl KnownLink {
     /// Takes the measured rate in bits a second. Returns the new figures if the rate differs by more than a fifth.
-    fn update_if_changed(&mut self, rate: u64) -> Option<Figures> {
+    pub(crate) fn update_if_changed(&mut self, rate: u64) -> Option<Figures> {
         let bits_per_second = rate.min(self.limit.unwrap_or(u64::MAX));
         let before = self.figures.map_or(0, |figures| figures.bits_per_second);
         if bits_per_second.abs_diff(before) <= before / 5 {

@@ -6,7 +6,7 @@
 //! requests. `drive` runs the machine of the role; a worker of `deltic_worker` does the work that the machine requests,
 //! on the threads of `executor`. `transport` moves bytes. `watch` decides what to sync again, and `batch` stores runs
 //! in files. [`rehearsal`] runs both ends in this process to measure them, with [`monitor`] and over a link from
-//! `shape`.
+//! `shape`. [`virtual_link`] computes the time of a transfer without a run.
 
 mod batch;
 mod bounds;
@@ -30,6 +30,7 @@ mod streams;
 mod task;
 mod timeouts;
 mod transport;
+pub mod virtual_link;
 pub mod watch;
 
 pub use batch::{Spool, spool_batch};

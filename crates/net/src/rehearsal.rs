@@ -3,6 +3,7 @@
 //! The ends are the real machines, workers, stores and transport. Only the stream between them is in memory, or a
 //! simulated link ([`Rehearsal::link`]).
 
+use std::fmt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::monitor::{Either, Monitor, Spent};
 use crate::plan::{Destination, Plan, Sources};
 use crate::run::{WORK_TIMEOUT, block_on, cancel_on_signals};
 use crate::session::{Session, dial};
-use crate::shape::simulate_direction;
+use crate::shape::{LineDirection, simulate_direction};
+pub use crate::shape::{Reserve, reservation_end};
 use crate::task::Task;
 use crate::{Outcome, SyncError, transport};
 
@@ -92,12 +94,38 @@ pub fn rehearse(
     })
 }
 
+/// A simulated link to a program, which may share its line with other processes.
+pub struct FarLink {
+    /// Rate and round trip.
+    pub figures: LinkModel,
+    /// Time that bytes wait in front of the line at most. Bytes that must wait longer stay in the pipe of their writer.
+    pub queue: Duration,
+    /// The line to the far end, and the line back.
+    pub lines: [Reserve; 2],
+}
+
+/// A link with lines of its own, without a queue.
+impl From<LinkModel> for FarLink {
+    fn from(figures: LinkModel) -> Self {
+        let lines = [(); 2].map(|()| LineDirection::from(figures).reserve);
+        Self { figures, queue: Duration::ZERO, lines }
+    }
+}
+
+impl fmt::Debug for FarLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FarLink").field("figures", &self.figures).finish_non_exhaustive()
+    }
+}
+
 /// Runs `command` at the far end of a simulated link, to measure other programs over the same link. The near end is the
 /// standard input and output of this process. Returns the exit status.
 ///
 /// # Errors
 /// [`SyncError`] if the command cannot be started.
-pub fn run_at_far_end(link: LinkModel, command: Command) -> Result<ExitStatus, SyncError> {
+pub fn run_at_far_end(link: FarLink, command: Command) -> Result<ExitStatus, SyncError> {
+    let FarLink { figures, queue, lines } = link;
+    let [there, back] = lines.map(|reserve| LineDirection { figures, queue, reserve });
     let program = command.get_program().to_string_lossy().into_owned();
     // A thread may still be waiting for standard input.
     block_on(Duration::ZERO, async {
@@ -108,8 +136,8 @@ pub fn run_at_far_end(link: LinkModel, command: Command) -> Result<ExitStatus, S
         let to = to.expect("standard input is piped");
         let from = from.expect("standard output is piped");
         // This task is not awaited: the run must end with the command, even if standard input stays open.
-        tokio::spawn(simulate_direction(transport::standard_input(), to, link));
-        simulate_direction(from, transport::standard_output(), link).await;
+        tokio::spawn(simulate_direction(transport::standard_input(), to, there));
+        simulate_direction(from, transport::standard_output(), back).await;
         let failed = |source| SyncError::Transport { action: "wait for the far end", source };
         child.wait().await.map_err(failed)
     })

@@ -2,8 +2,11 @@
 //! that are measured for comparison.
 //!
 //! ```text
-//! writer ─► pipe ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader
+//! writer ─► pipe ─► queue ─► one piece at a time, no faster than the rate ─► half a round trip later ─► pipe ─► reader
 //! ```
+//!
+//! Without a queue, bytes wait in the pipe of their writer. Several streams, and pings beside a stream, share a line by
+//! reservations: each piece reserves the line for its time, behind all earlier reservations.
 //!
 //! There is no loss, no congestion control and no slow start: the link runs at its rate from the first byte. A timer
 //! may wake late. The link catches up on the lost time, so the rate holds up to [`LATE_AT_MOST`], and a round trip is
@@ -24,19 +27,53 @@ const ARRIVED_BYTES: u64 = 256 << 10;
 /// Most time that the link makes up for after a late timer.
 const LATE_AT_MOST: Duration = Duration::from_millis(2);
 
+/// Reserves a direction of a line for a time. Returns the time from now to the end of the reservation.
+pub type Reserve = Box<dyn FnMut(Duration) -> Duration + Send>;
+
+/// Returns the end of a reservation of `time` at the moment `now`, on a line that is reserved until `reserved`. All times
+/// are since any fixed moment.
+#[must_use]
+pub fn reservation_end(reserved: Duration, now: Duration, time: Duration) -> Duration {
+    reserved.max(now.saturating_sub(LATE_AT_MOST)) + time
+}
+
+/// One direction of a simulated link.
+pub(crate) struct LineDirection {
+    pub(crate) figures: Figures,
+    /// Time that bytes wait in front of the line at most.
+    pub(crate) queue: Duration,
+    pub(crate) reserve: Reserve,
+}
+
+/// A line of its own, without a queue.
+impl From<Figures> for LineDirection {
+    fn from(figures: Figures) -> Self {
+        let (start, mut reserved) = (Instant::now(), Duration::ZERO);
+        let reserve = move |time| {
+            let now = start.elapsed();
+            reserved = reservation_end(reserved, now, time);
+            reserved.saturating_sub(now)
+        };
+        Self { figures, queue: Duration::ZERO, reserve: Box::new(reserve) }
+    }
+}
+
 /// Carries bytes from `from` to `to`, as one direction of a link, until one of the two ends.
 pub(crate) async fn simulate_direction(
     from: impl AsyncRead + Unpin,
     to: impl AsyncWrite + Unpin,
-    figures: Figures,
+    line: impl Into<LineDirection>,
 ) {
+    let line = line.into();
+    let LineDirection { figures, queue, .. } = line;
     // Space for bytes under way and for unread bytes, so that a slow reader delays the sender.
-    let under_way = figures.bits_per_second as f64 / 8.0 * figures.round_trip.as_secs_f64() / 2.0;
+    let time_under_way = figures.round_trip / 2 + queue;
+    let under_way = figures.bits_per_second as f64 / 8.0 * time_under_way.as_secs_f64();
     let room = under_way as u64 + ARRIVED_BYTES;
     let room = Arc::new(Semaphore::new((room as usize).min(Semaphore::MAX_PERMITS)));
     let (pieces, arriving) = mpsc::unbounded_channel();
     tokio::join!(
-        send_pieces(from, figures, pieces, Arc::clone(&room)),
+        send_pieces(from, line, pieces, Arc::clone(&room)),
         deliver_pieces(arriving, to, room),
     );
 }
@@ -50,11 +87,10 @@ struct Piece {
 /// Reads pieces from the sender, at the rate of the link.
 async fn send_pieces(
     mut from: impl AsyncRead + Unpin,
-    figures: Figures,
+    LineDirection { figures, queue, mut reserve }: LineDirection,
     pieces: mpsc::UnboundedSender<Piece>,
     room: Arc<Semaphore>,
 ) {
-    let mut free = Instant::now();
     let mut buffer = vec![0; PIECE_BYTES];
     loop {
         let Ok(len @ 1..) = from.read(&mut buffer).await else { return };
@@ -62,13 +98,13 @@ async fn send_pieces(
         let Ok(permit) = room.acquire_many(len as u32).await else { return };
         permit.forget();
         let now = Instant::now();
-        let began = free.max(now.checked_sub(LATE_AT_MOST).unwrap_or(now));
-        free = began + Duration::from_secs_f64(len as f64 * 8.0 / figures.bits_per_second as f64);
-        let piece = Piece { arrival: free + figures.round_trip / 2, bytes: buffer[..len].to_vec() };
-        if pieces.send(piece).is_err() {
+        let time = Duration::from_secs_f64(len as f64 * 8.0 / figures.bits_per_second as f64);
+        let wait = reserve(time);
+        let arrival = now + wait + figures.round_trip / 2;
+        if pieces.send(Piece { arrival, bytes: buffer[..len].to_vec() }).is_err() {
             return;
         }
-        sleep_until(free).await;
+        sleep_until(now + wait.saturating_sub(queue)).await;
     }
 }
 
@@ -134,6 +170,40 @@ mod tests {
         for (time, nominal) in times.into_iter().zip([500, 1000, 2000]) {
             assert_near(time, late + Duration::from_millis(nominal));
         }
+    }
+
+    /// Two streams share a line, and a queue holds bytes of both.
+    #[tokio::test(start_paused = true)]
+    async fn streams_that_reserve_one_line_share_its_rate() {
+        let (start, reserved) = (Instant::now(), Arc::new(std::sync::Mutex::new(Duration::ZERO)));
+        let direction = || {
+            let reserved = Arc::clone(&reserved);
+            let reserve = move |time| {
+                let (now, mut reserved) = (start.elapsed(), reserved.lock().unwrap());
+                *reserved = reservation_end(*reserved, now, time);
+                reserved.saturating_sub(now)
+            };
+            let queue = Duration::from_millis(500);
+            LineDirection { figures: FIGURES, queue, reserve: Box::new(reserve) }
+        };
+        let arrivals = [(); 2].map(|()| {
+            let (mut near, link) = tokio::io::duplex(1 << 24);
+            let (other, mut far) = tokio::io::duplex(1 << 24);
+            tokio::spawn(simulate_direction(link, other, direction()));
+            tokio::spawn(async move {
+                near.write_all(&[0; 500_000]).await.unwrap();
+                far.read_exact(&mut vec![0; 500_000]).await.unwrap();
+                start.elapsed()
+            })
+        });
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let queued = reserved.lock().unwrap().saturating_sub(start.elapsed());
+        assert!((0.45..0.55).contains(&queued.as_secs_f64()), "{queued:?}");
+        let mut last = Duration::ZERO;
+        for arrival in arrivals {
+            last = last.max(arrival.await.unwrap());
+        }
+        assert_near(last, Duration::from_secs(1) + FIGURES.round_trip / 2);
     }
 
     #[tokio::test(start_paused = true)]

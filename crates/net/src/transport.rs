@@ -26,6 +26,7 @@ use crate::shape::simulate_direction;
 pub(crate) use child::{Heard, Part, Shell, exit_error, spawn};
 pub(crate) use flow::{Counters, Flow};
 pub(crate) use hearing::{Arrivals, Frames, RawFrame, Reading, Stream, read_frames, start_reader};
+pub(crate) use rate::{Arrival, LinkRate, RateMeter};
 pub(crate) use saying::start_writer;
 
 /// Bytes that the pipe to a simulated link holds, as in a socket buffer.
