@@ -91,7 +91,7 @@ impl FixedChoice {
     }
 
     fn flags(self) -> Vec<String> {
-        let level = self.level.map_or("--zc=none".into(), |level| format!("--zl={level}"));
+        let level = self.level.map_or_else(|| "--zc=none".into(), |level| format!("--zl={level}"));
         let transfer = match self.transfer {
             TransferChoice::Delta(mean) => mean.map(|mean| format!("--block-size={mean}B")),
             TransferChoice::Whole => Some("--whole-file".into()),
@@ -103,7 +103,7 @@ impl FixedChoice {
 
 /// Returns the name of a level with a kind of transfer.
 pub(super) fn fixed_name(level: Option<u8>, transfer: TransferChoice) -> String {
-    let level = level.map_or("no compression".into(), |level| format!("zstd {level}"));
+    let level = level.map_or_else(|| "no compression".into(), |level| format!("zstd {level}"));
     match transfer {
         TransferChoice::Delta(None) => level,
         TransferChoice::Delta(Some(mean)) => format!("{level}, chunks of {} KiB", mean >> 10),
