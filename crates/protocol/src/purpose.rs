@@ -44,6 +44,7 @@ impl ToReceiver {
             | Self::ShortListing { .. }
             | Self::Tally { .. }
             | Self::ShortTally { .. }
+            | Self::CutTally { .. }
             | Self::Owners { .. }
             | Self::Missing(_)
             | Self::Removed(_)
@@ -63,9 +64,11 @@ impl ToReceiver {
                 Purpose::Recipe
             }
             Self::Deny { .. } | Self::Digests(_) | Self::ShortDigests(_) => Purpose::Confirm,
-            Self::Fill { .. } | Self::Single { .. } | Self::Mended { .. } | Self::Patch { .. } => {
-                Purpose::Literal
-            }
+            Self::Fill { .. }
+            | Self::Single { .. }
+            | Self::ShortSingle { .. }
+            | Self::Mended { .. }
+            | Self::Patch { .. } => Purpose::Literal,
         }
     }
 }
@@ -83,6 +86,7 @@ impl ToSender {
             | Self::Settled { .. }
             | Self::Tallied { .. }
             | Self::Done { .. }
+            | Self::Answers(_)
             | Self::MadeRoot(_)
             | Self::Changed(_)
             | Self::Arrived { .. }

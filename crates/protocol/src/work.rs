@@ -185,6 +185,11 @@ impl<W, A: HasHandle> WorkQueue<W, A> {
         Ok(place)
     }
 
+    /// Number of pieces of work without an answer.
+    pub(crate) fn asked_count(&self) -> usize {
+        self.asked.len()
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         self.asked.is_empty() && self.last.is_empty()
     }

@@ -30,9 +30,9 @@ use deltic_protocol::limits::{
     TOLD_BY_CHUNK_BYTES, UNHEARD_ENTRIES, WHOLE_BLOCK_BYTES,
 };
 use deltic_protocol::message::{
-    BriefDigest, ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine,
-    PathBefore, Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse,
-    TransferKind,
+    Answers, BriefDigest, ChunkLine, ChunkLines, CutDigest, DataLine, Done, Extent, GapLine,
+    GroupLine, NameLine, Outcome, PathBefore, Payload, SharedPath, ShortDigestLine,
+    ShortDigestLines, ShortEntries, Sparse, TransferKind,
 };
 use deltic_protocol::options::{
     AlternateUse, Alternates, Append, Backup, Compare, Delete, Guard, Links, Metadata, Missing,
@@ -90,6 +90,11 @@ fn tally(at: &str) -> ToReceiver {
 fn short_tally(at: &str) -> ToReceiver {
     let tally = DirDigest { entries: 2, users: Some(0), ..DirDigest::default() };
     ToReceiver::ShortTally { dir: short_path(at), tally }
+}
+
+fn cut_tally(at: &str) -> ToReceiver {
+    let tally = DirDigest { entries: 2, users: Some(0), ..DirDigest::default() };
+    ToReceiver::CutTally { dir: short_path(at), tally: CutDigest(tally) }
 }
 
 fn short_path(at: &str) -> SharedPath {
@@ -423,6 +428,11 @@ fn single(meta: Option<Meta>, len: usize) -> ToReceiver {
     ToReceiver::Single { file: A, meta, digest, payload }
 }
 
+/// The file `a` as listed, in one frame.
+fn short_single(len: usize) -> ToReceiver {
+    ToReceiver::ShortSingle { file: A, digest: [9; 8], payload: Payload::Plain(vec![7; len]) }
+}
+
 /// Gaps as nothing but literals, `len` bytes in all.
 fn mended(gaps: Vec<Range<u32>>, len: usize) -> ToReceiver {
     let mut deltas = Vec::new();
@@ -506,6 +516,8 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Single.listed", single(None, 3000)),
         ("Single.long", single(None, 3001)),
         ("Single.empty", single(Some(file_of(0)), 0)),
+        ("ShortSingle", short_single(3000)),
+        ("ShortSingle.long", short_single(3001)),
         ("Mended", mended(one(0..2), 3000)),
         (
             "Mended.foreign",
@@ -552,6 +564,7 @@ fn each_to_receiver() -> Vec<(&'static str, ToReceiver)> {
         ("Trouble", ToReceiver::Trouble(trouble(TroubleKind::Failed))),
         ("Tally", tally("d")),
         ("ShortTally", short_tally("d")),
+        ("CutTally", cut_tally("d")),
     ]
 }
 
@@ -573,6 +586,7 @@ impl Target {
     fn with(tree: Tree, options: Options) -> Self {
         let hands = Source::new(tree, Some(dir()), Dice::new(3));
         let mut target = Self { machine: Sender::new(options), hands, frames: Vec::new() };
+        target.machine.use_short_forms(ShortForms { answers: true, ..ShortForms::default() });
         target.work();
         target
     }
@@ -756,6 +770,10 @@ fn old_sums(lens: &[u32], strong: usize) -> ToSender {
     ToSender::Sums { file: A, sums: lens.iter().map(line).collect(), extent: Extent::Last }
 }
 
+fn created(file: FileNo) -> ToSender {
+    ToSender::Answers(Answers { outcomes: vec![Outcome::Created(file)], ..Answers::default() })
+}
+
 fn each_to_sender() -> Vec<(&'static str, ToSender)> {
     let foreign = FileNo(1 << 40);
     let same = Done::Same { touched: false, differs: Differs::default() };
@@ -819,6 +837,19 @@ fn each_to_sender() -> Vec<(&'static str, ToSender)> {
         ("Need.beyond", ToSender::Need { file: A, chunks: one(0..u32::MAX) }),
         ("Done", ToSender::Done { file: A, done: same.clone() }),
         ("Done.foreign", ToSender::Done { file: foreign, done: same }),
+        ("Answers", ToSender::Answers(Answers::default())),
+        ("Answers.wanted", ToSender::Answers(Answers { wanted: vec![A], ..Answers::default() })),
+        ("Answers.twice", ToSender::Answers(Answers { wanted: vec![A; 4], ..Answers::default() })),
+        ("Answers.created", created(A)),
+        ("Answers.foreign", created(foreign)),
+        (
+            "Answers.settled",
+            ToSender::Answers(Answers { upto: Some(FileNo(3)), ..Answers::default() }),
+        ),
+        (
+            "Answers.beyond",
+            ToSender::Answers(Answers { upto: Some(FileNo(4)), ..Answers::default() }),
+        ),
         ("Credit", ToSender::Credit { bytes: 1, more: 0, held_us: None }),
         ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 1, holds_file: false })),
         (
@@ -1861,17 +1892,40 @@ fn a_sender_uses_the_short_forms_that_were_agreed_on() {
 
 #[test]
 fn tallies_have_short_paths_if_both_ends_agreed() {
-    for lists in [false, true] {
+    for (lists, cut_tallies) in [(false, false), (true, false), (true, true)] {
         let hands = Source::new(Target::tree(), Some(dir()), Dice::new(3));
         let machine = Sender::new(options()).tally_all_dirs();
         let mut target = Target { machine, hands, frames: Vec::new() };
-        target.machine.use_short_forms(ShortForms { lists, ..ShortForms::default() });
+        target.machine.use_short_forms(ShortForms { lists, cut_tallies, ..ShortForms::default() });
         target.machine.set_terms(true, Limits::default());
         target.work();
         let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
-        assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortTally { .. })), lists);
+        let is_short = lists && !cut_tallies;
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortTally { .. })), is_short);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::CutTally { .. })), cut_tallies);
         assert_eq!(has(|frame| matches!(frame, ToReceiver::Tally { .. })), !lists);
     }
+}
+
+#[test]
+fn proofs_of_short_files_are_cut_if_both_ends_agreed() {
+    for proofs in [false, true] {
+        let mut target = Target::plain();
+        let forms = ShortForms { files: true, proofs, ..ShortForms::default() };
+        target.machine.use_short_forms(forms);
+        target.take([ToSender::Want { file: A, how: TransferKind::Whole }]).unwrap();
+        let has = |is: fn(&ToReceiver) -> bool| target.frames.iter().any(is);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::ShortSingle { file: A, .. })), proofs);
+        assert_eq!(has(|frame| matches!(frame, ToReceiver::Single { meta: None, .. })), !proofs);
+    }
+}
+
+#[test]
+fn a_sender_refuses_answers_together_that_were_not_agreed_on() {
+    let mut target = Target::plain();
+    target.machine.use_short_forms(ShortForms::default());
+    let refused = PeerError::Unexpected("answers in one frame, which were not agreed on");
+    assert_eq!(target.refusal(ToSender::Answers(Answers::default())), refused);
 }
 
 #[test]

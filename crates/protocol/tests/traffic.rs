@@ -10,6 +10,7 @@ use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, path};
 use deltic_protocol::options::Options;
+use deltic_tree::Kind;
 
 /// What became of a stretch of old.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,4 +296,38 @@ fn files_that_share_parts_are_whole_or_not_there_after_faults() {
         whole += count;
     }
     assert!(whole > 40);
+}
+
+/// A tree of 2,000 files of up to 200 bytes, in 40 directories.
+fn short_files(dice: &mut Dice) -> Tree {
+    let mut tree = Tree::default();
+    for dir in 0..40 {
+        tree.0.insert(path(&format!("dir{dir}")), Node::other(Kind::Dir, NOW, 0o755));
+        for file in 0..50 {
+            let len = dice.between(0, 200);
+            let bytes = dice.bytes(len);
+            let place = path(&format!("dir{dir}/file{file}"));
+            tree.0.insert(place, Node::file(bytes, NOW, 0o644));
+        }
+    }
+    tree
+}
+
+#[test]
+fn answers_about_short_new_files_take_a_few_bytes_each() {
+    for seed in 0..3 {
+        let mut dice = Dice::new(seed);
+        let mut case = Case::random(0);
+        (case.new, case.old) = (short_files(&mut dice), Tree::default());
+        (case.roots, case.cut) = (None, None);
+        case.leftovers.clear();
+        case.interrupted.clear();
+        (case.source_faults, case.destination_faults) =
+            (SourceFaults::default(), DestinationFaults::default());
+        case.options = Options { recursive: true, times: true, ..Options::default() };
+        let mut session = Session::new(&case, &mut Dice::new(seed));
+        let totals = session.finish();
+        assert_eq!((totals.created, totals.failed), (2040, 0));
+        assert!(session.answered < 2040 * 6, "{seed}: {}", session.answered);
+    }
 }

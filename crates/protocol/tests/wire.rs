@@ -71,7 +71,7 @@ fn a_golden_frame_cut_short_or_drawn_out_is_malformed() {
 
 /// True for a frame that literals of any length end.
 fn has_literals(name: &str) -> bool {
-    let kinds = ["Fill", "Single", "Mended", "Patch"];
+    let kinds = ["Fill", "Single", "ShortSingle", "Mended", "Patch"];
     kinds.iter().any(|kind| name.split('.').next() == Some(kind))
 }
 
@@ -98,9 +98,9 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65 | 67 | 69..=71)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65 | 67 | 69..=71 | 74 | 75)
         );
-        let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63);
+        let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63 | 73);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
         assert_eq!(matches!(Hello::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 1);
         assert_eq!(matches!(Request::decode(kind, &[]), Err(PeerError::Unexpected(_))), kind != 2);
@@ -339,6 +339,10 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!(terms.zstd, has("compress:zstd"));
                 let stream = has("compress:zstd") && has("compress:zstd-stream");
                 assert_eq!(terms.short_forms.compressed, stream);
+                let cut = has("list:shared") && has("tallies:cut");
+                assert_eq!(terms.short_forms.cut_tallies, cut);
+                assert_eq!(terms.short_forms.proofs, has("whole:brief") && has("whole:short"));
+                assert_eq!(terms.short_forms.answers, has("answers:together"));
                 assert_eq!(terms.short_forms.split_code, has("filter:x86-split"));
                 assert_eq!((terms.bases, terms.moved), (has("bases"), has("bases:moved")));
                 assert_eq!(terms.reports.open_files, has("restless:open"));

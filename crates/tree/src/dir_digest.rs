@@ -14,6 +14,8 @@ use deltic_core::keyed::{KEY_BYTES, Key};
 
 /// Length of one sum in bytes.
 pub const DIR_SUM_BYTES: usize = 16;
+/// Length in bytes of the part of a sum that is compared. Two different directories look alike once in 2⁸⁰ comparisons.
+pub const COMPARED_SUM_BYTES: usize = 10;
 
 /// Secret key of the sums, made for one session. A peer cannot choose names or times that collide.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +99,17 @@ pub struct DirDigest {
     pub users: Option<u128>,
     /// Sum over groups, if groups are compared.
     pub groups: Option<u128>,
+}
+
+impl DirDigest {
+    /// Returns the digest with the compared part of each sum, which is a sum too.
+    #[must_use]
+    pub fn compared_part(self) -> Self {
+        const PART: u128 = (1 << (8 * COMPARED_SUM_BYTES)) - 1;
+        let Self { entries, sum, users, groups } = self;
+        let [users, groups] = [users, groups].map(|sum| sum.map(|sum| sum & PART));
+        Self { entries, sum: sum & PART, users, groups }
+    }
 }
 
 /// Computes the digest of a directory, one entry at a time.

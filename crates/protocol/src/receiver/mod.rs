@@ -14,6 +14,7 @@
 //! state and takes the `Context`, which queues frames, work and reports. The tree names wanted files; `files` hands
 //! settled files back.
 
+mod answers;
 mod ask;
 mod context;
 mod credit;
@@ -80,7 +81,13 @@ impl Receiver {
     /// Returns the next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
         let is_over = self.is_finished();
-        let frame = self.cx.frames.pop_front().or_else(|| self.tree.poll_verdicts());
+        let may_hold = !is_over && self.files.are_short();
+        let frame = if may_hold && self.cx.holds_answers(|file| self.files.is_awaited(file)) {
+            None
+        } else {
+            self.cx.next_frame()
+        };
+        let frame = frame.or_else(|| self.tree.poll_verdicts());
         frame.or_else(|| self.cx.poll_credit().filter(|_| !is_over))
     }
 
@@ -158,6 +165,7 @@ impl Receiver {
             | ToReceiver::Moved { .. }
             | ToReceiver::Fill { .. }
             | ToReceiver::Single { .. }
+            | ToReceiver::ShortSingle { .. }
             | ToReceiver::Mended { .. }
             | ToReceiver::Keeps { .. }
             | ToReceiver::Sums { .. }

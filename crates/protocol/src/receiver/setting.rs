@@ -43,6 +43,8 @@ pub struct Setting {
     pub tells_resumed: bool,
     /// True if this end may report to the sender why names are skipped.
     pub tells_passed_over: bool,
+    /// True if several answers may travel in one frame.
+    pub joins_answers: bool,
     /// The limits that the two ends agreed on.
     pub limits: Limits,
     /// Most files under way at once, if the system lets this end hold only few files open.

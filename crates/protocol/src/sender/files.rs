@@ -348,6 +348,12 @@ impl FileTransfers {
         Ok(())
     }
 
+    /// Settles a new file of which all listed bytes were sent as literals.
+    pub(super) fn take_created(&mut self, cx: &mut Context, file: FileNo) -> Result<(), PeerError> {
+        let len = cx.entries.get(&file).map_or(0, |listed| listed.len);
+        self.settled_notice(cx, file, Done::created(len))
+    }
+
     /// Settles a file that the receiver requested.
     pub(super) fn settled_notice(
         &mut self,

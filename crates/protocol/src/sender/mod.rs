@@ -34,7 +34,7 @@ use crate::digests::DigestQueue;
 use crate::error::PeerError;
 use crate::hello::ShortForms;
 use crate::limits::Limits;
-use crate::message::{ToReceiver, ToSender, TransferKind};
+use crate::message::{Answers, FileNo, Outcome, ToReceiver, ToSender, TransferKind};
 use crate::options::Options;
 use crate::report::{Change, Counts, Notice, Question, Totals};
 use crate::work::{UnknownAnswer, WorkId};
@@ -237,7 +237,7 @@ impl Sender {
             ToSender::Append { file, from } => {
                 files.begin_attempt(cx, file, TransferKind::Tail, AttemptStart::Behind(from))
             }
-            ToSender::Settled { upto } => files.settle_unrequested(cx, list.settle_below(upto)?),
+            ToSender::Settled { upto } => self.receive_settled_number(upto),
             ToSender::Lack { file, groups } => {
                 files.pass_frame(cx, file, |transfer, cx| transfer.receive_lack(cx, &groups))
             }
@@ -256,6 +256,7 @@ impl Sender {
             }
             ToSender::Credit { bytes, more, .. } => cx.credit.add_credit(bytes, more),
             ToSender::Done { file, done } => files.settled_notice(cx, file, done),
+            ToSender::Answers(answers) => self.receive_answers(answers),
             ToSender::MadeRoot(made) => {
                 list.note_new_root();
                 cx.notify(Notice::MadeRoot(made))
@@ -345,6 +346,29 @@ impl Sender {
             _ => return Err(UnknownAnswer),
         }
         Ok(())
+    }
+
+    fn receive_answers(&mut self, answers: Answers) -> Result<(), PeerError> {
+        if !self.cx.abilities.short_forms.answers {
+            return Err(PeerError::Unexpected("answers in one frame, which were not agreed on"));
+        }
+        let Answers { outcomes, wanted, upto } = answers;
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Created(file) => self.files.take_created(&mut self.cx, file)?,
+                Outcome::Changed(change) => self.receive_change(change)?,
+            }
+        }
+        let (how, begins) = (TransferKind::Whole, AttemptStart::Anew);
+        for file in wanted {
+            self.files.begin_attempt(&mut self.cx, file, how, begins)?;
+        }
+        upto.map_or(Ok(()), |upto| self.receive_settled_number(upto))
+    }
+
+    fn receive_settled_number(&mut self, upto: FileNo) -> Result<(), PeerError> {
+        let settled = self.list.settle_below(upto)?;
+        self.files.settle_unrequested(&mut self.cx, settled)
     }
 
     fn receive_change(&mut self, change: Change) -> Result<(), PeerError> {

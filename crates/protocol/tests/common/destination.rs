@@ -13,7 +13,7 @@ use deltic_core::{
     Reader, Span, WriteCover,
 };
 use deltic_protocol::limits::Limits;
-use deltic_protocol::message::{BriefDigest, NameLine, Payload, Sparse};
+use deltic_protocol::message::{NameLine, Payload, Sparse};
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{
     CopyRun, EntryWork, EqualDir, FileRelation, FileStamp, GapPatch, GapSurvey, KeptChunk,
@@ -391,7 +391,8 @@ impl Destination {
         let compared = self.options.tallied_attributes().expect("tallies are told");
         let content = |name: &Name| self.tree.content(&dir.join(name).ok()?);
         let is_covered = entries.iter().all(|entry| compared.cover(&entry.meta));
-        let is_alike = is_covered && tally_of(&entries, compared, content) == *tally;
+        let is_alike = is_covered
+            && tally_of(&entries, compared, content).compared_part() == tally.compared_part();
         self.alike += u64::from(is_alike);
         is_alike.then(|| Box::new(alike))
     }
@@ -693,7 +694,7 @@ impl Destination {
                     assert_eq!(bytes.len() as u64, meta.len);
                     let chunks: Vec<_> =
                         (!bytes.is_empty()).then(|| Chunk::of(&bytes)).into_iter().collect();
-                    if BriefDigest::of(&digest_of(&chunks)) != digest {
+                    if !digest.agrees_with(&digest_of(&chunks)) {
                         return Err(work_error("unproven", true));
                     }
                     self.install(&path, &meta, bytes)

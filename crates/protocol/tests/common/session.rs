@@ -31,6 +31,8 @@ pub struct Session {
     pub told_by_receiver: Told,
     /// Bytes of all frames, of either end.
     pub bytes: u64,
+    /// Bytes of the frames that the receiver sent.
+    pub answered: u64,
     /// The longest payload of a frame.
     pub longest: usize,
     /// Numbers of the frames that the sender said.
@@ -133,6 +135,7 @@ impl Session {
             limits: case.limits,
             tells_resumed: true,
             tells_passed_over: true,
+            joins_answers: short_forms(case).answers,
             ..Setting::default()
         };
         let sender = Sender::new(options);
@@ -144,6 +147,7 @@ impl Session {
             told_by_sender: Told::default(),
             told_by_receiver: Told::default(),
             bytes: 0,
+            answered: 0,
             longest: 0,
             said: BTreeSet::new(),
             to_receiver: VecDeque::new(),
@@ -309,6 +313,7 @@ impl Session {
             let bytes = written(&frame, frame.encode(), ToSender::decode);
             self.fits(&bytes, self.limits);
             self.bytes += bytes.len() as u64;
+            self.answered += bytes.len() as u64;
             self.to_sender.push_back(bytes);
         }
         std::iter::from_fn(|| self.sender.poll_notice())
@@ -322,6 +327,7 @@ impl Session {
 fn literal_bytes(frame: &ToReceiver) -> u64 {
     let (ToReceiver::Fill { payload, .. }
     | ToReceiver::Single { payload, .. }
+    | ToReceiver::ShortSingle { payload, .. }
     | ToReceiver::Mended { payload, .. }
     | ToReceiver::Patch { payload, .. }) = frame
     else {
@@ -373,6 +379,9 @@ fn short_forms(case: &Case) -> ShortForms {
         files: case.seed % 5 < 4,
         wide_tallies: case.seed % 6 < 5,
         digests: case.seed % 7 < 4,
+        cut_tallies: case.seed % 4 < 3 && case.seed % 11 < 7,
+        proofs: case.seed % 9 < 6,
+        answers: case.seed % 8 < 5,
         // The driver compresses frames, so the machines see no compressed frames.
         compressed: false,
         split_code: true,

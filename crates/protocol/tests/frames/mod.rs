@@ -14,8 +14,9 @@ use deltic_protocol::frame::HEADER_BYTES;
 use deltic_protocol::hello::{Abort, AbortCause, Alive, Names, NamesFrom, Reply, Request};
 use deltic_protocol::limits::{MAX_BLOCK_BYTES, MAX_LEVEL, MAX_STREAMS, MAX_THREADS};
 use deltic_protocol::message::{
-    BriefDigest, ChunkLine, ChunkLines, DataLine, Done, Extent, GapLine, GroupLine, NameLine,
-    Payload, SharedPath, ShortDigestLine, ShortDigestLines, ShortEntries, Sparse, TransferKind,
+    Answers, BriefDigest, ChunkLine, ChunkLines, CutDigest, DataLine, Done, Extent, GapLine,
+    GroupLine, NameLine, Outcome, Payload, SharedPath, ShortDigestLine, ShortDigestLines,
+    ShortEntries, Sparse, TransferKind,
 };
 use deltic_protocol::options::Writing;
 use deltic_protocol::options::{
@@ -416,6 +417,15 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             }
             .encode(),
         ),
+        (
+            "ShortSingle",
+            ToReceiver::ShortSingle {
+                file,
+                digest: [0xef; 8],
+                payload: Payload::Plain(b"literal".to_vec()),
+            }
+            .encode(),
+        ),
         ("Fill.aside", Aside { attempt: 2, frame: fill() }.encode().unwrap()),
         (
             "Fill.zstd",
@@ -536,6 +546,7 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             ToSender::Credit { bytes: 300, more: 131_072, held_us: Some(1500) }.encode(),
         ),
         ("MadeRoot", ToSender::MadeRoot(MadeRoot { dirs: 3, holds_file: true }).encode()),
+        ("Answers", ToSender::Answers(answers([&change, &linked_change])).encode()),
         ("Changed", ToSender::Changed(change).encode()),
         ("Changed.linked", ToSender::Changed(linked_change).encode()),
         ("Trouble.to_sender", ToSender::Trouble(trouble()).encode()),
@@ -579,8 +590,33 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
             let dir = SharedPath { shared: 2, rest: b"r".to_vec().into() };
             ToReceiver::ShortTally { dir, tally }.encode()
         }),
+        ("CutTally", {
+            let dir = SharedPath { shared: 2, rest: b"r".to_vec().into() };
+            ToReceiver::CutTally { dir, tally: CutDigest(tally.compared_part()) }.encode()
+        }),
         ("Tallied", ToSender::Tallied { alike: vec![0..3, 4..5], unlike: one(3..4) }.encode()),
     ]
+}
+
+/// Outcomes of two new files, a new directory in a new directory and two other changes, and two requests.
+fn answers(others: [&Change; 2]) -> Answers {
+    let mut modified = Timestamp { secs: 1_700_000_000, nanos: 0 };
+    let mut made = |path: &str| {
+        modified.nanos += 5;
+        Outcome::Changed(Change {
+            path: RelPath::parse(path.as_bytes()).unwrap(),
+            item: EntryType::Dir,
+            action: Action::Created,
+            differs: Differs::default(),
+            facts: Facts { modified, mode: 0o755, ..Facts::default() },
+        })
+    };
+    let (outer, inner) = (made("dir"), made("dir/e"));
+    let others = others.map(|change| Outcome::Changed(change.clone()));
+    let files = [300, 301].map(|file| Outcome::Created(FileNo(file)));
+    let outcomes = [outer, inner].into_iter().chain(files).chain(others).collect();
+    let (wanted, upto) = (vec![FileNo(400), FileNo(402)], Some(FileNo(402)));
+    Answers { outcomes, wanted, upto }
 }
 
 fn question() -> Question {
@@ -639,11 +675,17 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
                 payload
             }
         ),
+        (file(), any::<[u8; 8]>(), payload()).prop_map(|(file, digest, payload)| {
+            ToReceiver::ShortSingle { file, digest, payload }
+        }),
         (vec(name_line(), 0..3), vec(name_line(), 0..3))
             .prop_map(|(users, groups)| ToReceiver::Owners { users, groups }),
         vec(rel_path(), 0..4).prop_map(ToReceiver::Missing),
         (rel_path(), tally()).prop_map(|(dir, tally)| ToReceiver::Tally { dir, tally }),
         (shared_path(), tally()).prop_map(|(dir, tally)| ToReceiver::ShortTally { dir, tally }),
+        (shared_path(), tally()).prop_map(|(dir, tally)| {
+            ToReceiver::CutTally { dir, tally: CutDigest(tally.compared_part()) }
+        }),
         vec(trouble(), 0..3).prop_map(ToReceiver::Gone),
         rel_path().prop_map(ToReceiver::Removed),
         vec((file(), option(any::<[u8; 32]>())), 0..4).prop_map(|lines| {
@@ -758,10 +800,13 @@ pub fn to_sender() -> impl Strategy<Value = ToSender> {
             tokens
         }),
         (file(), done()).prop_map(|(file, done)| ToSender::Done { file, done }),
-        (rel_path(), item(), action(), differs(), facts()).prop_map(
-            |(path, item, action, differs, facts)| {
-                ToSender::Changed(Change { path, item, action, differs, facts })
-            }
+        change().prop_map(ToSender::Changed),
+        (vec(outcome(), 0..5), vec(file(), 0..4), option(file())).prop_map(
+            |(outcomes, wanted, upto)| ToSender::Answers(Answers {
+                outcomes: each_once(outcomes),
+                wanted,
+                upto
+            })
         ),
         (number(), number(), option::of(any::<u32>()))
             .prop_map(|(bytes, more, held_us)| { ToSender::Credit { bytes, more, held_us } }),
@@ -1360,6 +1405,41 @@ fn action() -> impl Strategy<Value = Action> {
     ]
     .map(Action::PassedOver);
     of(&[&all[..], &[Action::Unchanged, Action::Copied], &passed_over].concat())
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let parts = (rel_path(), item(), action(), differs(), facts());
+    parts.prop_map(|(path, item, action, differs, facts)| Change {
+        path,
+        item,
+        action,
+        differs,
+        facts,
+    })
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        (0..u64::MAX).prop_map(|file| Outcome::Created(FileNo(file))),
+        (0..6u64).prop_map(|file| Outcome::Created(FileNo(file))),
+        change().prop_map(Outcome::Changed),
+        change().prop_map(|change| Outcome::Changed(Change {
+            action: Action::Created,
+            differs: Differs::default(),
+            facts: Facts { modified: change.facts.modified, ..Facts::default() },
+            ..change
+        })),
+    ]
+}
+
+/// Drops each file whose outcome came before: one frame has no file twice.
+fn each_once(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    let mut files = std::collections::BTreeSet::new();
+    outcomes.retain(|outcome| match outcome {
+        Outcome::Created(file) => files.insert(*file),
+        Outcome::Changed(_) => true,
+    });
+    outcomes
 }
 
 fn facts() -> impl Strategy<Value = Facts> {

@@ -7,7 +7,6 @@ use deltic_core::DataMap;
 use deltic_core::recipe::{Digest, FileDigest};
 use deltic_engine::check::small_digest;
 use deltic_engine::pack::unpacked;
-use deltic_protocol::message::BriefDigest;
 use deltic_protocol::options::Options;
 use deltic_protocol::receiver::{NewVersion, Proof, SmallFile};
 use deltic_protocol::work::{Handle, WorkError};
@@ -189,7 +188,7 @@ impl<S: Store> DestinationWorker<S> {
         SmallFile { meta, payload, digest, .. }: &'a SmallFile,
     ) -> Option<Cow<'a, [u8]>> {
         let bytes = within(Stage::Pack, || unpacked(payload, meta.len as usize))?;
-        (BriefDigest::of(&small_digest(&self.agreed.names, &bytes)) == *digest).then_some(bytes)
+        digest.agrees_with(&small_digest(&self.agreed.names, &bytes)).then_some(bytes)
     }
 
     /// True if bases of committed versions are noted.

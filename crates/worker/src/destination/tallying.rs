@@ -54,9 +54,11 @@ impl<S: Store> DestinationWorker<S> {
                 (meta.user, meta.group) = ours;
                 alike.add(name, meta);
             }
-            let ours = hasher.digest();
-            let users_fit = !self.owners.gives_users() || ours.users == tally.users;
-            (ours.sum == tally.sum && users_fit && ours.groups == tally.groups).then_some(())
+            let [mut ours, theirs] = [hasher.digest(), *tally].map(DirDigest::compared_part);
+            if !self.owners.gives_users() {
+                ours.users = theirs.users;
+            }
+            (ours == theirs).then_some(())
         };
         if count().is_some() {
             return Some(alike);

@@ -255,8 +255,9 @@ impl WantedFiles {
         let base = expected.base;
         let incoming = self.requested_file(file, expected);
         let (how, handle) = (incoming.how, incoming.handle);
+        let is_first = incoming.tries.wants == 1 && base.is_none();
         cx.frames.extend(base.map(|base| ToSender::Base { file, base }));
-        cx.frames.push_back(ToSender::Want { file, how });
+        cx.send_request(file, how, is_first);
         if let Some(offered) = self.take_offer(file)
             && how == TransferKind::Recipe
             && base.is_none()
@@ -427,7 +428,7 @@ impl WantedFiles {
             Done::Same { .. } => FileOutcome::Same,
             Done::Replaced { .. } => FileOutcome::Replaced,
         };
-        cx.frames.push_back(ToSender::Done { file, done });
+        cx.send_outcome(file, done, candidate.meta.len);
         if is_restless {
             cx.send_trouble(in_use_warning(cx, &candidate.path));
         }

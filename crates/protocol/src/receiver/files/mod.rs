@@ -23,7 +23,7 @@ use deltic_core::recipe::Digest;
 use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::message::{ChunkLine, FileNo, GroupLine, ToReceiver};
+use crate::message::{BriefDigest, ChunkLine, FileNo, GroupLine, ToReceiver};
 use crate::options::Options;
 use crate::report::Trouble;
 use crate::streams::Aside;
@@ -36,12 +36,15 @@ use super::transfer::IncomingTransfer;
 use super::transfer::file_context::{FileContext, TransferOutcome};
 use super::transfer::gap::GapPayload;
 use candidate::{FileCandidate, SettledFile};
-use incoming::IncomingFile;
+use incoming::{AttemptStage, IncomingFile};
 use moved::MovedFiles;
 use queue::FileQueue;
 use repeats::{RepeatedFiles, may_share};
 use start::{FileOffer, FileStart, SingleBlock};
 use under_way::{FilesUnderWay, LentPaths};
+
+/// Bytes of files under way, up to which one of the files is settled soon.
+const SOON_BYTES: u64 = 8 << 20;
 
 /// The wanted files.
 #[derive(Debug)]
@@ -87,6 +90,17 @@ impl WantedFiles {
             self.under_way.first_unrequested(),
         ];
         waiting.into_iter().flatten().min()
+    }
+
+    /// True if the sender was asked for this file, and has not answered.
+    pub(super) fn is_awaited(&self, file: FileNo) -> bool {
+        let is_asked = |file: &IncomingFile| matches!(file.stage, AttemptStage::Asked(_));
+        self.under_way.get(&file).is_some_and(is_asked)
+    }
+
+    /// True if the files under way have few bytes in all, so that one of them is settled soon.
+    pub(super) const fn are_short(&self) -> bool {
+        self.queue.bytes_under_way() <= SOON_BYTES
     }
 
     /// Takes the files settled since the last call.
@@ -177,6 +191,10 @@ impl WantedFiles {
             }
             ToReceiver::Single { file, meta, digest, payload } => {
                 self.receive_single(cx, file, meta, SingleBlock { digest, payload })
+            }
+            ToReceiver::ShortSingle { file, digest, payload } => {
+                let digest = BriefDigest::from_prefix(digest);
+                self.receive_single(cx, file, None, SingleBlock { digest, payload })
             }
             ToReceiver::Mended { file, gaps, bytes, payload } => {
                 self.run_step(cx, file, |transfer, fx| {

@@ -91,6 +91,11 @@ impl FileQueue {
         Some(candidate)
     }
 
+    /// Returns the bytes of the files under way. A large file counts as more than small files can.
+    pub(super) const fn bytes_under_way(&self) -> u64 {
+        if self.active.large > 0 { u64::MAX } else { self.active.small_bytes }
+    }
+
     /// Number of files under way that do not wait for disk space.
     fn working_count(&self) -> usize {
         self.active.small + self.active.large - self.crowded.len()

@@ -44,7 +44,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::error::PeerError;
 use crate::message::{
-    Extent, FileNo, PathBefore, ShortDigestLines, ShortEntries, ToReceiver, ToSender,
+    CutDigest, Extent, FileNo, PathBefore, ShortDigestLines, ShortEntries, ToReceiver, ToSender,
 };
 use crate::report::{Notice, Trouble, TroubleKind};
 use crate::work::UnknownAnswer;
@@ -147,6 +147,11 @@ impl ReceiverTree {
             ToReceiver::ShortTally { dir, tally } => {
                 self.dirs.list.check_incomplete()?;
                 let dir = self.path_before.complete("ShortTally", &dir)?;
+                self.dirs.receive_tally(cx, dir, tally)?;
+            }
+            ToReceiver::CutTally { dir, tally: CutDigest(tally) } => {
+                self.dirs.list.check_incomplete()?;
+                let dir = self.path_before.complete("CutTally", &dir)?;
                 self.dirs.receive_tally(cx, dir, tally)?;
             }
             ToReceiver::Owners { users, groups } => {
@@ -345,7 +350,7 @@ impl ReceiverTree {
         let waiting = [looking, self.entries.first(), files];
         let waiting = waiting.into_iter().flatten().map(|file| file.0);
         if let Some(upto) = self.dirs.list.settle_below(waiting.min()) {
-            cx.frames.push_back(ToSender::Settled { upto: FileNo(upto) });
+            cx.send_settled_number(FileNo(upto));
         }
         self.entries.arrivals.flush_early(cx, self.dirs.list.listed_count());
         self.deleting.remove_more(cx);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use deltic_tree::{DirDigest, Name};
 
 use crate::error::PeerError;
-use crate::message::ToReceiver;
+use crate::message::{CutDigest, ToReceiver};
 use crate::options::Options;
 
 use super::super::context::Context;
@@ -41,7 +41,11 @@ impl Lister {
         let no = self.tallies.register(ready, above);
         let ahead = |name| UnlistedDir { parent: dir.clone(), name: Some(name), above: Some(no) };
         self.dirs.extend(names.into_iter().map(ahead));
-        cx.send(if cx.abilities.short_forms.lists {
+        let forms = cx.abilities.short_forms;
+        cx.send(if forms.cut_tallies {
+            let tally = CutDigest(tally.compared_part());
+            ToReceiver::CutTally { dir: self.path_before.shorten(&dir), tally }
+        } else if forms.lists {
             ToReceiver::ShortTally { dir: self.path_before.shorten(&dir), tally }
         } else {
             ToReceiver::Tally { dir, tally }

@@ -82,7 +82,12 @@ impl BlockSender {
             && cx.entries.get(&file).is_some_and(|listed| listed.is_as(&meta));
         let meta = (!is_as_listed).then_some(meta);
         let payload = if attempt.len > 0 { payload } else { Payload::Plain(Vec::new()) };
-        cx.send(ToReceiver::Single { file, meta, digest, payload });
+        cx.send(match meta {
+            None if cx.abilities.short_forms.proofs => {
+                ToReceiver::ShortSingle { file, digest: digest.prefix(), payload }
+            }
+            meta => ToReceiver::Single { file, meta, digest, payload },
+        });
         attempt.count_settled(cx, attempt.len);
     }
 

@@ -59,6 +59,15 @@ pub(super) const SINGLE_FRAMES: &str = "whole:brief";
 /// Digests of compared contents may be cut to their first bytes.
 pub(super) const SHORT_DIGESTS: &str = "digests:brief";
 
+/// Tallies may have the compared parts of their sums alone.
+pub(super) const CUT_TALLIES: &str = "tallies:cut";
+
+/// A short file sent whole and as listed may come with the first bytes of its proof.
+pub(super) const SHORT_PROOFS: &str = "whole:short";
+
+/// Outcomes of several entries and requests for several files may travel in one frame.
+pub(super) const ANSWERS: &str = "answers:together";
+
 /// Tallies with ACLs, extended attributes, hard links, backups, sizes alone or a window of times.
 pub(super) const WIDE_TALLIES: &str = "tallies:wide";
 

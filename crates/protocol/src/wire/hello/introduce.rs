@@ -13,10 +13,11 @@ use crate::wire::frame::frame_bytes;
 use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, ECHO, FILES, FRAME, GENTLE, HELLO, HOLES,
-    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RATE, RECIPE, REMOVED, RESUMED,
-    SHORT_DIGESTS, SHORT_LISTS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES,
-    X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of, check_kind, credit_capability,
+    ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, FILES, FRAME,
+    GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RATE, RECIPE, REMOVED,
+    RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS,
+    TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of, check_kind,
+    credit_capability,
 };
 
 /// First bytes of either direction.
@@ -59,6 +60,9 @@ impl Hello {
                 SHORT_LISTS,
                 SINGLE_FRAMES,
                 WIDE_TALLIES,
+                CUT_TALLIES,
+                SHORT_PROOFS,
+                ANSWERS,
                 SHORT_DIGESTS,
                 ZSTD_STREAM,
                 X86_SPLIT,
@@ -262,7 +266,7 @@ impl Hello {
 }
 
 /// Capabilities that a transfer of one file by an end without facts about files does not use.
-const UNUSED_FOR_ONE_FILE: [&str; 13] = [
+const UNUSED_FOR_ONE_FILE: [&str; 16] = [
     STREAMS,
     DELETE_SHARE,
     RESUMED,
@@ -275,6 +279,9 @@ const UNUSED_FOR_ONE_FILE: [&str; 13] = [
     SHORT_LISTS,
     SINGLE_FRAMES,
     WIDE_TALLIES,
+    CUT_TALLIES,
+    SHORT_PROOFS,
+    ANSWERS,
     SHORT_DIGESTS,
 ];
 

@@ -10,10 +10,10 @@ use crate::options::{Delete, Guard, Options};
 use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
-    BASES, CANDIDATES, CHECKS, CREDIT, DELETE_SHARE, ECHO, GENTLE, HOLES, KEPT_SUMS, KEYED, MOVED,
-    OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SIEVE,
-    SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
-    capability_of,
+    ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, GENTLE, HOLES,
+    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS,
+    SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT,
+    ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 
@@ -77,7 +77,7 @@ pub struct LinkTerms {
     pub earlier_rate: Option<u64>,
 }
 
-/// Short forms of frames that the sender may use.
+/// Short forms of frames that the ends may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShortForms {
     /// Listings may have the short form of entries, and listings and tallies the short form of paths.
@@ -86,6 +86,12 @@ pub struct ShortForms {
     pub files: bool,
     /// Tallies may be sent with options that earlier versions sent none with.
     pub wide_tallies: bool,
+    /// Tallies may have the compared parts of their sums alone.
+    pub cut_tallies: bool,
+    /// A short file sent whole and as listed may come with the first bytes of its proof.
+    pub proofs: bool,
+    /// The receiver may send several answers in one frame.
+    pub answers: bool,
     /// Digests of compared contents may be cut to their first bytes.
     pub digests: bool,
     /// Frames of literals may be parts of one zstd stream.
@@ -245,6 +251,9 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         lists: both(SHORT_LISTS),
         files: both(SINGLE_FRAMES),
         wide_tallies: both(WIDE_TALLIES),
+        cut_tallies: both(SHORT_LISTS) && both(CUT_TALLIES),
+        proofs: both(SINGLE_FRAMES) && both(SHORT_PROOFS),
+        answers: both(ANSWERS),
         digests: both(SHORT_DIGESTS),
         compressed: zstd && both(ZSTD_STREAM),
         split_code: both(X86_SPLIT),

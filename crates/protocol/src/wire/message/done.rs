@@ -20,6 +20,12 @@ pub enum Done {
 }
 
 impl Done {
+    /// Returns the outcome of a new file of which all bytes came as literals.
+    pub(crate) fn created(literal: u64) -> Self {
+        let (action, differs) = (Action::Created, Differs::default());
+        Self::Replaced { action, differs, literal, matched: 0, from: None }
+    }
+
     /// True if a file that the receiver wanted `wants` times can end like this. Only a wanted file can be up to date
     /// or replaced.
     pub(crate) fn is_possible_after(&self, wants: u32) -> bool {

@@ -133,9 +133,13 @@ pub struct ShortDigestLine {
 pub struct ShortDigestLines(pub Vec<ShortDigestLine>);
 
 /// The first bytes of a digest, which prove the copy of a file sent in a single frame. The content came over the same
-/// session, so the digest only has to reveal damage: damaged content passes once in 2¹²⁸ times.
+/// session, so the digest only has to reveal damage: damaged content passes once in 2¹²⁸ times, or once in 2⁶⁴ times if
+/// only [`ProofPrefix`] was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BriefDigest([u8; 16]);
+
+/// The first bytes of a [`BriefDigest`].
+pub type ProofPrefix = [u8; 8];
 
 impl BriefDigest {
     /// Returns a brief digest of these bytes.
@@ -151,12 +155,43 @@ impl BriefDigest {
         Self(*first)
     }
 
+    /// Returns a brief digest of which only the first bytes are known.
+    #[must_use]
+    pub fn from_prefix(prefix: ProofPrefix) -> Self {
+        let mut bytes = [0; 16];
+        bytes[..prefix.len()].copy_from_slice(&prefix);
+        Self(bytes)
+    }
+
+    /// Returns the first bytes.
+    #[must_use]
+    pub const fn prefix(&self) -> ProofPrefix {
+        let (first, _) = self.0.split_first_chunk().expect("a brief digest is longer");
+        *first
+    }
+
+    /// True if the known bytes are those of `digest`.
+    #[must_use]
+    pub fn agrees_with(&self, digest: &Digest) -> bool {
+        let brief = Self::of(digest);
+        [brief, Self::from_prefix(brief.prefix())].contains(self)
+    }
+
     /// Returns the brief digest in the place of a whole digest, followed by zeros. Fails to prove any content that is
     /// compared with all bytes of a digest.
     pub(crate) fn padded(self) -> Digest {
         let mut bytes = [0; 32];
         bytes[..self.0.len()].copy_from_slice(&self.0);
         Digest::from_bytes(bytes)
+    }
+}
+
+impl WireEncoding for ProofPrefix {
+    fn write_to(&self, to: &mut Vec<u8>) {
+        to.put_bytes(self);
+    }
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        Ok(from.array()?)
     }
 }
 

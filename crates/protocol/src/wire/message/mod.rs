@@ -3,6 +3,7 @@
 //! docs/protocol.md says what each frame means and when it may come; the golden frames in `tests/golden` pin the
 //! bytes.
 
+mod answers;
 mod done;
 mod lines;
 mod numbers;
@@ -13,12 +14,14 @@ mod sums;
 mod to_receiver;
 mod to_sender;
 
+pub use answers::{Answers, Outcome};
 pub use done::Done;
 pub(crate) use lines::shortened;
 pub use lines::{
     BriefDigest, ChunkLine, ChunkLines, DataLine, DigestLine, Extent, FileNo, GapLine, GroupLine,
-    NameLine, ShortDigest, ShortDigestLine, ShortDigestLines, TransferKind,
+    NameLine, ProofPrefix, ShortDigest, ShortDigestLine, ShortDigestLines, TransferKind,
 };
+pub use numbers::CutDigest;
 pub(crate) use numbers::frames;
 pub use payload::{Payload, Sparse};
 pub use shared_path::{PathBefore, SharedPath};

@@ -8,9 +8,9 @@ use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_core::fingerprint::GroupPrefix;
 use deltic_core::recipe::Digest;
 use deltic_tree::DirDigest;
-use deltic_tree::dir_digest::DIR_SUM_BYTES;
+use deltic_tree::dir_digest::{COMPARED_SUM_BYTES, DIR_SUM_BYTES};
 
-use crate::wire::codec::{BadPayload, WireEncoding};
+use crate::wire::codec::{BadPayload, WireEncoding, read_flags, write_flags};
 
 impl WireEncoding for GroupPrefix {
     fn write_to(&self, to: &mut Vec<u8>) {
@@ -28,6 +28,33 @@ impl WireEncoding for u128 {
     }
     fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         Ok(Self::from_le_bytes(from.array::<DIR_SUM_BYTES>()?))
+    }
+}
+
+/// The compared parts of the sums of a digest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CutDigest(pub DirDigest);
+
+impl WireEncoding for CutDigest {
+    fn write_to(&self, to: &mut Vec<u8>) {
+        let DirDigest { entries, sum, users, groups } = self.0;
+        entries.write_to(to);
+        write_flags(to, [users.is_some(), groups.is_some()]);
+        for sum in [Some(sum), users, groups].into_iter().flatten() {
+            to.put_bytes(&sum.to_le_bytes()[..COMPARED_SUM_BYTES]);
+        }
+    }
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let entries = from.varint()?;
+        let [users, groups] = read_flags(from)?;
+        let mut sum = || {
+            let mut bytes = [0; DIR_SUM_BYTES];
+            bytes[..COMPARED_SUM_BYTES].copy_from_slice(from.bytes(COMPARED_SUM_BYTES)?);
+            Ok::<_, CodecError>(u128::from_le_bytes(bytes))
+        };
+        let all = sum()?;
+        let users = users.then(&mut sum).transpose()?;
+        Ok(Self(DirDigest { entries, sum: all, users, groups: groups.then(sum).transpose()? }))
     }
 }
 

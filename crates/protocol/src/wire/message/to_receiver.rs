@@ -15,9 +15,9 @@ use crate::wire::frame::append_frame;
 
 use super::lines::{
     BriefDigest, ChunkLines, DataLine, DigestLine, Extent, FileNo, GroupLine, NameLine,
-    ShortDigestLines, TransferKind,
+    ProofPrefix, ShortDigestLines, TransferKind,
 };
-use super::numbers::frames;
+use super::numbers::{CutDigest, frames};
 use super::payload::Payload;
 use super::shared_path::SharedPath;
 use super::short_entries::ShortEntries;
@@ -37,6 +37,8 @@ pub enum ToReceiver {
     Tally { dir: RelPath, tally: DirDigest },
     /// [`Tally`](Self::Tally) with the short form of the path.
     ShortTally { dir: SharedPath, tally: DirDigest },
+    /// [`ShortTally`](Self::ShortTally) with the compared parts of the sums.
+    CutTally { dir: SharedPath, tally: CutDigest },
     /// Names of users and groups of later entries and ACLs; each name once in a session.
     Owners { users: Vec<NameLine>, groups: Vec<NameLine> },
     /// The list is complete; `intact` is false if parts of the source could not be read.
@@ -57,6 +59,8 @@ pub enum ToReceiver {
     /// A file sent whole that is empty or a single block: `Start`, `Fill` and `End` in one frame. Without `meta`,
     /// length, time and mode are as listed.
     Single { file: FileNo, meta: Option<Meta>, digest: BriefDigest, payload: Payload },
+    /// [`Single`](Self::Single) of a file as listed, with the first bytes of the digest.
+    ShortSingle { file: FileNo, digest: ProofPrefix, payload: Payload },
     /// Runs of blocks that the base has at other positions, in order; sent before all blocks that the base lacks.
     Moved { file: FileNo, runs: Vec<MovedRun> },
     /// Literal bytes of whole chunks, in order.
@@ -113,6 +117,7 @@ impl ToReceiver {
         match self {
             Self::Fill { payload, .. }
             | Self::Single { payload, .. }
+            | Self::ShortSingle { payload, .. }
             | Self::Mended { payload, .. }
             | Self::Patch { payload, .. } => payload.credit_bytes(),
             _ => 0,
@@ -141,6 +146,7 @@ frames!(ToReceiver {
     64 Moved { file, runs }
     21 Fill { file, chunks, payload }
     67 Single { file, meta, digest, payload }
+    74 ShortSingle { file, digest, payload }
     54 Restless { file }
     22 End { file, digest }
     23 Failed { file, attempt, trouble }
@@ -151,6 +157,7 @@ frames!(ToReceiver {
     28 Patch { file, steps, payload }
     46 Tally { dir, tally }
     70 ShortTally { dir, tally }
+    75 CutTally { dir, tally }
     50 Owners { users, groups };
     24 Trouble(trouble)
     57 Digests(lines)

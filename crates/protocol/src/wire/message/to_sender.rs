@@ -10,6 +10,7 @@ use crate::report::{Change, MadeRoot, Question, Totals, Trouble};
 use crate::wire::codec::{WireEncoding, read_whole};
 use crate::wire::frame::append_frame;
 
+use super::answers::Answers;
 use super::done::Done;
 use super::lines::{Extent, FileNo, GapLine, TransferKind};
 use super::numbers::frames;
@@ -53,6 +54,8 @@ pub enum ToSender {
     Match { file: FileNo, needs: Vec<Range<u32>>, tokens: Vec<Token> },
     /// The file is settled; `done` holds the outcome.
     Done { file: FileNo, done: Done },
+    /// Outcomes of several entries, and requests for several files.
+    Answers(Answers),
     /// The destination did not exist.
     MadeRoot(MadeRoot),
     /// A directory, link or attribute changed, or a name was deleted.
@@ -99,6 +102,7 @@ frames!(ToSender {
     48 Append { file, from }
     62 Credit { bytes, more, held_us }
     44 Arrived { files, upto, last };
+    73 Answers(answers)
     60 MadeRoot(made)
     37 Changed(change)
     38 Trouble(trouble)
