@@ -72,21 +72,12 @@ impl Context {
         }
     }
 
-    /// True if the only waiting frame has answers and room for more, and further answers are certain and near.
-    /// `is_awaited` tells whether the sender still has to send a file that was requested.
-    pub(super) fn holds_answers(&self, is_awaited: impl Fn(FileNo) -> bool) -> bool {
+    /// True if the only waiting frame has answers and room for more, and further answers are certain: the sender has
+    /// not sent the file that was requested last, or work is under way.
+    pub(super) fn holds_answers(&self, is_file_awaited: bool) -> bool {
         let Some(ToSender::Answers(answers)) = self.frames.front() else { return false };
         let has_room = self.frames.len() == 1 && answers.count() < MAX_TOGETHER;
-        has_room && (self.jobs.asked_count() >= BUSY || self.last_wanted.is_some_and(is_awaited))
-    }
-
-    /// Returns the next frame.
-    pub(super) fn next_frame(&mut self) -> Option<ToSender> {
-        let frame = self.frames.pop_front()?;
-        if let ToSender::Answers(answers) = &frame {
-            self.last_wanted = answers.wanted.last().copied().or(self.last_wanted);
-        }
-        Some(frame)
+        has_room && (is_file_awaited || self.jobs.asked_count() >= BUSY)
     }
 }
 

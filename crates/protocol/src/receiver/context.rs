@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use deltic_core::Strategy;
 use deltic_tree::{Meta, Name, RelPath};
 
-use crate::message::{FileNo, ToSender};
+use crate::message::ToSender;
 use crate::options::Options;
 use crate::report::{
     Action, ByteProgress, Change, Counts, Differs, EntryType, Facts, MadeRoot, Notice, PassedOver,
@@ -38,8 +38,6 @@ pub(super) struct Context {
     pub(super) compression: FrameCompression,
     pub(super) sources: RecipeSources,
     pub(super) partial_meta: PartialMeta,
-    /// The file that the sender was last asked for together with others.
-    pub(super) last_wanted: Option<FileNo>,
     /// The path under which the sender listed the entry that `Setting::rename` renames.
     pub(super) listed_as: Option<RelPath>,
     /// True once every file is in place or has failed.
@@ -83,7 +81,6 @@ impl Context {
             compression: FrameCompression::default(),
             sources: RecipeSources::default(),
             partial_meta: PartialMeta::default(),
-            last_wanted: None,
             listed_as: None,
             is_closing: false,
             told_withheld: false,

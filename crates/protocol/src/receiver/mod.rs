@@ -31,7 +31,7 @@ mod tree;
 use crate::Purpose;
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{ToReceiver, ToSender, TransferKind};
+use crate::message::{Answers, FileNo, ToReceiver, ToSender, TransferKind};
 use crate::report::{Counts, Notice, Trouble};
 use crate::streams::Aside;
 use crate::work::{UnknownAnswer, WorkId};
@@ -62,6 +62,8 @@ pub struct Receiver {
     cx: Context,
     tree: ReceiverTree,
     files: WantedFiles,
+    /// The last file that was requested together with others.
+    last_wanted: Option<FileNo>,
     /// True once the connection is lost.
     is_lost: bool,
 }
@@ -74,6 +76,7 @@ impl Receiver {
             tree: ReceiverTree::new(&setting),
             files: WantedFiles::new(setting.most_files),
             cx: Context::new(setting),
+            last_wanted: None,
             is_lost: false,
         }
     }
@@ -81,14 +84,21 @@ impl Receiver {
     /// Returns the next frame to send, if any.
     pub fn poll_frame(&mut self) -> Option<ToSender> {
         let is_over = self.is_finished();
-        let may_hold = !is_over && self.files.are_short();
-        let frame = if may_hold && self.cx.holds_answers(|file| self.files.is_awaited(file)) {
-            None
-        } else {
-            self.cx.next_frame()
-        };
-        let frame = frame.or_else(|| self.tree.poll_verdicts());
+        let frame = self.next_frame().or_else(|| self.tree.poll_verdicts());
         frame.or_else(|| self.cx.poll_credit().filter(|_| !is_over))
+    }
+
+    /// Returns the next waiting frame. Answers wait for further answers that are near.
+    fn next_frame(&mut self) -> Option<ToSender> {
+        let is_awaited = self.last_wanted.is_some_and(|file| self.files.is_awaited(file));
+        if self.files.are_short() && self.cx.holds_answers(is_awaited) {
+            return None;
+        }
+        let frame = self.cx.frames.pop_front()?;
+        if let ToSender::Answers(Answers { wanted, .. }) = &frame {
+            self.last_wanted = wanted.last().copied().or(self.last_wanted);
+        }
+        Some(frame)
     }
 
     /// Returns the next notice, if any.

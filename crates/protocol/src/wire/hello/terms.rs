@@ -247,17 +247,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
     let (zstd, kept_sums) = (both(ZSTD), both(KEPT_SUMS));
     let without_zeros = WithoutZeros { literals: both(ZEROS), holes: both(HOLES) };
     let [keyed, bases, moved] = [KEYED, BASES, MOVED].map(both);
-    let short_forms = ShortForms {
-        lists: both(SHORT_LISTS),
-        files: both(SINGLE_FRAMES),
-        wide_tallies: both(WIDE_TALLIES),
-        cut_tallies: both(SHORT_LISTS) && both(CUT_TALLIES),
-        proofs: both(SINGLE_FRAMES) && both(SHORT_PROOFS),
-        answers: both(ANSWERS),
-        digests: both(SHORT_DIGESTS),
-        compressed: zstd && both(ZSTD_STREAM),
-        split_code: both(X86_SPLIT),
-    };
+    let short_forms = short_forms(both);
     let reports = Reports {
         resumed: both(RESUMED),
         troubles: both(TROUBLES),
@@ -291,6 +281,21 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         key,
         part,
     }))
+}
+
+/// Returns the short forms whose capabilities `both` ends have.
+fn short_forms(both: impl Fn(&str) -> bool) -> ShortForms {
+    ShortForms {
+        lists: both(SHORT_LISTS),
+        files: both(SINGLE_FRAMES),
+        wide_tallies: both(WIDE_TALLIES),
+        cut_tallies: both(SHORT_LISTS) && both(CUT_TALLIES),
+        proofs: both(SINGLE_FRAMES) && both(SHORT_PROOFS),
+        answers: both(ANSWERS),
+        digests: both(SHORT_DIGESTS),
+        compressed: both(ZSTD) && both(ZSTD_STREAM),
+        split_code: both(X86_SPLIT),
+    }
 }
 
 fn link_terms(sender: &Hello, receiver: &Hello) -> Result<LinkTerms, PeerError> {
