@@ -131,7 +131,7 @@ impl Session {
     /// Sends the hello and reads a request that gives this end the role `role`.
     async fn greet_as(&mut self, role: Role) -> Result<(Request, Terms), SyncError> {
         self.send_frames(self.ours.encode()).await;
-        let (theirs, request) = self.receive_request().await?;
+        let (theirs, request) = within_greeting_timeout(self.receive_request()).await?;
         let terms = agree(role, &self.ours, &theirs)?;
         self.theirs = Some(theirs);
         Ok((request, terms))
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// Sends the hello, and reads the hello and request of the other end. Mostly both have already arrived: then the
-    /// hello is sent together with the answer.
+    /// hello names only capabilities of both ends, and is sent together with the answer.
     async fn greet_and_receive(&mut self) -> Result<(Hello, Request), SyncError> {
         let (hello, batches) = (self.ours.encode(), self.batches.clone());
         let monitor = self.flow.monitor.clone();
@@ -183,7 +183,10 @@ impl Session {
                 }
             }
         };
-        self.owed = hello;
+        if let Ok((theirs, _)) = &heard {
+            self.ours = self.ours.clone().in_common_with(theirs);
+        }
+        self.owed = self.ours.encode();
         heard
     }
 

@@ -74,6 +74,9 @@ pub(super) const WIDE_TALLIES: &str = "tallies:wide";
 /// Prefix; followed by the number of files of a session that an end can hold open at once.
 pub(super) const FILES: &str = "files:";
 
+/// Prefix; followed by the fingerprint of a place that an end reads or writes.
+pub(super) const PLACE: &str = "place:";
+
 /// Prefix; followed by the name of a strategy that an end supports.
 pub(super) const STRATEGY: &str = "strategy:";
 /// The sender may ask for echoes, which measure the round trip.

@@ -14,10 +14,10 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, FILES, FRAME,
-    GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RATE, RECIPE, REMOVED,
-    RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STRATEGY, STREAMS,
-    TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of, check_kind,
-    credit_capability,
+    GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, PLACE, RATE, RECIPE,
+    REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STRATEGY,
+    STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -108,6 +108,18 @@ impl Hello {
             KEPT_SUMS | CANDIDATES => !is_deltic,
             name if name.starts_with(STRATEGY) => !is_deltic && name == own,
             name => !UNUSED_FOR_ONE_FILE.contains(&name),
+        });
+        self
+    }
+
+    /// Drops the capabilities that only count if `theirs` has them too. For an end that has received the other end's
+    /// hello before it sends its own.
+    #[must_use]
+    pub fn in_common_with(mut self, theirs: &Self) -> Self {
+        self.capabilities.retain(|name| {
+            let is_own =
+                [FILES, CREDIT, FRAME, PLACE, RATE].iter().any(|own| name.starts_with(own));
+            is_own || name == GENTLE || theirs.capabilities.contains(name)
         });
         self
     }
@@ -319,7 +331,7 @@ fn is_canonical(number: &str) -> bool {
 }
 
 fn place_capability(place: &Fingerprint) -> String {
-    format!("place:{place}")
+    format!("{PLACE}{place}")
 }
 
 /// Returns the fingerprinter for chunks with `key`: by keyed sums, or by BLAKE3.
