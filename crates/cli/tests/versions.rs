@@ -490,6 +490,14 @@ fn a_directory_is_listed_as_of_a_moment() {
     let version = other["version"].as_str().unwrap();
     let old = ask(&server, &format!("GET {}?version={version}", files("other")), "", b"");
     assert_eq!(old.body, b"first");
+    for (dir, had) in [("dir", "dir/inner"), ("away", "away/deep/file")] {
+        let archive = ask(&server, &format!("GET {}?as=zip&at={then}", files(dir)), "", b"");
+        let archive = String::from_utf8_lossy(&archive.body).into_owned();
+        assert!(archive.contains(had) && archive.contains("first"), "{dir}: {archive}");
+        assert!(!archive.contains("young"), "{dir}: {archive}");
+    }
+    let none = ask(&server, &format!("GET {}?as=zip&at={then}", files("never")), "", b"");
+    assert_eq!(none.status, 404);
     // By pages.
     let (mut seen, mut after) = (Vec::new(), String::new());
     for _ in 0..20 {

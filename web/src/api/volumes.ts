@@ -153,16 +153,18 @@ export async function remove(at: Place, tag: string): Promise<void> {
 /** The purpose of a ticket: an old version, a folder as ZIP archive, a preview, or by default a single download. */
 export interface TicketFor {
   version?: string;
-  zip?: boolean;
+  /** The folder as it is now, or as it was at a moment in seconds since 1970. */
+  zip?: "now" | number;
   preview?: boolean;
 }
 
 /** Returns an address for a single download within a minute, or for a preview within an hour. */
-export async function ticketAddress(at: Place, { version, zip = false, preview = false }: TicketFor = {}): Promise<string> {
+export async function ticketAddress(at: Place, { version, zip, preview = false }: TicketFor = {}): Promise<string> {
   const body = JSON.stringify({ volume: at.volume, path: at.path.join("/"), preview });
   const answer = await call("v1/tickets", { method: "POST", body, headers: { "Content-Type": "application/json" } });
   const { ticket } = (await answer.json()) as { ticket: string };
-  const of = zip ? "&as=zip" : version === undefined ? "" : `&version=${encodeURIComponent(version)}`;
+  const archive = zip === "now" ? "&as=zip" : `&as=zip&at=${zip}`;
+  const of = zip !== undefined ? archive : version === undefined ? "" : `&version=${encodeURIComponent(version)}`;
   return `${address("files", at)}?ticket=${encodeURIComponent(ticket)}${of}`;
 }
 

@@ -104,7 +104,7 @@ export function Past(): JSX.Element {
               {isRestoring ? words.pastRestoring(restored.value ?? 0) : ""}
             </p>
             <span class="btns">
-              {canSave() && (
+              {canSave(place) && (
                 <button class="btn" disabled={isRestoring} onClick={() => void saveFolder()}>
                   <Icon is="down" />
                   {words.pastSaveAll}

@@ -1,6 +1,7 @@
 /** Restores and downloads of a whole folder, as it was at a moment. */
 import { call, Problem } from "../api/http";
 import { address, listPast, restoreFolder, type PastEntry, type Place } from "../api/volumes";
+import { downloadFolder, pastName } from "../transfer/plain";
 
 /** A file that a folder, or a folder below, had at a moment. */
 interface PastFile {
@@ -41,14 +42,18 @@ export async function restoreAll(folder: Place, moment: number, told: (count: nu
   return all;
 }
 
-/** True if this browser can write a folder of this device. */
-export const canSave = (): boolean => window.showDirectoryPicker !== undefined;
+/** True if a folder can be downloaded: a volume as a whole needs a browser that can write a folder of this device. */
+export const canSave = ({ path }: Place): boolean => path.length > 0 || window.showDirectoryPicker !== undefined;
 
 /**
- * Lets the user choose a folder of this device, and downloads all files into a new folder there. Returns their number;
- * undefined if the user chose no folder.
+ * Downloads a folder as one archive. The files of a whole volume come one by one, into a new folder below a folder of
+ * this device that the user chooses; then returns their number.
  */
 export async function saveAll(folder: Place, moment: number): Promise<number | undefined> {
+  if (folder.path.length > 0) {
+    await downloadFolder(folder, moment);
+    return undefined;
+  }
   let chosen: FileSystemDirectoryHandle;
   try {
     chosen = await (window.showDirectoryPicker as (options: object) => Promise<FileSystemDirectoryHandle>)({ mode: "readwrite", id: "deltic-past" });
@@ -56,8 +61,7 @@ export async function saveAll(folder: Place, moment: number): Promise<number | u
     if (error instanceof DOMException && error.name === "AbortError") return undefined;
     throw error;
   }
-  const day = new Date(moment * 1000).toISOString().slice(0, 19).replaceAll(":", ".");
-  const top = await chosen.getDirectoryHandle(`${folder.path.at(-1) ?? folder.volume} ${day}Z`, { create: true });
+  const top = await chosen.getDirectoryHandle(pastName(folder.path.at(-1) ?? folder.volume, moment), { create: true });
   const stop = new AbortController().signal;
   let count = 0;
   for await (const { entry, at } of filesOf(folder, moment, stop)) {

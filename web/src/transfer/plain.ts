@@ -36,10 +36,18 @@ export async function downloadVersion(from: Place, version: string): Promise<voi
   save(await ticketAddress(from, { version }), from.path.at(-1) ?? "");
 }
 
-/** Hands a folder, as a ZIP archive, to the browser's own downloads. */
-export async function downloadFolder(from: Place): Promise<void> {
-  save(await ticketAddress(from, { zip: true }), `${from.path.at(-1) ?? ""}.zip`);
+/**
+ * Hands a folder, as a ZIP archive, to the browser's own downloads: the folder as it is now, or as it was at a moment in
+ * seconds since 1970.
+ */
+export async function downloadFolder(from: Place, zip: "now" | number = "now"): Promise<void> {
+  const name = from.path.at(-1) ?? "";
+  save(await ticketAddress(from, { zip }), `${zip === "now" ? name : pastName(name, zip)}.zip`);
 }
+
+/** Returns the name of a copy of a folder as it was at a moment, in seconds since 1970. */
+export const pastName = (name: string, moment: number): string =>
+  `${name} ${new Date(moment * 1000).toISOString().slice(0, 19).replaceAll(":", ".")}Z`;
 
 function save(address: string, name: string): void {
   const link = document.createElement("a");

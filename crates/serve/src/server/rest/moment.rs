@@ -115,4 +115,4 @@ fn shown(meta: &Meta, now: &str) -> Value {
 }
 
 /// Most paths that a page looks at to tell whether deleted directories existed at the moment.
-const MAX_LOOKS: usize = 10_000;
+pub(super) const MAX_LOOKS: usize = 10_000;

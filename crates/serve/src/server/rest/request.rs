@@ -81,6 +81,8 @@ pub(super) struct At {
     pub(super) version: Option<String>,
     /// The old version that `?as=changes` compares with: `?from=`.
     pub(super) from: Option<String>,
+    /// The moment that `?as=zip` asks for, in seconds since 1970: `?at=`.
+    pub(super) moment: Option<u64>,
     /// True if the request has a ticket for a preview.
     pub(super) is_preview: bool,
     /// The new path in a request to move the file: `?to=`.
@@ -96,6 +98,7 @@ struct Asked {
     form: Option<String>,
     version: Option<String>,
     from: Option<String>,
+    at: Option<u64>,
     to: Option<String>,
     ticket: Option<String>,
 }
@@ -110,7 +113,7 @@ where
         let Address((volume, path)) =
             Address::<(String, String)>::from_request_parts(parts, state).await?;
         let Parameters(asked) = Parameters::<Asked>::from_request_parts(parts, state).await?;
-        let Asked { form, version, from, to, ticket } = asked;
+        let Asked { form, version, from, at: moment, to, ticket } = asked;
         let (known, good_for) = match ticket {
             None => (Known::from_request_parts(parts, state).await?, TicketUse::default()),
             Some(ticket) => {
@@ -125,7 +128,7 @@ where
         };
         let headers = parts.headers.clone();
         let is_preview = good_for == TicketUse::Preview;
-        Ok(Self { known, headers, form, version, from, is_preview, to, volume, path })
+        Ok(Self { known, headers, form, version, from, moment, is_preview, to, volume, path })
     }
 }
 
@@ -166,7 +169,7 @@ pub(crate) fn no_store(response: impl IntoResponse) -> Response {
 }
 
 /// Parses a path from the address of a request.
-pub(super) fn path(text: &str) -> Result<RelPath, Problem> {
+pub(crate) fn path(text: &str) -> Result<RelPath, Problem> {
     let path = RelPath::parse(text.trim_end_matches('/').as_bytes());
     let path = path.map_err(|why| Problem::new(StatusCode::BAD_REQUEST, format!("path: {why}")))?;
     if path.is_root() {

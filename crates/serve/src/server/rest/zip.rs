@@ -1,5 +1,7 @@
 //! A directory as a ZIP archive, made while it is sent: files as they are, without compression.
 //!
+//! With a moment, the archive has the files that the directory had then, from the old versions of the volume.
+//!
 //! Sums follow the content of each file, so the archive needs no second read and no room on the disk. Files that cannot
 //! be opened are listed in a text at the end of the archive. If a file changes while it is read, the answer breaks off,
 //! and the client gets an incomplete archive.
@@ -12,16 +14,18 @@ use axum::http::{StatusCode, header};
 use axum::response::Response;
 use crc32fast::Hasher;
 use deltic_store::{Snapshot, Store, StoreError, Tree};
-use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_store_local::{LocalSnapshot, LocalStore, OldVersions, PastEntry, VersionId};
 use deltic_tree::path::printable;
-use deltic_tree::{Kind, RelPath, Timestamp};
+use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
 use rawzip::extra_fields::ExtraFieldId;
 use rawzip::time::UtcDateTime;
 use rawzip::{DataDescriptorOutput, Header, ZipArchiveWriter};
 
 use super::incoming::Memory;
+use super::moment::MAX_LOOKS;
 use super::pieces::{BrokenOff, Outgoing, PIECE, Pieces, Reader, made_body};
 use super::request::{At, no_store, on_disk};
+use super::versions::kept;
 use crate::lock;
 use crate::server::problem::Problem;
 use crate::server::shared::Server;
@@ -43,8 +47,14 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
     let volume = at.volume(&server, Right::Read)?;
     let reader = Reader::of(&server, &at)?;
     let dir = at.file()?;
+    let moment = at.moment;
     let members = on_disk(&server, move || {
         let store = volume.store()?;
+        if let Some(moment) = moment {
+            let past = Past { kept: kept(&volume)?, moment };
+            past.names(&store, &dir)?;
+            return Ok(Members::new(store, dir).as_of(past));
+        }
         match store.look(&dir)? {
             Some(there) if there.is_dir() => Ok(Members::new(store, dir)),
             Some(_) => Err(Problem::new(StatusCode::CONFLICT, format!("{dir}: not a directory"))),
@@ -148,6 +158,8 @@ impl Write for MadeBytes {
 /// The directories and files of an archive.
 struct Members {
     store: LocalStore,
+    /// Set for an archive of a directory as of a moment.
+    past: Option<Past>,
     /// Number of leading bytes of paths that names in the archive leave out.
     prefix: usize,
     /// Directories and files that are still to come, the next one last.
@@ -163,6 +175,53 @@ struct Member {
     path: RelPath,
     is_dir: bool,
     modified: Timestamp,
+    /// The old version of a file; `None` for the present version.
+    version: Option<VersionId>,
+}
+
+/// The old versions of a volume, and a moment in seconds since 1970.
+struct Past {
+    kept: OldVersions,
+    moment: u64,
+}
+
+impl Past {
+    /// Returns the names of entries that `dir` may have had. Errors: there is no such directory, now or then.
+    fn names(&self, store: &LocalStore, dir: &RelPath) -> Result<Vec<Name>, StoreError> {
+        let names = self.kept.all_names(dir)?;
+        if names.is_empty() {
+            store.list_after(dir, &[], 1)?;
+        }
+        Ok(names)
+    }
+
+    /// Returns the entry that `path` had, if it was a directory or a file.
+    fn member(
+        &self,
+        store: &LocalStore,
+        path: RelPath,
+        looks: &mut usize,
+    ) -> Result<Option<Member>, StoreError> {
+        let there = || store.look(&path);
+        Ok(match self.kept.entry_at(&path, self.moment, looks)? {
+            PastEntry::Nothing => None,
+            PastEntry::Old(old) => {
+                let (modified, version) = (old.snapshot.meta().modified, Some(old.id));
+                Some(Member { path, is_dir: false, modified, version })
+            }
+            PastEntry::Dir => {
+                let modified = there()?.filter(Meta::is_dir).map(|there| there.modified);
+                let modified = modified.unwrap_or_default();
+                Some(Member { path, is_dir: true, modified, version: None })
+            }
+            PastEntry::Present => there()?.filter(Meta::is_file).map(|there| Member {
+                path,
+                is_dir: false,
+                modified: there.modified,
+                version: None,
+            }),
+        })
+    }
 }
 
 /// Name and time of a member in the archive.
@@ -189,9 +248,15 @@ impl Members {
     fn new(store: LocalStore, dir: RelPath) -> Self {
         let above = dir.split_last().map(|(above, _)| above.as_bytes().len());
         let prefix = above.map_or(0, |len| if len == 0 { 0 } else { len + 1 });
-        let left = vec![Member { path: dir, is_dir: true, modified: Timestamp::default() }];
+        let modified = Timestamp::default();
+        let left = vec![Member { path: dir, is_dir: true, modified, version: None }];
         let (missing, memory) = (String::new(), Memory::default());
-        Self { store, prefix, left, directory: 0, missing, memory }
+        Self { store, past: None, prefix, left, directory: 0, missing, memory }
+    }
+
+    /// Makes the archive one of the directory as of a moment.
+    fn as_of(self, past: Past) -> Self {
+        Self { past: Some(past), ..self }
     }
 
     /// Opens a file, or lists a directory. Errors: there are too many members.
@@ -209,6 +274,31 @@ impl Members {
     }
 
     fn begin_dir(&mut self, member: &Member) -> Begun {
+        match self.past.take() {
+            Some(past) => {
+                if let Err(error) = self.list_past(&past, &member.path) {
+                    self.miss(format_args!("{}: {error}", member.path));
+                }
+                self.past = Some(past);
+            }
+            None => self.list_present(member),
+        }
+        let name = format!("{}/", self.name(&member.path));
+        Begun::Dir(Head { name, modified: member.modified })
+    }
+
+    /// Adds the entries that a directory had at the moment.
+    fn list_past(&mut self, past: &Past, dir: &RelPath) -> Result<(), StoreError> {
+        let mut looks = MAX_LOOKS;
+        for name in past.names(&self.store, dir)?.iter().rev() {
+            let Ok(path) = dir.join(name) else { continue };
+            self.left.extend(past.member(&self.store, path, &mut looks)?);
+        }
+        Ok(())
+    }
+
+    /// Adds the entries of a directory.
+    fn list_present(&mut self, member: &Member) {
         match self.store.list(&member.path) {
             Ok(listing) => {
                 listing.errors.iter().for_each(|error| self.miss(format_args!("{error}")));
@@ -225,17 +315,20 @@ impl Members {
                             continue;
                         }
                     };
-                    self.left.push(Member { path, is_dir, modified: entry.meta.modified });
+                    let modified = entry.meta.modified;
+                    self.left.push(Member { path, is_dir, modified, version: None });
                 }
             }
             Err(error) => self.miss(format_args!("{}: {error}", member.path)),
         }
-        let name = format!("{}/", self.name(&member.path));
-        Begun::Dir(Head { name, modified: member.modified })
     }
 
     fn begin_file(&mut self, member: &Member) -> Begun {
-        match self.store.open(&member.path) {
+        let opened = match (&self.past, member.version) {
+            (Some(past), Some(version)) => past.kept.open(&member.path, version),
+            _ => self.store.open(&member.path),
+        };
+        match opened {
             Ok(snapshot) => {
                 let (name, modified) = (self.name(&member.path), snapshot.meta().modified);
                 Begun::File(Head { name, modified }, snapshot)

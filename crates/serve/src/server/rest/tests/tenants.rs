@@ -123,9 +123,15 @@ fn foreign(route: &str, method: &str) -> Vec<(String, String)> {
         ("/v1/volumes/{volume}/files/{path}", method) => {
             let own = "/v1/volumes/photos/files/dir/file?as=move&to=";
             let forms: &[&str] = match method {
-                "get" | "head" => {
-                    &["", "?as=signature", "?as=versions", "?as=zip", "?as=changes", "?version=1"]
-                }
+                "get" | "head" => &[
+                    "",
+                    "?as=signature",
+                    "?as=versions",
+                    "?as=zip",
+                    "?as=zip&at=9",
+                    "?as=changes",
+                    "?version=1",
+                ],
                 "put" | "delete" => &[""],
                 "post" => &[
                     "?as=patch",
