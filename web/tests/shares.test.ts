@@ -1,10 +1,11 @@
 /** Versions, previews, shared links and the server's own screen, against a real server that keeps versions. */
 import { execFileSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { addFiles, idle, launch, row, setUp, signIn, withoutPickers, type Setup } from "./page";
-import { missing } from "./server";
+import { engineMissing, missing } from "./server";
 
 const why = missing();
 if (why) console.log(`SKIPPED: ${why}`);
@@ -86,6 +87,38 @@ describe.skipIf(why)("beside the list of files", () => {
     await expect.poll(() => readFileSync(disk("a.txt"), "utf8")).toBe("the second");
     await s.page.getByRole("link", { name: "files" }).first().click();
     await row(s.page, "a.txt").waitFor();
+  });
+
+  test.skipIf(engineMissing())("an old version comes into a copy on this device by what differs", async () => {
+    const first = noise(2_000_000, 5);
+    const second = Buffer.concat([first.subarray(0, 1_000_000), Buffer.from("inserted"), first.subarray(1_000_000)]);
+    for (const [body, condition] of [[first, "If-None-Match"], [second, "If-Match"]] as const) {
+      const headers = { Authorization: `Bearer ${s.server.token}`, [condition]: "*" };
+      const { ok } = await fetch(`http://${s.server.address}/v1/volumes/files/files/v.bin`, { method: "PUT", headers, body });
+      expect(ok).toBe(true);
+    }
+    await signIn(s);
+    await row(s.page, "v.bin").waitFor();
+    // A picker needs a window, which is missing here. So the user's file is a file in the origin's own storage.
+    await s.page.evaluate(async (text) => {
+      const mine = await (await navigator.storage.getDirectory()).getFileHandle("mine.bin", { create: true });
+      const out = await mine.createWritable();
+      await out.write(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)));
+      await out.close();
+      Object.assign(window, { showOpenFilePicker: () => Promise.resolve([mine]) });
+    }, second.toString("base64"));
+    s.origin.wire = { up: 0, down: 0 };
+    await menu("v.bin", "Versions");
+    await s.page.getByRole("button", { name: "Into my copy" }).click();
+    await s.page.getByText(/is the version of .* now: .* came instead of 2\.0.MB/).first().waitFor();
+    console.log(`old version of 2 MB: ${s.origin.wire.down} bytes down, ${s.origin.wire.up} up`);
+    expect(s.origin.wire.down).toBeLessThan(10_000);
+    const mine = await s.page.evaluate(async () => {
+      const mine = await (await navigator.storage.getDirectory()).getFileHandle("mine.bin");
+      const sum = await crypto.subtle.digest("SHA-256", await (await mine.getFile()).arrayBuffer());
+      return Array.from(new Uint8Array(sum), (byte) => byte.toString(16).padStart(2, "0")).join("");
+    });
+    expect(mine).toBe(createHash("sha256").update(first).digest("hex"));
   });
 
   /** Bytes that no chunk of another seed has. */

@@ -32,6 +32,9 @@ pub enum FromClient {
         channel: u32,
         /// The volume of the session.
         volume: String,
+        /// Limits of the session.
+        #[serde(flatten)]
+        scope: SessionScope,
     },
     /// Opens a channel for one [update](crate::update). The update follows at once and ends the client's stream; the
     /// answer ends the server's stream.
@@ -62,6 +65,27 @@ pub enum FromClient {
         /// Path of the directory in the volume. Empty for the whole volume.
         path: String,
     },
+}
+
+/// Limits of a session that the client asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionScope {
+    /// Entity tag of the version that the session may replace, without quotes; empty if the session may only create
+    /// files. `None` if the session may replace all versions. Needs [`Capabilities::replaces`] of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replaces: Option<String>,
+    /// The old version that the session reads in place of the files. Needs [`Capabilities::versions`] of the server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<FileVersion>,
+}
+
+/// An old version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileVersion {
+    /// Path of the file in the volume.
+    pub path: String,
+    /// Name of the version.
+    pub id: String,
 }
 
 /// Messages from the server.
@@ -127,11 +151,17 @@ pub struct Capabilities {
     pub watch: bool,
     /// `busy`: the client obeys [`FromServer::Busy`], and the server may send it.
     pub busy: bool,
+    /// `replaces`: the server obeys the field of this name in [`FromClient::Open`].
+    pub replaces: bool,
+    /// `versions`: the server obeys the field `version` in [`FromClient::Open`].
+    pub versions: bool,
 }
 
 const RENEW: &str = "renew";
 const WATCH: &str = "watch";
 const BUSY: &str = "busy";
+const REPLACES: &str = "replaces";
+const VERSIONS: &str = "versions";
 
 impl Capabilities {
     /// True if no capability is set.
@@ -144,13 +174,26 @@ impl Capabilities {
 impl From<Vec<String>> for Capabilities {
     fn from(words: Vec<String>) -> Self {
         let has = |word| words.iter().any(|other| other == word);
-        Self { renew: has(RENEW), watch: has(WATCH), busy: has(BUSY) }
+        Self {
+            renew: has(RENEW),
+            watch: has(WATCH),
+            busy: has(BUSY),
+            replaces: has(REPLACES),
+            versions: has(VERSIONS),
+        }
     }
 }
 
 impl From<Capabilities> for Vec<String> {
-    fn from(Capabilities { renew, watch, busy }: Capabilities) -> Self {
-        let words = [(renew, RENEW), (watch, WATCH), (busy, BUSY)];
+    fn from(can: Capabilities) -> Self {
+        let Capabilities { renew, watch, busy, replaces, versions } = can;
+        let words = [
+            (renew, RENEW),
+            (watch, WATCH),
+            (busy, BUSY),
+            (replaces, REPLACES),
+            (versions, VERSIONS),
+        ];
         words.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.into()).collect()
     }
 }
@@ -219,7 +262,11 @@ mod tests {
 
     #[test]
     fn messages_are_what_the_documentation_says() {
-        let open = FromClient::Open { channel: 1, volume: "photos".into() };
+        let open = FromClient::Open {
+            channel: 1,
+            volume: "photos".into(),
+            scope: SessionScope::default(),
+        };
         let text = r#"{"open":{"channel":1,"volume":"photos"}}"#;
         assert_eq!(serde_json::to_string(&open).unwrap(), text);
         assert_eq!(FromClient::parse(text.as_bytes()).unwrap(), open);

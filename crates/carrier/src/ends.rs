@@ -1,7 +1,7 @@
 //! State of the two ends of channel 0. Each end remembers the capabilities of the other end, so an older program never
 //! gets an unknown message.
 
-use crate::control::{BadControl, Capabilities, FromClient, FromServer};
+use crate::control::{BadControl, Capabilities, FromClient, FromServer, SessionScope};
 
 /// State of the client's end: the last channel number, and the capabilities of the server.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,15 @@ impl ClientEnd {
     pub fn watch(&mut self, volume: String, path: String) -> Option<(u32, FromClient)> {
         let channel = self.server.watch.then(|| self.new_channel())?;
         Some((channel, FromClient::Watch { channel, volume, path }))
+    }
+
+    /// Returns the message that opens a channel for a session with these limits, and the number of the channel. `None`
+    /// if the server lacks a capability.
+    pub fn open(&mut self, volume: String, scope: SessionScope) -> Option<(u32, FromClient)> {
+        let can_replace = scope.replaces.is_none() || self.server.replaces;
+        let can_read = scope.version.is_none() || self.server.versions;
+        let channel = (can_replace && can_read).then(|| self.new_channel())?;
+        Some((channel, FromClient::Open { channel, volume, scope }))
     }
 
     /// Returns the message that requests a token that lasts longer. `None` if the server lacks the capability.
@@ -83,8 +92,10 @@ impl ServerEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control::FileVersion;
 
-    const ALL: Capabilities = Capabilities { renew: true, watch: true, busy: true };
+    const ALL: Capabilities =
+        Capabilities { renew: true, watch: true, busy: true, replaces: true, versions: true };
 
     fn welcome(can: Capabilities) -> Vec<u8> {
         let (version, channels, message_bytes) = ("0.1.0".into(), 8, 65_536);
@@ -100,7 +111,18 @@ mod tests {
         client.parse_message(&old).unwrap();
         assert_eq!((client.renew(), client.capabilities_message(ALL)), (None, None));
         assert_eq!(client.watch("photos".into(), String::new()), None);
-        assert_eq!(client.new_channel(), 1, "a watch that cannot be takes no number");
+        let (tag, id) = (Some("0f".to_owned()), "1".to_owned());
+        let version = Some(FileVersion { path: "a".into(), id });
+        for scope in [
+            SessionScope { replaces: tag, ..SessionScope::default() },
+            SessionScope { version, ..SessionScope::default() },
+        ] {
+            assert_eq!(client.open("photos".into(), scope), None);
+        }
+        let (volume, scope) = ("photos".to_owned(), SessionScope::default());
+        let open = FromClient::Open { channel: 1, volume: volume.clone(), scope: scope.clone() };
+        let opened = client.open(volume, scope);
+        assert_eq!(opened, Some((1, open)), "a refused message takes no number");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use deltic_carrier::changes::{ChangeKind, PathChange};
-use deltic_carrier::control::{Capabilities, FromClient, FromServer};
+use deltic_carrier::control::{Capabilities, FileVersion, FromClient, FromServer, SessionScope};
 use deltic_carrier::message::Outgoing;
 use deltic_carrier::token::Token;
 use deltic_carrier::update::Answer;
@@ -14,8 +14,10 @@ use proptest::prelude::*;
 /// Changing a line of it is a change of the format (docs/protocol.md, "The WebSocket").
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");
 
-const NOTHING: Capabilities = Capabilities { renew: false, watch: false, busy: false };
-const ALL: Capabilities = Capabilities { renew: true, watch: true, busy: true };
+const NOTHING: Capabilities =
+    Capabilities { renew: false, watch: false, busy: false, replaces: false, versions: false };
+const ALL: Capabilities =
+    Capabilities { renew: true, watch: true, busy: true, replaces: true, versions: true };
 
 fn token() -> String {
     Token::from_random(std::array::from_fn(|at| at as u8)).reveal()
@@ -23,9 +25,15 @@ fn token() -> String {
 
 fn from_client() -> Vec<(&'static str, FromClient)> {
     let (channel, volume) = (300, "photos".to_owned());
+    let open = |scope| FromClient::Open { channel, volume: volume.clone(), scope };
+    let replaces = |tag: &str| SessionScope { replaces: Some(tag.into()), version: None };
+    let version = FileVersion { path: "2026/a".into(), id: "1764000000123456789".into() };
     vec![
         ("Auth", FromClient::Auth { token: token() }),
-        ("Open", FromClient::Open { channel, volume: volume.clone() }),
+        ("Open", open(SessionScope::default())),
+        ("Open.replaces", open(replaces("00112233445566778899aabbccddeeff"))),
+        ("Open.creates", open(replaces(""))),
+        ("Open.version", open(SessionScope { replaces: None, version: Some(version) })),
         ("Update", FromClient::Update { channel, volume: volume.clone() }),
         ("Close", FromClient::Close { channel }),
         ("Can", FromClient::Can(ALL)),
@@ -95,14 +103,30 @@ fn golden_messages_come_back_and_none_that_is_cut_short_does() {
 }
 
 fn capabilities() -> impl Strategy<Value = Capabilities> {
-    any::<[bool; 3]>().prop_map(|[renew, watch, busy]| Capabilities { renew, watch, busy })
+    any::<[bool; 5]>().prop_map(|[renew, watch, busy, replaces, versions]| Capabilities {
+        renew,
+        watch,
+        busy,
+        replaces,
+        versions,
+    })
+}
+
+fn scope() -> impl Strategy<Value = SessionScope> {
+    let version = any::<(String, String)>().prop_map(|(path, id)| FileVersion { path, id });
+    (any::<Option<String>>(), proptest::option::of(version))
+        .prop_map(|(replaces, version)| SessionScope { replaces, version })
 }
 
 fn any_from_client() -> impl Strategy<Value = FromClient> {
     let text = || vec(any::<char>(), 0..40).prop_map(|chars| chars.into_iter().collect::<String>());
     prop_oneof![
         text().prop_map(|token| FromClient::Auth { token }),
-        (any::<u32>(), text()).prop_map(|(channel, volume)| FromClient::Open { channel, volume }),
+        (any::<u32>(), text(), scope()).prop_map(|(channel, volume, scope)| FromClient::Open {
+            channel,
+            volume,
+            scope
+        }),
         (any::<u32>(), text()).prop_map(|(channel, volume)| FromClient::Update { channel, volume }),
         any::<u32>().prop_map(|channel| FromClient::Close { channel }),
         capabilities().prop_map(FromClient::Can),

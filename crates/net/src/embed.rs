@@ -447,11 +447,31 @@ pub async fn serve_tree<T: Tree>(
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
     let config = SessionConfig { facts, old_sums, reasons, is_near: true, ..with.config() };
+    serve_tree_as(config, open, transport, with).await.map(drop)
+}
+
+/// Serves a session from the tree that `open` opens for the request of the other end.
+///
+/// # Errors
+/// [`SyncError`] if the session failed; the error was also sent to the other end.
+pub async fn serve_far_tree<T: Tree>(
+    open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+) -> Result<Outcome, SyncError> {
+    serve_tree_as(with.config(), open, transport, with).await
+}
+
+async fn serve_tree_as<T: Tree>(
+    config: SessionConfig,
+    open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
+    transport: impl AsyncRead + AsyncWrite + Send + 'static,
+    with: &Embedding,
+) -> Result<Outcome, SyncError> {
     run_until_cancelled(&config.clone(), with, &mut |_| (), |_| {
         Box::pin(Session::new(transport::over_stream(transport), config).serve_tree(open))
     })
     .await
-    .map(drop)
 }
 
 async fn serve_as(

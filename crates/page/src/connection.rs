@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use deltic_carrier::channels::{self, Channels};
-use deltic_carrier::control::{Capabilities, FromClient, FromServer};
+use deltic_carrier::control::{Capabilities, FromClient, FromServer, SessionScope};
 use deltic_carrier::ends::ClientEnd;
 use deltic_carrier::message::Outgoing;
 use deltic_engine::machine::Machine;
@@ -117,16 +117,16 @@ impl<H: HostFiles> Connection<H> {
     /// Opens a channel for a transfer. Returns the number of the transfer.
     pub(crate) fn open(
         &mut self,
-        volume: String,
+        (volume, scope): (String, SessionScope),
         end: Box<dyn Dialled>,
         store: Option<PageStore<H>>,
     ) -> Result<u32, RequestError> {
         if self.has_ended {
             return Err(RequestError::Ended);
         }
-        let channel = self.control.new_channel();
+        let (channel, open) = self.control.open(volume, scope).ok_or(RequestError::OlderServer)?;
         self.channels.open(channel, channel).expect("numbers repeat after billions of channels");
-        self.say(FromClient::Open { channel, volume }.message());
+        self.say(open.message());
         let (outgoing, counts) = (Outgoing::new(channel), TransferCounts::default());
         let transfer = Transfer { end, outgoing, begun: None, is_heard_out: false, store, counts };
         self.transfers.insert(channel, transfer);

@@ -1,5 +1,6 @@
 //! Starts pulls. This module is left out of a WebAssembly module that is built with the feature `push` alone.
 
+use deltic_carrier::control::{FileVersion, SessionScope};
 use deltic_protocol::receiver::Expect;
 use deltic_worker::dialling::{PullEnd, PullRequest};
 use deltic_worker::receiving::OpenDestination;
@@ -26,6 +27,8 @@ impl<H: HostFiles> Connection<H> {
         let pull = PullRequest { source, expect: Expect::from([name]), options };
         let destination = OpenDestination::new(store.clone());
         let end = PullEnd::pull(destination, pull, ours)?;
-        self.open(request.volume, Box::new(end), Some(store))
+        let version = request.version.map(|id| FileVersion { path: request.path, id });
+        let scope = SessionScope { replaces: None, version };
+        self.open((request.volume, scope), Box::new(end), Some(store))
     }
 }

@@ -26,10 +26,13 @@ pub struct Push {
     #[serde(flatten)]
     pub new: OldFile,
     /// True if the file is read only after the server has requested the content, which the server then does even for an
-    /// equal length and time. At the first read, the host can check the version at the server: the push replaces no
-    /// version that appears after this check.
+    /// equal length and time.
     #[serde(default)]
     pub on_request: bool,
+    /// Entity tag of the version that the push may replace, without quotes; empty if the push may only create the file.
+    /// Equal lengths and times then do not count as equal content. `None` if the push may replace all versions.
+    #[serde(default)]
+    pub replaces: Option<String>,
     /// Name of the strategy, as in `deltic sync --strategy`. `None` is Deltic's own.
     #[serde(default)]
     pub strategy: Option<String>,
@@ -49,6 +52,9 @@ pub struct Pull {
     pub old: Option<OldFile>,
     /// Number of an empty file of the host, which gets the new version.
     pub staged: u32,
+    /// Name of an old version of the server's file, which is pulled in place of the present version.
+    #[serde(default)]
+    pub version: Option<String>,
     /// Name of the strategy, as in `deltic sync --strategy`. `None` is Deltic's own.
     #[serde(default)]
     pub strategy: Option<String>,
@@ -93,6 +99,9 @@ pub enum RequestError {
     /// The connection has ended.
     #[error("the connection has ended")]
     Ended,
+    /// The server knows neither conditions nor old versions.
+    #[error("this server is too old for a transfer that names a version")]
+    OlderServer,
 }
 
 impl OldFile {

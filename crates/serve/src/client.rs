@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use deltic_carrier::control::{FromClient, FromServer};
+use deltic_carrier::control::{FromClient, FromServer, SessionScope};
 use deltic_carrier::ends::ClientEnd;
 use deltic_net::SyncError;
 use deltic_net::plan::{Dial, Stream};
@@ -347,7 +347,8 @@ impl Link {
     /// [`SyncError::Dial`] if the connection has ended.
     pub async fn open(&self) -> Result<Channel, SyncError> {
         let volume = self.to.volume.clone();
-        self.channel(|channel| FromClient::Open { channel, volume }).await
+        self.channel(|channel| FromClient::Open { channel, volume, scope: SessionScope::default() })
+            .await
     }
 
     /// Opens a channel, and sends the request `asked` for it.

@@ -25,6 +25,7 @@ pub use cache::Cache;
 pub use commit::changes::{Became, Changes};
 pub use commit::inplace::UnderWay;
 pub use commit::rebuild::LocalRebuild;
+pub use commit::replaceable::Replaceable;
 pub use commit::writing::{CommitOptions, PartialDir};
 pub use handles::borders::KeepLinks;
 pub use handles::dir::{

@@ -24,9 +24,9 @@ export class BlobFiles {
   #staged = new Map();
   #last = 0;
 
-  /** Opens a `File`. `permit` runs before the engine gets the first byte; false means that the engine may get none. */
-  open(file, permit = () => true) {
-    this.#open.set(++this.#last, new Reading(file, permit));
+  /** Opens a `File`. */
+  open(file) {
+    this.#open.set(++this.#last, new Reading(file));
     return { file: this.#last, len: file.size, modified_ms: file.lastModified };
   }
 
@@ -108,9 +108,7 @@ async function filled(blob, spare) {
 
 class Reading {
   isUnreadable = false;
-  #isPermitted = false;
   #file;
-  #permit;
   /**
    * Blocks of the file that a scan has reached: the last one, and the one before, for reads that follow the scan. Of a
    * short file all blocks.
@@ -123,15 +121,12 @@ class Reading {
   /** Memory of a block that is no longer needed. */
   #spare;
 
-  constructor(file, permit) {
+  constructor(file) {
     this.#file = file;
-    this.#permit = permit;
     this.#next = this.#begin(0);
   }
 
   read(at, into) {
-    this.#isPermitted ||= this.#permit();
-    if (!this.#isPermitted) return -1;
     try {
       let got = 0;
       while (got < into.length && at + got < this.#file.size) got += this.#copy(at + got, into.subarray(got));

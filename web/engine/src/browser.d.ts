@@ -45,8 +45,7 @@ export class UnreadableFile extends TransferError {
 
 /** Files that the user chose, and files in the origin's own storage for new versions. */
 export class BlobFiles implements Files {
-  /** Opens a file. `permit` runs before the engine gets the first byte; false means that the engine may get none. */
-  open(file: File, permit?: () => boolean): OpenFile;
+  open(file: File): OpenFile;
   /** Opens a sync access handle for a new version. Returns the number of the file, for requests. */
   stage(access: StagedFile): number;
   close(file: number): void;
@@ -63,7 +62,7 @@ export class BlobFiles implements Files {
 export function pullStaged(
   connection: Connection,
   files: BlobFiles,
-  request: Place & { staged: FileSystemFileHandle; old: File | null },
+  request: Place & { staged: FileSystemFileHandle; old: File | null; version?: string },
   options?: Options,
 ): Promise<Result>;
 
@@ -89,6 +88,6 @@ export class MemoryFile implements StagedFile {
 export function pullInto(
   connection: Connection,
   files: BlobFiles,
-  request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null },
+  request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null; version?: string },
   options?: Options,
 ): Promise<Result & { changes?: { at: number; end: number }[] | undefined }>;

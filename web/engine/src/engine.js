@@ -122,10 +122,11 @@ export class Connection extends EventTarget {
   }
 
   /**
-   * Pushes a file of the user: `{ volume, path, file, len, modified_ms, on_request, strategy }`. With `on_request`, the
-   * file is read only after the server has looked at the version there, and equal lengths and times do not count as
-   * equal content. So `read` can check which version the push replaces. `strategy` is a name as in
-   * `deltic sync --strategy`, by default `deltic`.
+   * Pushes a file of the user: `{ volume, path, file, len, modified_ms, replaces, on_request, strategy }`. `replaces` is
+   * the entity tag, without quotes, of the version that the push may replace; if empty, the push may only create the
+   * file. With another version at the server, the push fails. With `on_request`, the file is read only after the server
+   * has requested the content. With either, equal lengths and times do not count as equal content. `strategy` is a name
+   * as in `deltic sync --strategy`, by default `deltic`.
    * Options: `onprogress({ settled, of, sent, received })`, and an `AbortSignal` as `signal`.
    */
   push(request, options = {}) {
@@ -134,7 +135,7 @@ export class Connection extends EventTarget {
 
   /**
    * Pulls a file into the empty file `staged`: `{ volume, path, staged, old: { file, len, modified_ms } | null }`, and
-   * `strategy` as for a push. The result has `put: { len, modified_ms }` if the staged file is a new version, complete and proven. Without `put`
+   * `strategy` as for a push. With `version`, the name of an old version, that version comes. The result has `put: { len, modified_ms }` if the staged file is a new version, complete and proven. Without `put`
    * the old version is up to date.
    */
   pull(request, options = {}) {

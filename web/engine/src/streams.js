@@ -87,14 +87,15 @@ export class StreamSocket {
     this.#token = token;
     try {
       await this.ask("volumes");
-      this.tell({ welcome: { version: "", channels: STREAMS, message_bytes: MESSAGE_BYTES } });
+      this.tell({ welcome: { version: "", channels: STREAMS, message_bytes: MESSAGE_BYTES, can: ["replaces", "versions"] } });
     } catch (error) {
       this.end(error instanceof Refusal ? error.message : "the server does not answer");
     }
   }
 
-  #open({ channel, volume }) {
-    const stream = new Stream(this, channel, volume);
+  #open({ channel, ...wanted }) {
+    // An older server refuses a stream with more than the volume.
+    const stream = new Stream(this, channel, wanted);
     this.#streams.set(channel, stream);
     this.#waiting.push(stream);
     this.#next();
@@ -114,7 +115,8 @@ export class StreamSocket {
 /** A channel of a connection. */
 class Stream {
   #socket;
-  #volume;
+  /** The body of the request that opens the stream. */
+  #wanted;
   #path = "";
   #stop = new AbortController();
   /** Bytes for the server, and a function that ends the wait for some. */
@@ -123,10 +125,10 @@ class Stream {
   #wake = () => undefined;
   #isOver = false;
 
-  constructor(socket, channel, volume) {
+  constructor(socket, channel, wanted) {
     this.#socket = socket;
     this.channel = channel;
-    this.#volume = volume;
+    this.#wanted = wanted;
   }
 
   send(bytes) {
@@ -145,7 +147,7 @@ class Stream {
   async run() {
     try {
       if (this.#stop.signal.aborted) return;
-      const body = JSON.stringify({ volume: this.#volume });
+      const body = JSON.stringify(this.#wanted);
       const { bytes } = await this.#socket.ask("streams", { method: "POST", body, stop: this.#stop.signal });
       this.#path = `streams/${JSON.parse(new TextDecoder().decode(bytes)).stream}`;
       await Promise.all([this.#up(), this.#down()]);

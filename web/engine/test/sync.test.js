@@ -163,6 +163,40 @@ test("what cannot be done is said, and leaves the old version", options, async (
   await fails(engine.connect(server.url, "dlt_wrong"), /./);
 });
 
+test("a push with a condition replaces that version only", options, async () => {
+  const [name, path] = ["condition.bin", join(local, "condition.bin")];
+  const there = join(server.volume, name);
+  const tag = async () => {
+    const address = `${server.url.replace(/^ws/, "http").replace(/ws$/, "")}volumes/files/files/${name}`;
+    const { headers } = await fetch(address, { method: "HEAD", headers: { Authorization: `Bearer ${server.token}` } });
+    return headers.get("ETag").replaceAll('"', "");
+  };
+  const pushAs = async (replaces, bytes) => {
+    writeFileSync(path, bytes);
+    const opened = files.open(path);
+    return pusher.push({ volume: "files", path: name, ...opened, replaces }).finally(() => files.close(opened.file));
+  };
+  const [one, two] = [noise(MB, 20), noise(MB, 21)];
+  await pushAs("", one);
+  assert.ok(readFileSync(there).equals(one));
+  const first = await tag();
+  // A file is there by now, and later another version.
+  await assert.rejects(pushAs("", two), TransferError);
+  await pushAs(first, two);
+  assert.ok(readFileSync(there).equals(two));
+  await assert.rejects(pushAs(first, one), TransferError);
+  assert.ok(readFileSync(there).equals(two));
+  // Equal length and time do not count as equal content.
+  writeFileSync(there, one);
+  utimesSync(there, 1_700_000_000, 1_700_000_000);
+  writeFileSync(path, two);
+  utimesSync(path, 1_700_000_000, 1_700_000_000);
+  const opened = files.open(path);
+  const { sent } = await pusher.push({ volume: "files", path: name, ...opened, replaces: await tag() });
+  files.close(opened.file);
+  assert.ok(sent > MB && readFileSync(there).equals(two));
+});
+
 test("an abandoned transfer leaves the connection and the old version", options, async () => {
   const path = join(local, "cancel.bin");
   writeFileSync(path, noise(20 * MB, 9));

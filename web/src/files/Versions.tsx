@@ -6,6 +6,8 @@ import { Problem } from "../api/http";
 import { changes, history, look, restore, type Change, type ChangeMap, type History, type OldVersion, type Place, type Version } from "../api/volumes";
 import { loadInto } from "../share/Shared";
 import { format, t } from "../text";
+import { canUpdateCopies, updateCopy } from "../transfer/delta/copy";
+import { Unreadable } from "../transfer/engine";
 import { downloadVersion } from "../transfer/plain";
 import { ChangeStrip } from "../ui/ChangeStrip";
 import { Icon } from "../ui/Icon";
@@ -37,6 +39,16 @@ export function Versions({ at }: { at: Place }): JSX.Element {
       say(isOther ? words.changedMeanwhile(name) : reason(error), "bad");
     }
     load();
+  }
+
+  /** Gives a copy on this device the content of a version. Only the differences come over the network. */
+  async function toCopy({ version, modified }: OldVersion): Promise<void> {
+    try {
+      const done = await updateCopy(at, version);
+      if (done) say(words.versionInCopy(done.name, modified * 1000, done.came, done.bytes));
+    } catch (error) {
+      say(words.failedFor(name, error instanceof Unreadable ? words.failure({ kind: "unreadable" }) : reason(error)), "bad");
+    }
   }
 
   const { now, old } = known.value ?? {};
@@ -75,6 +87,12 @@ export function Versions({ at }: { at: Place }): JSX.Element {
                   <Icon is="down" />
                   {words.download}
                 </button>
+                {canUpdateCopies() && (
+                  <button class="btn" onClick={() => void toCopy(version)}>
+                    <Icon is="turn" />
+                    {words.versionToCopy}
+                  </button>
+                )}
                 {volume.value?.write && (
                   <button class="btn" onClick={() => void bringBack(version)}>
                     <Icon is="again" />

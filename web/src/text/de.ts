@@ -389,6 +389,8 @@ export const german = (n: Numbers): Words => ({
   replacedAt: (at) => `ersetzt ${n.when(at)}`,
   noVersions: "Die Datei wurde nie ersetzt.",
   versionsHelp: "Beim Zurückholen wird auch der jetzige Stand eine Version: Nichts geht verloren.",
+  versionToCopy: "In meine Kopie",
+  versionInCopy: (file, at, came, bytes) => `${name(file)} ist jetzt auf dem Stand von ${n.when(at)}: ${n.bytes(came)} kamen statt ${n.bytes(bytes)}`,
   versionBack: (file, at) => `${name(file)} ist wieder auf dem Stand von ${n.when(at)}`,
   changedMeanwhile: (file) => `${name(file)} hat sich inzwischen geändert. Nichts wurde ersetzt; sieh noch einmal nach.`,
   preview: "Zeigen",

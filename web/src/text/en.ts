@@ -407,6 +407,9 @@ export const english = (n: Numbers) => ({
   replacedAt: (at: number) => `replaced ${inside(n.when(at))}`,
   noVersions: "The file was never replaced.",
   versionsHelp: "Restoring makes the present file a version too: nothing is lost.",
+  versionToCopy: "Into my copy",
+  versionInCopy: (file: string, at: number, came: number, bytes: number) =>
+    `${name(file)} is the version of ${inside(n.when(at))} now: ${n.bytes(came)} came instead of ${n.bytes(bytes)}`,
   versionBack: (file: string, at: number) => `${name(file)} is the version of ${inside(n.when(at))} again`,
   changedMeanwhile: (file: string) => `${name(file)} changed meanwhile. Nothing was replaced; look at it again.`,
   preview: "Show",

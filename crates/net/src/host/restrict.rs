@@ -15,8 +15,8 @@ use deltic_protocol::hello::{NamesFrom, Request};
 use deltic_protocol::options::{AlternateUse, Delete, Missing, Options, Powers};
 use deltic_store_local::cache::Cache;
 use deltic_store_local::{
-    BackupPlace, Changes, LocalOptions, NamedDir, SpaceQuota, StoreContext, Trust, VolumeDir,
-    part_path, volume_path,
+    BackupPlace, Changes, LocalOptions, NamedDir, Replaceable, SpaceQuota, StoreContext, Trust,
+    VolumeDir, part_path, volume_path,
 };
 use deltic_tree::path::printable;
 use deltic_tree::{Follow, Name, RelPath};
@@ -51,6 +51,8 @@ pub struct Restriction {
     changes: Changes,
     /// Name of the client under which changes of files are noted; `None` if no changes are noted.
     author: Option<Arc<str>>,
+    /// Versions of files that may be replaced.
+    replaceable: Replaceable,
     /// State that the stores of the process share.
     context: StoreContext,
     wall: Wall,
@@ -169,6 +171,12 @@ impl Restriction {
     #[must_use]
     pub fn with_author(self, author: &str) -> Self {
         Self { author: Some(author.into()), ..self }
+    }
+
+    /// Limits the versions of files that may be replaced.
+    #[must_use]
+    pub fn with_replaceable(self, replaceable: Replaceable) -> Self {
+        Self { replaceable, ..self }
     }
 
     /// Returns the state of the second wall.
@@ -342,7 +350,8 @@ impl Host for Restriction {
         let backup =
             local.backup.map(|backup| BackupPlace { mixed: backup.mixed || keeps_all, ..backup });
         let (quotas, author) = (self.quotas.clone(), self.author.clone());
-        LocalOptions { quotas, changes, author, backup, ..local }
+        let replaceable = self.replaceable.clone();
+        LocalOptions { quotas, changes, author, backup, replaceable, ..local }
     }
 }
 

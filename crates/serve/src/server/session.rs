@@ -1,17 +1,21 @@
 //! Sessions of clients, over any transport.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use deltic_carrier::control::{FileVersion, SessionScope};
 use deltic_net::Restriction;
-use deltic_net::embed::{Cancel, Embedding, serve_within};
+use deltic_net::embed::{Cancel, Embedding, Served, serve_far_tree, serve_within};
+use deltic_store_local::VersionId;
+use deltic_tree::RelPath;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::audit::name;
 use super::problem::Problem;
-use super::rest::on_disk;
+use super::rest::{OldFile, has_tag, on_disk, path_named, version_named};
 use super::shared::{Known, Server, SessionPermit};
-use super::volume::Volume;
+use super::volume::{Right, Volume};
 use crate::token::TokenHash;
 
 /// A session that was admitted, with its permit.
@@ -19,21 +23,38 @@ pub(super) struct Opened {
     limits: Restriction,
     volume: Volume,
     token: TokenHash,
+    /// The path and the name of the old version that the session reads in place of the volume's files.
+    version: Option<(RelPath, VersionId)>,
     _permit: SessionPermit,
 }
 
 impl Server {
     /// Admits a session in a volume.
-    pub(super) fn open_session(&self, known: &Known, volume: &str) -> Result<Opened, Problem> {
+    pub(super) fn open_session(
+        self: &Arc<Self>,
+        known: &Known,
+        volume: &str,
+        SessionScope { replaces, version }: SessionScope,
+    ) -> Result<Opened, Problem> {
+        let version = version.map(|FileVersion { path, id }| {
+            let path = path_named(&path)?;
+            self.volume_for(Right::Read, known, volume, &path)?;
+            Ok::<_, Problem>((path, version_named(&id)?))
+        });
         let (volume, rights) = self.volume(known, volume)?;
         let permit = self.session_permit(known)?;
         let limits = volume.limits(rights, known.grant.path.clone());
         let limits = limits.with_author(&known.grant.name);
+        let limits = match replaces {
+            Some(tag) => limits.with_replaceable(has_tag(self, tag)),
+            None => limits,
+        };
         let volume = match rights.write {
             true => volume.for_writer(&known.quotas, &self.access.quotas),
             false => volume.clone(),
         };
-        Ok(Opened { limits, volume, token: known.token, _permit: permit })
+        let version = version.transpose()?;
+        Ok(Opened { limits, volume, token: known.token, version, _permit: permit })
     }
 }
 
@@ -41,7 +62,7 @@ impl Opened {
     /// Runs the session until it ends or is cancelled. The result is sent to the client by the session itself.
     ///
     /// # Errors
-    /// [`Problem`] if the quotas of the token cannot be counted.
+    /// [`Problem`] if the quotas of the token cannot be counted, or there is no such version.
     pub(super) async fn hold(
         self,
         server: &Server,
@@ -49,7 +70,10 @@ impl Opened {
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
     ) -> Result<(), Problem> {
-        let Self { limits, volume, token, _permit } = self;
+        let Self { limits, volume, token, version, _permit } = self;
+        if let Some(version) = version {
+            return serve_version(server, (volume, token), version, (transport, cancel)).await;
+        }
         let limits = match volume.has_quotas() {
             false => limits,
             true => {
@@ -66,4 +90,20 @@ impl Opened {
         server.journal.ended("session", &volume, &token, &ended);
         Ok(())
     }
+}
+
+/// Serves an old version of a file to a session.
+async fn serve_version(
+    server: &Server,
+    (volume, token): (Volume, TokenHash),
+    (path, id): (RelPath, VersionId),
+    (transport, cancel): (impl AsyncRead + AsyncWrite + Send + 'static, Cancel),
+) -> Result<(), Problem> {
+    let opening = volume.clone();
+    let tree = on_disk(server, move || OldFile::open(&opening, path, id)).await?;
+    let served = Served { single: Some(tree.name().clone()), own: None, tree };
+    let with = Embedding { cancel, ..server.embedding.clone() };
+    let ended = serve_far_tree(move |_, _| Ok(served), transport, &with).await;
+    server.journal.ended("session", &volume.name.to_string(), &token, &ended);
+    Ok(())
 }

@@ -14,7 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use deltic_carrier::SUBPROTOCOL;
-use deltic_carrier::control::{Capabilities, FromClient, FromServer};
+use deltic_carrier::control::{Capabilities, FromClient, FromServer, SessionScope};
 use deltic_carrier::ends::ServerEnd;
 use deltic_carrier::message::MAX_MESSAGE_BYTES;
 use deltic_carrier::update::MAX_UPDATE_BYTES;
@@ -213,8 +213,8 @@ impl Connected {
                     return Err(invalid("the client has already sent a token"));
                 }
             }
-            FromClient::Open { channel, volume } => {
-                return Ok(denied(channel, self.open(channel, &volume)));
+            FromClient::Open { channel, volume, scope } => {
+                return Ok(denied(channel, self.open(channel, &volume, scope)));
             }
             FromClient::Update { channel, volume } => {
                 return Ok(denied(channel, self.update(channel, volume)));
@@ -303,9 +303,9 @@ impl Connected {
     }
 
     /// Starts a session.
-    fn open(&self, number: u32, volume: &str) -> Result<(), Problem> {
+    fn open(&self, number: u32, volume: &str, scope: SessionScope) -> Result<(), Problem> {
         let known = self.known_client()?;
-        let session = self.server.open_session(&known, volume)?;
+        let session = self.server.open_session(&known, volume, scope)?;
         self.check_channel(number)?;
         let channel = self.mux.open(number).ok_or_else(is_open)?;
         let cancel = Cancel::default();
@@ -329,7 +329,12 @@ fn welcome() -> FromServer {
         version: env!("CARGO_PKG_VERSION").into(),
         channels: MAX_CHANNELS as u32,
         message_bytes: MAX_MESSAGE_BYTES as u32,
-        can: Capabilities { watch: true, ..Capabilities::default() },
+        can: Capabilities {
+            watch: true,
+            replaces: true,
+            versions: true,
+            ..Capabilities::default()
+        },
     }
 }
 

@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use bytes::{Buf, Bytes, BytesMut};
+use deltic_carrier::control::{FileVersion, SessionScope};
 use deltic_net::embed::Cancel;
 use futures_util::FutureExt;
 use serde::Deserialize;
@@ -51,6 +52,8 @@ pub(super) fn table() -> [(&'static str, MethodRouter<Arc<Server>>); 2] {
 #[serde(deny_unknown_fields)]
 struct Wanted {
     volume: String,
+    replaces: Option<String>,
+    version: Option<FileVersion>,
 }
 
 /// Opens a stream to a new session in a volume.
@@ -63,8 +66,8 @@ async fn open(
 ) -> Result<Response, Problem> {
     let body = collect(&headers, body, 4 << 10).await?;
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
-    let Wanted { volume } = serde_json::from_slice(&body).map_err(bad)?;
-    let session = server.open_session(&known, &volume)?;
+    let Wanted { volume, replaces, version } = serde_json::from_slice(&body).map_err(bad)?;
+    let session = server.open_session(&known, &volume, SessionScope { replaces, version })?;
     let name = new_token();
     let (near, far) = duplex(WAITING);
     let stream = Arc::new(Stream::new(known.token, near));

@@ -18,6 +18,7 @@ pub(crate) mod land;
 pub(crate) mod partial;
 pub(crate) mod rebuild;
 pub(crate) mod remove;
+pub(crate) mod replaceable;
 pub(crate) mod state;
 pub(crate) mod telling;
 pub(crate) mod whole;

@@ -16,6 +16,7 @@ use crate::commit::changes::Changes;
 use crate::commit::finished::Delayed;
 use crate::commit::inplace::{LeftFiles, UnderWay};
 use crate::commit::remove::Removals;
+use crate::commit::replaceable::Replaceable;
 use crate::commit::writing::CommitOptions;
 use crate::handles::borders::TreeBorders;
 use crate::handles::dir::Dir;
@@ -61,6 +62,8 @@ pub(crate) struct CommitState {
     pub(crate) changes: Changes,
     /// Name of the client under which changes of files are noted; `None` if no changes are noted.
     pub(crate) author: Option<Arc<str>>,
+    /// Versions of files that may be replaced.
+    pub(crate) replaceable: Replaceable,
 }
 
 impl Drop for StoreState {

@@ -25,6 +25,7 @@ use super::commit::inplace::{LeftFiles, UnderWay};
 use super::commit::land::{link_delayed, stage_hard_link};
 use super::commit::rebuild::LocalRebuild;
 use super::commit::remove::{Removals, remove_after, remove_version};
+use super::commit::replaceable::Replaceable;
 use super::commit::state::{CommitState, StoreState};
 use super::commit::whole::{BegunFile, begin_file, finish_all};
 use super::commit::writing::{CommitOptions, PartialDir};
@@ -47,7 +48,7 @@ use crate::kernel::errno::{At, store_error};
 use deltic_store::filter::Start;
 use deltic_store::{
     Durability, Filter, Keep, Link, Listing, NamePair, OneName, Posix, RemoveOptions, RemoveResult,
-    Respell, Resumed, Store, StoreError, Version, Whole,
+    Respell, Resumed, Store, StoreError, Tree, Version, Whole,
 };
 
 /// A local directory as a destination.
@@ -82,6 +83,8 @@ pub struct LocalOptions {
     pub changes: Changes,
     /// Name of the client under which [changes of files are noted](crate::ChangeNote); `None` if no changes are noted.
     pub author: Option<Arc<str>>,
+    /// Versions of files that may be replaced.
+    pub replaceable: Replaceable,
 }
 
 impl LocalStore {
@@ -202,6 +205,7 @@ impl LocalStore {
                 one_shot: options.one_shot,
                 changes: options.changes,
                 author: options.author,
+                replaceable: options.replaceable,
             },
             copier: Copier::default(),
             makes: NewEntries::of_process(),
@@ -241,6 +245,11 @@ impl LocalStore {
     #[cfg(test)]
     pub(crate) fn require_names(&self) {
         self.0.stages.need_names();
+    }
+
+    /// Fails if the version at `path` may not be replaced.
+    fn check_replaceable(&self, path: &RelPath) -> Result<(), StoreError> {
+        self.0.commits.replaceable.check(path, || Tree::open(self, path))
     }
 
     fn place_of(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {
@@ -369,6 +378,7 @@ impl Store for LocalStore {
     }
 
     fn create(&self, path: &RelPath, len: u64) -> Result<LocalRebuild, StoreError> {
+        self.check_replaceable(path)?;
         LocalRebuild::new(Arc::clone(&self.0), path, FileSize::without_holes(len))
     }
 
@@ -378,6 +388,7 @@ impl Store for LocalStore {
         len: u64,
         data: u64,
     ) -> Result<LocalRebuild, StoreError> {
+        self.check_replaceable(path)?;
         LocalRebuild::new(Arc::clone(&self.0), path, FileSize { len, data })
     }
 
@@ -391,6 +402,7 @@ impl Store for LocalStore {
             if file.seen.is_some() || !self.0.can_put_whole() {
                 return Ok(BegunFile::Ended(self.replace(file, keep)));
             }
+            self.check_replaceable(file.path)?;
             let place = self.place_reusing("create", file.path, &mut last)?;
             begin_file(&self.0, last.insert(place).clone(), file, keep)
         };
@@ -409,6 +421,7 @@ impl Store for LocalStore {
         path: &RelPath,
         len: u64,
     ) -> Result<Option<Resumed<LocalRebuild>>, StoreError> {
+        self.check_replaceable(path)?;
         LocalRebuild::resume(Arc::clone(&self.0), path, len)
     }
 

@@ -1,6 +1,6 @@
 //! Stores with other ways of writing than the default.
 
-use deltic_store::{Posix, Resumable};
+use deltic_store::{Posix, Resumable, Whole};
 use std::ops::Range;
 
 use super::*;
@@ -263,4 +263,28 @@ fn what_is_not_complete_is_shown_until_it_is() {
         store.sweep().unwrap();
         assert_eq!(names_in(&root.path().join("dir")), ["file"]);
     }
+}
+
+#[test]
+fn a_store_that_may_replace_no_version_only_creates_files() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::write(root.path().join("old"), "old").unwrap();
+    let replaceable = Replaceable::only(|present| present.is_none());
+    let store =
+        LocalStore::open(root.path(), LocalOptions { replaceable, ..LocalOptions::default() })
+            .unwrap();
+    let path = |name: &str| RelPath::parse(name.as_bytes()).unwrap();
+    let is_conflict = |error: StoreError| matches!(error, StoreError::Conflict { .. });
+    assert!(is_conflict(store.create(&path("old"), 3).unwrap_err()));
+    assert!(is_conflict(store.create_sparse(&path("old"), 3, 3).unwrap_err()));
+    assert!(is_conflict(store.resume(&path("old"), 3).unwrap_err()));
+    assert!(store.create(&path("new"), 3).is_ok());
+    assert!(store.resume(&path("new"), 3).unwrap().is_none());
+    let meta = Meta::without_owner(Kind::File, 3, Timestamp::default(), 0o644);
+    let paths = [path("old"), path("new")];
+    let files = paths.each_ref().map(|path| Whole { path, bytes: b"new", meta: &meta, seen: None });
+    let [old, new] = <[_; 2]>::try_from(store.replace_all(&files, Keep::default())).unwrap();
+    assert!(is_conflict(old.unwrap_err()) && new.is_ok());
+    let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
+    assert_eq!((read("old"), read("new")), ("old".into(), "new".into()));
 }

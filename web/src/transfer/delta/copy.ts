@@ -25,15 +25,18 @@ export interface Updated {
   bytes: number;
 }
 
-/** Lets the user choose an older copy, and updates the copy. Returns undefined if the user chose no file. */
-export async function updateCopy(from: Place): Promise<Updated | undefined> {
+/**
+ * Lets the user choose a copy, and gives the copy the content of the server's present version, or of an old `version`.
+ * Returns undefined if the user chose no file.
+ */
+export async function updateCopy(from: Place, version?: string): Promise<Updated | undefined> {
   const handle = await chosen();
   if (!handle) return undefined;
   const old = await handle.getFile();
   const staged = `staged-${crypto.randomUUID()}`;
   const root = await navigator.storage.getDirectory();
   try {
-    const end = await transfer({ is: "download", file: old, staged, ...way(from) }, () => undefined, new AbortController().signal);
+    const end = await transfer({ is: "download", file: old, version, staged, ...way(from) }, () => undefined, new AbortController().signal);
     if (!end || "is" in end) throw refusal(end?.is, end && "why" in end ? end.why : "");
     if (!end.put) return { name: old.name, came: end.received, bytes: old.size };
     const now = await handle.getFile();

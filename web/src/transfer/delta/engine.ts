@@ -5,10 +5,10 @@
  */
 import type { Result } from "../../../engine/src/engine.js";
 import { answers, lost, pause, Problem, Unreachable } from "../../api/http";
-import { address, type Place } from "../../api/volumes";
+import type { Place } from "../../api/volumes";
 import { root } from "../../root";
 import { token } from "../../session";
-import { Taken, Unreadable, type Engine, type Progress } from "../engine";
+import { Taken, Unreadable, type Base, type Engine, type Progress } from "../engine";
 import { lookIfAllowed, plain } from "../plain";
 import { limit } from "../rate";
 import { disconnect, transfer } from "./client";
@@ -29,7 +29,7 @@ export const delta: Engine = {
     on(underWay(file, { settled: 0, sent: 0 }));
     const taken = isNew ? await lookIfAllowed(to) : undefined;
     if (taken) throw new Taken(taken);
-    const there = { address: new URL(address("files", to), root()).href, tag: isNew ? undefined : base.tag };
+    const replaces = isNew ? "" : base.tag.replace(/^W\/|"/g, "");
     await settled(to, stop);
     let furthest = 0;
     // Bytes that earlier connections have sent.
@@ -41,13 +41,13 @@ export const delta: Engine = {
         progress = underWay(file, { settled, sent: earlier + sent });
         on(progress);
       };
-      const begun = transfer({ is: "upload", file, ...there, ...way(to) }, heard, stop);
+      const begun = transfer({ is: "upload", file, replaces, ...way(to) }, heard, stop);
       const end = await begun.catch((error: unknown) => (brokeOff(to), Promise.reject(error)));
       if (end && !("is" in end)) return on(arrived(file, end, earlier));
       // All that the server has of a new file was sent.
       earlier = isNew ? file.size : Math.max(earlier, progress.sent);
       brokeOff(to);
-      if (end) await refuse(end, to);
+      if (end) refuse(end);
       // While the server is away, do not fall back to plain HTTP: the server keeps the bytes that arrived.
       if (!(await answers())) {
         lost();
@@ -57,6 +57,8 @@ export const delta: Engine = {
       await pause(Math.min(LAST_PAUSE, FIRST_PAUSE * 2 ** tries) * (0.5 + Math.random()), stop);
       await settled(to, stop);
     }
+    // The server may have refused the upload because of another version.
+    await refuseIfTaken(to, base);
     return plain.upload(file, to, base, on, stop);
   },
 
@@ -128,9 +130,15 @@ export function way({ volume, path }: Place): { volume: string; path: string; so
   return { volume, path: path.join("/"), socket, token: token.value ?? "" };
 }
 
-/** Rejects if plain HTTP would fail as well: another version, an unreadable file, or a busy server. */
-async function refuse(failure: Failure, to: Place): Promise<void> {
-  if (failure.is === "taken") throw new Taken(await lookIfAllowed(to));
+/** Rejects if the server has another version than the version that the upload may replace. */
+async function refuseIfTaken(to: Place, base: Base): Promise<void> {
+  const there = await lookIfAllowed(to);
+  const isTaken = base === "nothing" ? there !== undefined : there?.tag !== base.tag;
+  if (isTaken) throw new Taken(there);
+}
+
+/** Throws if plain HTTP would fail as well: an unreadable file, or a busy server. */
+function refuse(failure: Failure): void {
   if (failure.is === "unreadable") throw new Unreadable();
   if (failure.is === "busy") throw new Problem(503, failure.why, failure.secs);
 }

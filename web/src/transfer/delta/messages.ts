@@ -18,16 +18,16 @@ export interface Upload extends Request {
   is: "upload";
   /** The new version. */
   file: File;
-  /** Address of the file by plain HTTP. The worker asks this address for the server's version. */
-  address: string;
-  /** Entity tag of the version that the upload may replace; undefined if the upload may only create the file. */
-  tag: string | undefined;
+  /** Entity tag of the version that the upload may replace, without quotes; empty if the upload may only create the file. */
+  replaces: string;
 }
 
 export interface Download extends Request {
   is: "download";
   /** The old version. */
   file: File;
+  /** Name of an old version at the server, which comes in place of the present version. */
+  version?: string | undefined;
   /**
    * Name in the origin's storage of the file that gets the new version; or the length of the new version, as far as the
    * page knows it, if the new version is short and comes with the answer.
@@ -79,8 +79,6 @@ export interface Report {
 }
 
 export type Failure =
-  /** The server has another version, or no version. */
-  | { is: "taken" }
   /** The file on this device changed, or cannot be read. */
   | { is: "unreadable" }
   /** The connection ended. */

@@ -73,21 +73,13 @@ async function plan({ id, module, request }: Planning): Promise<void> {
 }
 
 async function upload(request: Upload, options: Options): Promise<Result> {
-  const { file, volume, path } = request;
-  let there: Compared = "unknown";
-  const permit = () => {
-    there = compare(request);
-    return there === "same";
-  };
-  const compared = () => there;
-  const opened = files.open(file, permit);
+  const { file, volume, path, replaces } = request;
+  const opened = files.open(file);
   try {
     const connection = await connect(request);
-    if (request.tag === undefined && connection.isPlain && rate === 0) throw new Refused({ is: "plain" });
-    return await connection.push({ volume, path, ...opened, on_request: true }, options);
+    if (replaces === "" && connection.isPlain && rate === 0) throw new Refused({ is: "plain" });
+    return await connection.push({ volume, path, ...opened, replaces }, options);
   } catch (error) {
-    if (compared() === "other") throw new Refused({ is: "taken" });
-    if (compared() === "away") throw new Refused({ is: "ended" });
     throw files.reason(opened.file, error);
   } finally {
     files.close(opened.file);
@@ -100,21 +92,20 @@ async function upload(request: Upload, options: Options): Promise<Result> {
  */
 async function discard(request: Discard, options: Options): Promise<never> {
   const { volume, path, bytes, modified } = request;
-  const { file } = files.open(new File([], ""), () => false);
-  try {
-    const connection = await connect(request);
-    await connection.push({ volume, path, file, len: bytes, modified_ms: modified, on_request: true }, options).catch(() => undefined);
-    throw new Refused({ is: "unreadable" });
-  } finally {
-    files.close(file);
-  }
+  const connection = await connect(request);
+  await connection.push({ volume, path, file: NO_FILE, len: bytes, modified_ms: modified, on_request: true }, options).catch(() => undefined);
+  throw new Refused({ is: "unreadable" });
 }
+
+/** Number of a file of which each read fails. */
+const NO_FILE = 0;
 
 async function download(request: Download, options: Options): Promise<{ result: Result; content?: Blob | Patch }> {
   const { file: old, volume, path } = request;
+  const version = request.version === undefined ? {} : { version: request.version };
   if (typeof request.staged === "number") {
     const access = new MemoryFile(request.staged, MEMORY_BYTES);
-    const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, access, old }, options);
+    const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, ...version, access, old }, options);
     if (!result.put) return { result };
     // On a file system with coarse times, a file that was just written may change again without a trace.
     if (!changes || Date.now() - old!.lastModified < COARSE_TIME_MS) return { result, content: access.blob };
@@ -124,32 +115,13 @@ async function download(request: Download, options: Options): Promise<{ result: 
   const root = await navigator.storage.getDirectory();
   const staged = await root.getFileHandle(request.staged, { create: true });
   const connection = await connect(request);
-  return { result: await pullStaged(connection, files, { volume, path, staged, old }, options) };
+  return { result: await pullStaged(connection, files, { volume, path, ...version, staged, old }, options) };
 }
 
 /** A failure that the engine does not know. */
 class Refused extends Error {
   constructor(readonly failure: Failure) {
     super(failure.is);
-  }
-}
-
-/** `away`: no answer came. */
-type Compared = "same" | "other" | "unknown" | "away";
-
-/** Compares the server's version with the version that the upload may replace. Blocks. */
-function compare({ address, tag, token }: Upload): Compared {
-  try {
-    const request = new XMLHttpRequest();
-    request.open("HEAD", address, false);
-    request.setRequestHeader("Authorization", `Bearer ${token}`);
-    request.send();
-    if (request.status === 404) return tag === undefined ? "same" : "other";
-    if (request.status === 502 || request.status === 504) return "away";
-    if (request.status !== 200) return "unknown";
-    return tag !== undefined && request.getResponseHeader("ETag") === tag ? "same" : "other";
-  } catch {
-    return "away";
   }
 }
 

@@ -1,10 +1,11 @@
 //! Entity tags of files, and conditional requests (`If-Match` and similar headers).
 
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use axum::http::{HeaderMap, StatusCode, header};
 use deltic_store::{Snapshot, Store, StoreError, Tree, Version};
-use deltic_store_local::{LocalSnapshot, LocalStore};
+use deltic_store_local::{LocalSnapshot, LocalStore, Replaceable};
 use deltic_tree::{Meta, RelPath, Timestamp};
 
 use crate::server::problem::Problem;
@@ -25,6 +26,16 @@ pub(super) fn tag_of_file(server: &Server, meta: &Meta, version: Option<&Version
             format!("W/{}", quoted(hash.finalize()))
         }
     }
+}
+
+/// Returns the condition that a file has this entity tag, which is given without quotes. The empty tag stands for no
+/// file.
+pub(crate) fn has_tag(server: &Arc<Server>, wanted: String) -> Replaceable {
+    let server = Arc::clone(server);
+    Replaceable::only(move |present| {
+        let tag = present.map_or_else(String::new, |present| tag(&server, present));
+        tag.trim_start_matches("W/").trim_matches('"') == wanted
+    })
 }
 
 /// Returns the entity tag of the committed `version`, even if another version has replaced the file since.

@@ -120,11 +120,10 @@ pub(super) fn kept(volume: &Volume) -> Result<OldVersions, Problem> {
     volume.versions()?.ok_or_else(why)
 }
 
-/// Parses the name of a version in a parameter.
-fn version_named(text: Option<&str>) -> Result<Option<VersionId>, Problem> {
+/// Parses the name of a version.
+pub(crate) fn version_named(text: &str) -> Result<VersionId, Problem> {
     let why = "version, from: not a version that `?as=versions` lists";
-    let bad = |_| Problem::new(StatusCode::BAD_REQUEST, why);
-    text.map(|text| text.parse().map_err(bad)).transpose()
+    text.parse().map_err(|_| Problem::new(StatusCode::BAD_REQUEST, why))
 }
 
 /// Opens a file, or the old version that the request names.
@@ -245,11 +244,11 @@ impl Restoring {
 impl At {
     /// Returns the version that the request names, if any.
     pub(super) fn version(&self) -> Result<Option<VersionId>, Problem> {
-        version_named(self.version.as_deref())
+        self.version.as_deref().map(version_named).transpose()
     }
 
     /// Returns the version that the request compares with, if the request names one.
     pub(super) fn from(&self) -> Result<Option<VersionId>, Problem> {
-        version_named(self.from.as_deref())
+        self.from.as_deref().map(version_named).transpose()
     }
 }
