@@ -51,7 +51,7 @@ describe.skipIf(why)("the delta engine of the page", () => {
     rmSync(local, { recursive: true, force: true });
   });
   beforeEach(async () => {
-    for (const name of readdirSync(disk())) rmSync(disk(name));
+    for (const name of readdirSync(disk())) if (name !== ".deltic") rmSync(disk(name));
     await s.page.goto("about:blank");
     Object.assign(s.origin, { cut: false, sockets: true, slow: undefined, bodies: [], seen: [], onUpgrade: undefined });
     s.origin.wire = { up: 0, down: 0 };
@@ -90,6 +90,27 @@ describe.skipIf(why)("the delta engine of the page", () => {
     await s.page.getByRole("link", { name: "Transfers", exact: true }).click();
     await s.page.getByText(/20\.0.MB saved, 99 %/).waitFor();
     expect(await s.page.locator(".tr .strip rect.k").count()).toBe(1);
+  });
+
+  test("an append costs less than 400 bytes more than the new bytes, without a request before it", async () => {
+    writeFileSync(disk("warm.bin"), noise(MB, 40));
+    await replace("warm.bin", noise(MB, 41));
+    await idle(s.page);
+    for (const bytes of [4, 1_000, 100_000]) {
+      const [name, old] = [`append-${bytes}.bin`, noise(MB, bytes)];
+      writeFileSync(disk(name), old);
+      const next = Buffer.concat([old, noise(bytes, 42)]);
+      writeFileSync(join(local, name), next);
+      await addFiles(s.page, [join(local, name)]);
+      await s.page.getByRole("dialog").waitFor();
+      Object.assign(s.origin, { wire: { up: 0, down: 0 }, seen: [] });
+      await keepMine();
+      await expect.poll(() => readFileSync(disk(name)).equals(next)).toBe(true);
+      await idle(s.page);
+      console.log(`${bytes} bytes appended to 1 MB: ${s.origin.wire.up} bytes up, ${s.origin.wire.down} down`);
+      expect(s.origin.wire.up + s.origin.wire.down).toBeLessThan(bytes + 400);
+      expect(s.origin.seen.filter((seen) => seen.includes(name))).toEqual([]);
+    }
   });
 
   test("content of the same length and time is not taken for equal", async () => {

@@ -110,7 +110,7 @@ describe.skipIf(why)("beside the list of files", () => {
     s.origin.wire = { up: 0, down: 0 };
     await menu("v.bin", "Versions");
     await s.page.getByRole("button", { name: "Into my copy" }).click();
-    await s.page.getByText(/is the version of .* now: .* came instead of 2\.0.MB/).first().waitFor();
+    await s.page.getByText(/is the version of .* now: .* came instead of 2\.00.MB/).first().waitFor();
     console.log(`old version of 2 MB: ${s.origin.wire.down} bytes down, ${s.origin.wire.up} up`);
     expect(s.origin.wire.down).toBeLessThan(10_000);
     const mine = await s.page.evaluate(async () => {

@@ -1,7 +1,8 @@
 //! A connection to a server: messages in and out, and the transfers over its channels.
 
+mod append;
+
 use std::collections::{BTreeMap, VecDeque};
-use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +17,7 @@ use deltic_worker::Worker;
 use deltic_worker::dialling::DiallingEnd;
 use deltic_worker::inline::{InlineError, Progress};
 
+use self::append::Appending;
 use crate::events::{Event, PutFile};
 use crate::requests::milliseconds;
 use crate::{HostFiles, PageStore, RequestError};
@@ -30,7 +32,7 @@ pub struct Connection<H> {
     pub(crate) host: H,
     control: ClientEnd,
     /// The open channels. The reader of a channel is the number of the channel.
-    channels: Channels<u32, Infallible>,
+    channels: Channels<u32, Appending>,
     transfers: BTreeMap<u32, Transfer<H>>,
     messages: VecDeque<Bytes>,
     /// Bytes of all `messages`.
@@ -167,7 +169,12 @@ impl<H: HostFiles> Connection<H> {
                     transfer.is_heard_out = true;
                 }
             }
-            Ok(Some(channels::Event::Whole(never, _))) => match never {},
+            Ok(Some(channels::Event::Whole(appending, answer))) => {
+                match appending.answered(&answer) {
+                    Some(event) => self.events.push_back(event),
+                    None => self.break_off("the server's answer is invalid".into()),
+                }
+            }
             Err(error) => self.break_off(error.to_string()),
         }
     }
@@ -189,6 +196,8 @@ impl<H: HostFiles> Connection<H> {
             FromServer::Refused { channel, why, retry_secs } => {
                 if self.transfers.contains_key(&channel) {
                     self.fail(channel, why, retry_secs);
+                } else if let Some(appending) = self.channels.give_up(channel) {
+                    self.events.push_back(appending.refused(why, retry_secs));
                 }
             }
             FromServer::GoAway => self.events.push_back(Event::GoAway),

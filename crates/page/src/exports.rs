@@ -135,6 +135,18 @@ pub unsafe extern "C" fn deltic_push(handle: &mut Handle, text: *mut u8, len: us
     handle.begin(|connection| connection.push(serde_json::from_slice(&text)?))
 }
 
+/// Starts an append that a JSON text describes. Returns the number of the transfer, or 0.
+///
+/// # Safety
+/// As [`deltic_receive`].
+#[cfg(feature = "push")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn deltic_append(handle: &mut Handle, text: *mut u8, len: usize) -> u32 {
+    // SAFETY: passed on to the caller.
+    let text = unsafe { taken(text, len) };
+    handle.begin(|connection| connection.append(&serde_json::from_slice(&text)?))
+}
+
 /// Starts a pull that a JSON text describes. Returns the number of the transfer, or 0.
 ///
 /// # Safety

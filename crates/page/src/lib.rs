@@ -33,5 +33,5 @@ pub use events::{Event, PutFile};
 pub use host::{HostFiles, NotRead, NotWritten};
 #[cfg(feature = "pull")]
 pub use reconcile::plan;
-pub use requests::{OldFile, Pull, Push, RequestError};
+pub use requests::{Append, OldFile, Pull, Push, RequestError};
 pub use store::PageStore;

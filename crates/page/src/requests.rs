@@ -13,7 +13,7 @@ use serde::Deserialize;
 /// Longest frame that this end accepts, in bytes. Bounds the memory of a tab.
 const FRAME_BYTES: usize = 256 << 10;
 /// Mode of a new file. A browser does not tell the modes of the user's files.
-const MODE: u32 = 0o644;
+pub(crate) const MODE: u32 = 0o644;
 
 /// A request to push a file of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -38,6 +38,20 @@ pub struct Push {
     pub strategy: Option<String>,
     /// Random bytes for the session, as 64 hexadecimal digits.
     pub random: String,
+}
+
+/// A request to append to a file of the server.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Append {
+    /// The volume of the server.
+    pub volume: String,
+    /// Path of the file in the volume.
+    pub path: String,
+    /// The file to read.
+    #[serde(flatten)]
+    pub new: OldFile,
+    /// Length of the server's version, which is the beginning of the file.
+    pub begins: u64,
 }
 
 /// A request to pull a file of the server.
@@ -96,6 +110,9 @@ pub enum RequestError {
     /// No strategy has this name.
     #[error(transparent)]
     Strategy(#[from] UnknownStrategy),
+    /// The file changed, is too long for an append, or is shorter than the server's version.
+    #[error("the file changed, or cannot be appended to by one message")]
+    NoAppend,
     /// The connection has ended.
     #[error("the connection has ended")]
     Ended,
@@ -112,7 +129,7 @@ impl OldFile {
 }
 
 /// Converts milliseconds since 1970.
-fn time(ms: i64) -> Timestamp {
+pub(crate) fn time(ms: i64) -> Timestamp {
     Timestamp { secs: ms.div_euclid(1000), nanos: ms.rem_euclid(1000) as u32 * 1_000_000 }
 }
 

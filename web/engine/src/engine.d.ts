@@ -91,6 +91,7 @@ export class Connection extends EventTarget {
   /** Milliseconds in which the engine worked for this connection, reads of files included. */
   readonly busyMs: number;
   push(request: Place & OpenFile & Method & { on_request?: boolean; replaces?: string }, options?: Options): Promise<Result>;
+  append(request: Place & OpenFile & { begins: number }, options?: Options): Promise<Result>;
   pull(request: Place & Method & { staged: number; old: OpenFile | null; version?: string }, options?: Options): Promise<Result>;
   /** Most bytes a second that this end sends; 0 for no limit. */
   set rate(bytes: number);

@@ -134,6 +134,15 @@ export class Connection extends EventTarget {
   }
 
   /**
+   * Appends to a file by one message: `{ volume, path, file, len, modified_ms, begins }`. The server's version must be
+   * the first `begins` bytes of the file; otherwise the promise rejects, and nothing is changed. The file has at most
+   * 32 MiB, and the new bytes and the path together at most 256 KiB. Not without a WebSocket.
+   */
+  append(request, options = {}) {
+    return this.#begin("deltic_append", request, options);
+  }
+
+  /**
    * Pulls a file into the empty file `staged`: `{ volume, path, staged, old: { file, len, modified_ms } | null }`, and
    * `strategy` as for a push. With `version`, the name of an old version, that version comes. The result has `put: { len, modified_ms }` if the staged file is a new version, complete and proven. Without `put`
    * the old version is up to date.
@@ -239,7 +248,7 @@ export class Connection extends EventTarget {
       // After a trap the module's memory cannot be trusted.
       this.#handle = 0;
       this.#socket.close();
-      this.#fail(`an internal error ended the engine: ${trap}`);
+      this.#fail(new Error(`an internal error ended the engine: ${trap}`));
     } finally {
       this.#busyMs += performance.now() - begun;
     }
@@ -306,15 +315,15 @@ export class Connection extends EventTarget {
     this.#report();
     this.#handle = 0;
     this.#wasm.deltic_free(handle);
-    this.#fail(why);
+    this.#fail(new TransferError(why));
     this.dispatchEvent(new Event("end"));
   }
 
-  #fail(why) {
+  #fail(error) {
     clearTimeout(this.#timer);
     this.#soon.port1.close();
-    this.#opening.reject(new TransferError(why));
-    for (const { reject } of this.#transfers.values()) reject(new TransferError(why));
+    this.#opening.reject(error);
+    for (const { reject } of this.#transfers.values()) reject(error);
     this.#transfers.clear();
   }
 }

@@ -197,6 +197,30 @@ test("a push with a condition replaces that version only", options, async () => 
   assert.ok(sent > MB && readFileSync(there).equals(two));
 });
 
+test("an append costs the new bytes and little more", { skip: missing || (typeof WebSocket === "undefined" && "needs a WebSocket") }, async () => {
+  const [name, path] = ["append.bin", join(local, "append.bin")];
+  const there = join(server.volume, name);
+  const [old, tail] = [noise(MB, 30), noise(1_000, 31)];
+  writeFileSync(there, old);
+  writeFileSync(path, Buffer.concat([old, tail]));
+  utimesSync(path, 1_700_000_000, 1_700_000_000.5);
+  const append = async (begins) => {
+    const opened = files.open(path);
+    return pusher.append({ volume: "files", path: name, ...opened, begins }).finally(() => files.close(opened.file));
+  };
+  // The server's version is not the beginning of the file.
+  for (const begins of [MB - 1, MB + 1, 0]) await assert.rejects(append(begins), TransferError, `${begins}`);
+  for (const begins of [2 * MB, -1]) await assert.rejects(append(begins), TransferError, `${begins}`);
+  assert.ok(readFileSync(there).equals(old));
+  const { sent, literal, matched } = await append(MB);
+  assert.ok(readFileSync(there).equals(readFileSync(path)));
+  assert.equal(Math.floor(statSync(there).mtimeMs), 1_700_000_000_500);
+  assert.deepEqual([literal, matched], [1_000, MB]);
+  assert.ok(sent < 1_100, `${sent} bytes up`);
+  // The file has grown meanwhile.
+  await assert.rejects(append(MB), TransferError);
+});
+
 test("an abandoned transfer leaves the connection and the old version", options, async () => {
   const path = join(local, "cancel.bin");
   writeFileSync(path, noise(20 * MB, 9));

@@ -8,7 +8,7 @@
 import type { Place, Version } from "../api/volumes";
 
 /** The version that an upload may replace: no version, or the version with this entity tag. */
-export type Base = "nothing" | { tag: string };
+export type Base = "nothing" | { tag: string; bytes?: number; sha256?: string | undefined };
 
 export type Stage = "reading" | "matching" | "sending" | "writing";
 

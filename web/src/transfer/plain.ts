@@ -86,13 +86,20 @@ async function isReadable(file: File): Promise<boolean> {
   }
 }
 
-/** True if the server's file has the same content. Undefined if a comparison is not possible. */
-export async function isEqual(file: File, at: Place): Promise<boolean | undefined> {
+/**
+ * Compares a file with the server's version. `isEqual` is undefined if a comparison is not possible. `there` has the
+ * digest of the version, if the server computes digests of files as long as `file`.
+ */
+export async function compare(file: File, at: Place): Promise<{ there: Version | undefined; isEqual: boolean | undefined }> {
   const there = await look(at, file.size <= DIGEST_BYTES ? { sha256: true } : {});
-  if (!there) return undefined;
-  if (there.bytes !== file.size) return false;
+  return { there, isEqual: there && (await isContent(file, there)) };
+}
+
+/** True if `file` is the content of a version. Undefined without a digest. */
+export async function isContent(file: Blob, { bytes, sha256 }: Pick<Version, "bytes" | "sha256">): Promise<boolean | undefined> {
+  if (bytes !== file.size) return false;
   // `crypto.subtle` is missing if the page came neither by https nor from this machine.
-  if (there.sha256 === undefined || !globalThis.crypto?.subtle) return undefined;
+  if (sha256 === undefined || !globalThis.crypto?.subtle) return undefined;
   let content: ArrayBuffer;
   try {
     content = await file.arrayBuffer();
@@ -100,7 +107,7 @@ export async function isEqual(file: File, at: Place): Promise<boolean | undefine
     throw new Unreadable();
   }
   const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
-  return btoa(String.fromCharCode(...sum)) === there.sha256;
+  return btoa(String.fromCharCode(...sum)) === sha256;
 }
 
 const ASK_FIRST = 64 * 1024;

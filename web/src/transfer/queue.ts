@@ -14,7 +14,7 @@ import { dropBatch, dropItem, me, noteBatch, noteItem, type ItemRecord, type Kep
 import { otherName } from "./names";
 import { brokeOff, delta, discard } from "./delta/engine";
 import { cancelUpload } from "./pieces";
-import { isEqual, lookIfAllowed } from "./plain";
+import { compare, lookIfAllowed } from "./plain";
 import { signer } from "../session";
 
 /** A file or an empty folder that was picked or dropped. */
@@ -431,17 +431,19 @@ async function onTaken(item: Item, file: File, there: Version | undefined, batch
   }
   item.base = "nothing";
   item.state = { is: "moving", stage: "matching" };
-  const equal = await again(stop, () => isEqual(file, item.to));
+  const compared = await again(stop, () => compare(file, item.to));
   // The comparison does not stop early. A comparison under the next sign-in says nothing about this transfer.
   stop.throwIfAborted();
-  if (equal) {
+  if (compared.isEqual) {
     item.state = { is: "equal", at: Date.now() };
     return;
   }
+  // The comparison tells the digest of the version too.
+  const shown = compared.there ?? there;
   item.state = { is: "asking" };
   // An open question does not hold up other files, so the answer is not awaited.
-  decide({ item, file, there, batch }, stop)
-    .then((choice) => decided(item, batch, there, choice))
+  decide({ item, file, there: shown, batch }, stop)
+    .then((choice) => decided(item, batch, shown, choice))
     .catch((error: unknown) => failed(item, batch, stop, error))
     .finally(() => {
       note(item, batch);
@@ -462,7 +464,7 @@ function decided(item: Item, batch: Batch, there: Version, choice: Choice): void
   } else {
     // A file has no tag while a program writes the file, so the upload could not name the version to replace.
     if (there.tag === undefined) throw new Problem(409, "another program is writing this file");
-    item.base = { tag: there.tag };
+    item.base = { tag: there.tag, bytes: there.bytes, sha256: there.sha256 };
   }
   wait(item, batch);
 }

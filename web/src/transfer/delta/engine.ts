@@ -9,7 +9,7 @@ import type { Place } from "../../api/volumes";
 import { root } from "../../root";
 import { token } from "../../session";
 import { Taken, Unreadable, type Base, type Engine, type Progress } from "../engine";
-import { lookIfAllowed, plain } from "../plain";
+import { isContent, lookIfAllowed, plain } from "../plain";
 import { limit } from "../rate";
 import { disconnect, transfer } from "./client";
 import type { Failure, Report } from "./messages";
@@ -30,6 +30,7 @@ export const delta: Engine = {
     const taken = isNew ? await lookIfAllowed(to) : undefined;
     if (taken) throw new Taken(taken);
     const replaces = isNew ? "" : base.tag.replace(/^W\/|"/g, "");
+    let begins = isNew ? undefined : await beginning(file, base);
     await settled(to, stop);
     let furthest = 0;
     // Bytes that earlier connections have sent.
@@ -41,9 +42,10 @@ export const delta: Engine = {
         progress = underWay(file, { settled, sent: earlier + sent });
         on(progress);
       };
-      const begun = transfer({ is: "upload", file, replaces, ...way(to) }, heard, stop);
+      const begun = transfer({ is: "upload", file, replaces, begins, ...way(to) }, heard, stop);
       const end = await begun.catch((error: unknown) => (brokeOff(to), Promise.reject(error)));
       if (end && !("is" in end)) return on(arrived(file, end, earlier));
+      begins = undefined;
       // All that the server has of a new file was sent.
       earlier = isNew ? file.size : Math.max(earlier, progress.sent);
       brokeOff(to);
@@ -64,6 +66,16 @@ export const delta: Engine = {
 
   download: plain.download,
 };
+
+/** Returns the length of the version to replace, if the file is that version and some bytes more. */
+async function beginning(file: File, { bytes, sha256 }: Exclude<Base, "nothing">): Promise<number | undefined> {
+  if (!bytes || bytes >= file.size || file.size > MOST_APPENDED_TO || file.size - bytes > MOST_APPENDED) return undefined;
+  return (await isContent(file.slice(0, bytes), { bytes, sha256 })) ? bytes : undefined;
+}
+
+/** Longest file that bytes are appended to by one message, and most bytes to append (docs/protocol.md, "Updates"). */
+const MOST_APPENDED_TO = 32 << 20;
+const MOST_APPENDED = 250_000;
 
 /** Times of the last failed transfers, by place. */
 const ends = new Map<string, number>();

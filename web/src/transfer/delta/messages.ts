@@ -20,6 +20,8 @@ export interface Upload extends Request {
   file: File;
   /** Entity tag of the version that the upload may replace, without quotes; empty if the upload may only create the file. */
   replaces: string;
+  /** Length of the version that the upload replaces, if that version is the beginning of the file. */
+  begins: number | undefined;
 }
 
 export interface Download extends Request {
@@ -87,6 +89,9 @@ export type Failure =
   | { is: "plain" }
   /** The server asks for another attempt later. */
   | { is: "busy"; secs: number; why: string }
+  /** The server refused the transfer. */
+  | { is: "refused"; why: string }
+  /** The engine failed. */
   | { is: "other"; why: string };
 
 export type FromWorker =

@@ -73,11 +73,17 @@ async function plan({ id, module, request }: Planning): Promise<void> {
 }
 
 async function upload(request: Upload, options: Options): Promise<Result> {
-  const { file, volume, path, replaces } = request;
+  const { file, volume, path, replaces, begins } = request;
   const opened = files.open(file);
   try {
     const connection = await connect(request);
     if (replaces === "" && connection.isPlain && rate === 0) throw new Refused({ is: "plain" });
+    if (begins !== undefined && !connection.isPlain) {
+      // An append that fails has changed nothing, or a session finds the new version there.
+      const appended = await connection.append({ volume, path, ...opened, begins }, options).catch(() => undefined);
+      options.signal?.throwIfAborted();
+      if (appended) return appended;
+    }
     return await connection.push({ volume, path, ...opened, replaces }, options);
   } catch (error) {
     throw files.reason(opened.file, error);
@@ -177,5 +183,5 @@ function reason(error: unknown): Failure {
   if (error instanceof UnreadableFile) return { is: "unreadable" };
   if (!(error instanceof TransferError)) return { is: "other", why };
   if (error.retrySecs !== undefined) return { is: "busy", secs: error.retrySecs, why };
-  return error.isEnd ? { is: "ended" } : { is: "other", why };
+  return error.isEnd ? { is: "ended" } : { is: "refused", why };
 }
