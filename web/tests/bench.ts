@@ -56,6 +56,8 @@ interface Cost {
   serverCpu: number;
   /** Longest task of the page's own thread in ms. `gap` is the longest delay of a timer of that thread, in ms. */
   longest: number;
+  /** Longest frame in ms, 0 below 50. */
+  frame: number;
   gap: number;
   /** Stagnation as StagMeter counts it, in ms. */
   stagnation: number;
@@ -71,9 +73,9 @@ function median(costs: Cost[]): Cost {
 
 const rows: string[] = [];
 const row = (...cells: string[]) => (rows.push(`| ${cells.join(" | ")} |`), console.log(rows.at(-1)));
-function tell(what: string, { seconds, cpu, serverCpu, longest, gap, stagnation, up, down }: Cost): void {
+function tell(what: string, { seconds, cpu, serverCpu, longest, frame, gap, stagnation, up, down }: Cost): void {
   const bytes = (count: number) => (Number.isNaN(count) ? "" : count.toLocaleString("en"));
-  const times = [seconds.toFixed(2), cpu.toFixed(2), serverCpu.toFixed(3), longest.toFixed(0), gap.toFixed(0), stagnation.toFixed(0)];
+  const times = [seconds.toFixed(2), cpu.toFixed(2), serverCpu.toFixed(3), longest.toFixed(0), frame.toFixed(0), gap.toFixed(0), stagnation.toFixed(0)];
   row(what, ...times, bytes(up), bytes(down));
 }
 
@@ -102,8 +104,8 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     wire = await startWire(server.address);
     chromium = await startChromium();
     local = mkdtempSync(join(tmpdir(), "deltic-bench-"));
-    row("transfer", "s", "browser cpu s", "server cpu s", "longest task ms", "longest wait ms", "stagnation ms", "bytes up", "bytes down");
-    row(..."---------".split(""));
+    row("transfer", "s", "browser cpu s", "server cpu s", "longest task ms", "longest frame ms", "longest wait ms", "stagnation ms", "bytes up", "bytes down");
+    row(..."----------".split(""));
     await signIn(wire.url);
   });
   afterAll(async () => {
@@ -141,7 +143,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
   /** Runs `begin`, waits until `isOver` returns true, and returns the cost. */
   async function measure(begin: () => Promise<unknown>, isOver: () => boolean | Promise<boolean>): Promise<Cost> {
     const { tab } = chromium;
-    await tab.run("Object.assign(meters, { longest: 0, tasks: 0, gap: 0, stagnation: 0 })");
+    await tab.run("Object.assign(meters, { longest: 0, tasks: 0, frame: 0, frames: [], gap: 0, stagnation: 0 })");
     Object.assign(wire, { up: 0, down: 0 });
     const [cpu, ofServer, begun] = [chromium.cpuSeconds(), serverCpu(), performance.now()];
     await begin();
@@ -150,8 +152,8 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     // Count the bytes now: afterwards the page lists the folder again.
     const { up, down } = wire;
     await tab.until('document.querySelector(".line")?.textContent.includes("Nothing moves")');
-    const { longest, gap, stagnation } = await tab.run<Pick<Cost, "longest" | "gap" | "stagnation">>("meters");
-    return { seconds, cpu: chromium.cpuSeconds() - cpu, serverCpu: serverCpu() - ofServer, longest, gap, stagnation, up, down };
+    const { longest, frame, gap, stagnation } = await tab.run<Pick<Cost, "longest" | "frame" | "gap" | "stagnation">>("meters");
+    return { seconds, cpu: chromium.cpuSeconds() - cpu, serverCpu: serverCpu() - ofServer, longest, frame, gap, stagnation, up, down };
   }
 
   /** Replaces a file at the server by an edited one: from the press of the button to the new version on the disk. */
@@ -210,7 +212,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       execFileSync(binary()!, ["sync", join(local, "native.bin"), `http://${server.address}/files/native.bin`], { env, stdio: "ignore" });
       costs.push(serverCpu() - before);
     }
-    row("1 MB, 1,000 bytes inserted, native client", "", "", costs.sort((a, b) => a - b)[costs.length >> 1]!.toFixed(3), "", "", "", "", "");
+    row("1 MB, 1,000 bytes inserted, native client", "", "", costs.sort((a, b) => a - b)[costs.length >> 1]!.toFixed(3), "", "", "", "", "", "");
   });
 
   test("a new file", async () => {
@@ -255,6 +257,31 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
     tell(`${FILES.toLocaleString("en")} files of 4 KiB dropped; the last tenth at ${(first / last).toFixed(2)} of the rate of the second`, cost);
   });
 
+  test("many files into an open folder with as many rows", async () => {
+    const [folder, there] = [join(local, "flat"), disk("flat")];
+    for (const dir of [folder, there]) mkdirSync(dir);
+    for (let no = 0; no < FILES; no++) {
+      writeFileSync(join(folder, `${no}.bin`), noise(4096, no + 1));
+      writeFileSync(join(there, `old-${no}.bin`), "");
+    }
+    const { tab } = chromium;
+    // A page that knows no row of this folder yet.
+    await tab.open("about:blank");
+    await signIn(wire.url);
+    const link = '[...document.querySelectorAll("#list a")].find((link) => new URL(link.href).pathname.endsWith("/flat/"))';
+    await tab.until(link);
+    const cost = await measure(
+      async () => {
+        await tab.drop([folder]);
+        await tab.run(`${link}.click()`);
+        await tab.until(`document.querySelector("#list")?.ariaRowCount > ${FILES}`);
+      },
+      async () => (await sleep(100), readdirSync(there).length === 2 * FILES),
+    );
+    console.log(["long frames, each with its scripts, in ms:", ...(await tab.run<string[]>("meters.frames"))].join("\n"));
+    tell(`${FILES.toLocaleString("en")} files of 4 KiB into an open folder of ${FILES.toLocaleString("en")} rows`, cost);
+  });
+
   test("first load", async () => {
     const fresh = await startChromium();
     try {
@@ -267,7 +294,7 @@ describe.skipIf(why)("bench", { timeout: 1_800_000, retry: 0 }, () => {
       await tab.until('document.querySelector(".shell")');
       const seconds = (performance.now() - begun) / 1000;
       await sleep(2000);
-      row("first load, cold, at 10 Mbit/s", seconds.toFixed(2), "", "", "", "", "", wire.up.toLocaleString("en"), wire.down.toLocaleString("en"));
+      row("first load, cold, at 10 Mbit/s", seconds.toFixed(2), "", "", "", "", "", "", wire.up.toLocaleString("en"), wire.down.toLocaleString("en"));
     } finally {
       await fresh.stop();
     }

@@ -27,9 +27,19 @@ export interface Chromium {
   stop: () => Promise<void>;
 }
 
-/** Script that measures long tasks, the longest delay of a timer in the page's own thread, and stagnation. */
+/**
+ * Script that measures long tasks, long frames with their scripts, the longest delay of a timer in the page's own
+ * thread, and stagnation. The browser reports tasks and frames from 50 ms on.
+ */
 export const METERS = `
-  window.meters = { longest: 0, tasks: 0, gap: 0, stagnation: 0 };
+  window.meters = { longest: 0, tasks: 0, frame: 0, frames: [], gap: 0, stagnation: 0 };
+  new PerformanceObserver((list) => {
+    for (const { duration, startTime, scripts } of list.getEntries()) {
+      meters.frame = Math.max(meters.frame, duration);
+      const parts = scripts.map((one) => Math.round(one.duration) + " " + one.invoker + " " + one.sourceFunctionName + ":" + one.sourceCharPosition + " layout " + Math.round(one.forcedStyleAndLayoutDuration));
+      meters.frames.push(Math.round(startTime) + ": " + Math.round(duration) + " = " + parts.join(", "));
+    }
+  }).observe({ type: "long-animation-frame" });
   new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) { meters.longest = Math.max(meters.longest, duration); meters.tasks += duration; }
   }).observe({ entryTypes: ["longtask"] });

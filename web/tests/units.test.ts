@@ -332,6 +332,35 @@ describe("the order of rows", () => {
     }
   });
 
+  test("a list that was learnt in turns is sorted without a comparison", async () => {
+    let count = 0;
+    const names = new NameOrder((a, b) => (count++, compare(a, b)));
+    const all = shuffled(2_003);
+    let rests = 0;
+    await names.learn(all, () => (rests++, Promise.resolve()));
+    expect(rests).toBeGreaterThan(5);
+    count = 0;
+    expect(names.sort(all)).toEqual(slowly(all, "name", false));
+    expect(count).toBe(0);
+    // A list that is given up leaves the order of the last list.
+    await expect(names.learn(Array.from({ length: 1_009 }, (_, no) => entry(no + 5_000)), () => Promise.reject(new Error("given up")))).rejects.toThrow("given up");
+    count = 0;
+    expect(names.sort(all)).toEqual(slowly(all, "name", false));
+    expect(count).toBe(0);
+  });
+
+  test("an entry stays the same object until its row changes", () => {
+    const names = new NameOrder(compare);
+    const file: Entry = { name: "a", type: "file", bytes: 1, modified: 1, etag: '"1"' };
+    const [first] = names.sort([file]);
+    expect(names.sort([{ ...file }])[0]).toBe(first);
+    for (const change of [{ etag: '"2"' }, { bytes: 2 }, { modified: 2 }, { type: "symlink" as const }, { change: { kept: 1, moved: 0, new: 0, buckets: [] } as unknown as NonNullable<Entry["change"]> }]) {
+      const changed = { ...file, ...change };
+      expect(names.sort([changed])[0]).toBe(changed);
+      names.sort([file]);
+    }
+  });
+
   test("the pages of a long list cost about as many comparisons as one sort", () => {
     let count = 0;
     const names = new NameOrder((a, b) => (count++, compare(a, b)));

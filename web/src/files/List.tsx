@@ -1,5 +1,5 @@
 /** The rows of a folder, as a grid with one tab stop. Only rows near the window are in the document. */
-import { useSignal, useSignalEffect } from "@preact/signals";
+import { computed, useSignal, useSignalEffect } from "@preact/signals";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import type { Entry } from "../api/volumes";
@@ -298,17 +298,26 @@ function menuKeys(event: KeyboardEvent, close: () => void): void {
   event.preventDefault();
 }
 
+/** Counted once for each list, since the foot is drawn more often. */
+const sums = computed(() => {
+  let [files, bytes] = [0, 0];
+  for (const entry of entries.value) {
+    if (entry.type !== "dir") files++;
+    if (entry.type === "file") bytes += entry.bytes;
+  }
+  return { files, bytes };
+});
+
 function Foot(): JSX.Element {
   const words = t();
-  const files = entries.value.filter(({ type }) => type !== "dir");
-  const bytes = files.reduce((sum, entry) => sum + (entry.type === "file" ? entry.bytes : 0), 0);
+  const { files, bytes } = sums.value;
   const searched = query.value.trim();
   if (searched) return <p class="lfoot">{words.found(rows.value.length, searched)}</p>;
   return (
     <p class="lfoot">
       {status.value === "listing" || status.value === "loading"
         ? words.listing
-        : words.foot(files.length, entries.value.length - files.length, bytes)}
+        : words.foot(files, entries.value.length - files, bytes)}
       <span class="wide"> {words.footKeys}</span>
     </p>
   );

@@ -1,6 +1,6 @@
 /** The open folder: entries page by page, the sort order, the search, and the selection. */
 import { batch, computed, effect, signal } from "@preact/signals";
-import { Problem, reach, reachable, Unreachable } from "../api/http";
+import { pause, Problem, reach, reachable, Unreachable } from "../api/http";
 import { list, volumes, type Entry, type Place, type Volume } from "../api/volumes";
 import { route } from "../route";
 import { token } from "../session";
@@ -75,9 +75,9 @@ async function loadNow(at: Place, again: boolean): Promise<void> {
   try {
     for await (const page of list(at, stop, { changes: true })) {
       came.push(...page);
-      if (!again) batch(() => ((entries.value = came.slice()), (status.value = "listing")));
+      if (!again) await show(came.slice(), "listing", stop);
     }
-    batch(() => ((entries.value = came), (status.value = "ready")));
+    await show(came, "ready", stop);
   } catch (error) {
     if (stop.aborted) return;
     if (error instanceof Unreachable) return reachable(stop).then(() => load(at, again), () => undefined);
@@ -85,6 +85,13 @@ async function loadNow(at: Place, again: boolean): Promise<void> {
     const missing = error instanceof Problem && error.status === 404;
     status.value = missing ? "missing" : { refused: error instanceof Problem ? error.detail : String(error) };
   }
+}
+
+/** Shows a list. The list is sorted before, in short turns, so that the page answers the user meanwhile. */
+async function show(list: readonly Entry[], now: Status, stop: AbortSignal): Promise<void> {
+  await nameOrder.peek().learn(list, () => pause(0, stop));
+  stop.throwIfAborted();
+  batch(() => ((entries.value = list), (status.value = now)));
 }
 
 async function loadVolumes(): Promise<void> {

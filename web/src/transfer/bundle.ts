@@ -7,6 +7,7 @@
 import { call, isBusy, pause, Problem } from "../api/http";
 import { bundleAddress, pathText, type Place } from "../api/volumes";
 import { Unreadable } from "./engine";
+import { read } from "./delta/client";
 import { pace } from "./rate";
 
 /** A file of a bundle at the server. `equal`: the server had a file with the same content already. */
@@ -162,7 +163,7 @@ async function bodyOf(bundle: Waiting[]): Promise<Body> {
 
 /** Reads files; undefined for a file that cannot be read. One read of many files costs half as much as many reads. */
 async function contentsOf(some: readonly Waiting[]): Promise<(Uint8Array | undefined)[]> {
-  const together = await new Blob(some.map(({ file }) => file)).arrayBuffer().catch(() => undefined);
+  const together = await read(some.map(({ file }) => file)).catch(() => undefined);
   if (!together) return Promise.all(some.map(({ file }) => file.arrayBuffer().then((bytes) => new Uint8Array(bytes), () => undefined)));
   const bytes = new Uint8Array(together);
   let end = 0;

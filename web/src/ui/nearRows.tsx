@@ -52,6 +52,6 @@ export function Spacer({ rows, height }: { rows: number; height: number }): JSX.
   return rows > 0 ? <svg width="1" height={rows * height} aria-hidden="true" role="presentation" /> : null;
 }
 
-const FIRST = 60;
+const FIRST = 30;
 const SPARE = 12;
 const STEP = 8;

@@ -70,10 +70,12 @@ impl Opened {
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
     ) -> Result<(), Problem> {
-        let Self { limits, volume, token, version, _permit } = self;
-        if let Some(version) = version {
-            return serve_version(server, (volume, token), version, (transport, cancel)).await;
+        if let Some(version) = self.version.clone() {
+            server.journal.note("open", self.fields(from));
+            return self.serve_version(server, version, transport, cancel).await;
         }
+        let fields = self.fields(from);
+        let Self { limits, volume, token, _permit, .. } = self;
         let limits = match volume.has_quotas() {
             false => limits,
             true => {
@@ -83,27 +85,33 @@ impl Opened {
         };
         let facts = volume.facts(&token);
         let volume = volume.name.to_string();
-        let fields = json!({ "from": from, "token": name(&token), "volume": volume });
         server.journal.note("open", fields);
         let with = Embedding { cancel, facts, ..server.embedding.clone() };
         let ended = serve_within(transport, limits, &with).await;
         server.journal.ended("session", &volume, &token, &ended);
         Ok(())
     }
-}
 
-/// Serves an old version of a file to a session.
-async fn serve_version(
-    server: &Server,
-    (volume, token): (Volume, TokenHash),
-    (path, id): (RelPath, VersionId),
-    (transport, cancel): (impl AsyncRead + AsyncWrite + Send + 'static, Cancel),
-) -> Result<(), Problem> {
-    let opening = volume.clone();
-    let tree = on_disk(server, move || OldFile::open(&opening, path, id)).await?;
-    let served = Served { single: Some(tree.name().clone()), own: None, tree };
-    let with = Embedding { cancel, ..server.embedding.clone() };
-    let ended = serve_far_tree(move |_, _| Ok(served), transport, &with).await;
-    server.journal.ended("session", &volume.name.to_string(), &token, &ended);
-    Ok(())
+    /// Returns the fields of the log's record of the session's start.
+    fn fields(&self, from: IpAddr) -> serde_json::Value {
+        let volume = self.volume.name.to_string();
+        json!({ "from": from, "token": name(&self.token), "volume": volume })
+    }
+
+    /// Serves an old version of a file.
+    async fn serve_version(
+        self,
+        server: &Server,
+        (path, id): (RelPath, VersionId),
+        transport: impl AsyncRead + AsyncWrite + Send + 'static,
+        cancel: Cancel,
+    ) -> Result<(), Problem> {
+        let volume = self.volume.clone();
+        let tree = on_disk(server, move || OldFile::open(&volume, path, id)).await?;
+        let served = Served { single: Some(tree.name().clone()), own: None, tree };
+        let with = Embedding { cancel, ..server.embedding.clone() };
+        let ended = serve_far_tree(move |_, _| Ok(served), transport, &with).await;
+        server.journal.ended("session", &self.volume.name.to_string(), &self.token, &ended);
+        Ok(())
+    }
 }

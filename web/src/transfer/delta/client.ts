@@ -54,14 +54,29 @@ export function plan(request: string): Promise<unknown> {
   const module = modules.download;
   const to = module === undefined ? undefined : start();
   if (!to || module === undefined) return Promise.reject(new Error("this page has no engine"));
+  return ask(to, (id) => ({ is: "plan", id, module: new URL(module, location.href).href, request }));
+}
+
+/**
+ * Returns the contents of files, one after the other. The worker reads them: for each read of files, the browser keeps
+ * the thread waiting that asks for the read.
+ */
+export function read(files: readonly File[]): Promise<ArrayBuffer> {
+  const to = start();
+  if (!to) return new Blob([...files]).arrayBuffer();
+  return ask(to, (id) => ({ is: "read", id, files })) as Promise<ArrayBuffer>;
+}
+
+function ask(to: Worker, question: (id: number) => ToWorker): Promise<unknown> {
   const id = ++ids;
   return new Promise((resolve, reject) => {
-    plans.set(id, { resolve, reject });
-    tell(to, { is: "plan", id, module: new URL(module, location.href).href, request });
+    asked.set(id, { resolve, reject });
+    tell(to, question(id));
   });
 }
 
-const plans = new Map<number, { resolve: (plan: unknown) => void; reject: (error: Error) => void }>();
+/** Questions without an answer. */
+const asked = new Map<number, { resolve: (value: unknown) => void; reject: (error: Error) => void }>();
 
 effect(() => {
   const bytes = pace.value;
@@ -92,11 +107,11 @@ function tell(to: Worker, message: ToWorker): void {
 }
 
 function hear(message: FromWorker): void {
-  const planning = plans.get(message.id);
-  if (planning) {
-    plans.delete(message.id);
-    if (message.is === "planned") return planning.resolve(message.plan);
-    return planning.reject(new Error(message.is === "failed" && "why" in message.failure ? message.failure.why : "no plan"));
+  const question = asked.get(message.id);
+  if (question) {
+    asked.delete(message.id);
+    if (message.is === "answer") return question.resolve(message.value);
+    return question.reject(new Error(message.is === "failed" && "why" in message.failure ? message.failure.why : "no answer"));
   }
   const transfer = running.get(message.id);
   if (message.is === "progress") transfer?.on(message);
@@ -113,8 +128,8 @@ function giveUp(why: string): void {
   worker?.terminate();
   worker = undefined;
   for (const { end } of running.values()) end({ is: "other", why });
-  for (const { reject } of plans.values()) reject(new Error(why));
-  plans.clear();
+  for (const { reject } of asked.values()) reject(new Error(why));
+  asked.clear();
 }
 
 declare global {

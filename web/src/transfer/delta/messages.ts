@@ -57,7 +57,15 @@ export interface Planning {
   request: string;
 }
 
+/** A request for the contents of files, one after the other. */
+export interface Reading {
+  is: "read";
+  id: number;
+  files: readonly File[];
+}
+
 export type ToWorker =
+  | Reading
   | Upload
   | Download
   | Discard
@@ -97,5 +105,5 @@ export type Failure =
 export type FromWorker =
   | ({ is: "progress"; id: number } & Report)
   | { is: "done"; id: number; result: Result; content?: Blob | Patch }
-  | { is: "planned"; id: number; plan: unknown }
+  | { is: "answer"; id: number; value: unknown }
   | { is: "failed"; id: number; failure: Failure };

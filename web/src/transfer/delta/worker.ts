@@ -3,7 +3,7 @@
  * no computation.
  */
 import { BlobFiles, Engine, MemoryFile, pullInto, pullStaged, TransferError, UnreadableFile, type Connection, type Options, type Result } from "../../../engine/src/browser.js";
-import type { Discard, Download, Failure, FromWorker, Patch, Planning, ToWorker, Upload } from "./messages";
+import type { Discard, Download, Failure, FromWorker, Patch, ToWorker, Upload } from "./messages";
 
 type Request = Upload | Download | Discard;
 
@@ -30,7 +30,8 @@ self.onmessage = ({ data }: MessageEvent<ToWorker>) => {
   if (data.is === "stop") stops.get(data.id)?.abort(new Error("stopped by the page"));
   else if (data.is === "disconnect") disconnect();
   else if (data.is === "rate") pace(data.bytes);
-  else if (data.is === "plan") void plan(data);
+  else if (data.is === "plan") void answer(data.id, async () => (await load(data.module)).reconcile(data.request));
+  else if (data.is === "read") void answer(data.id, () => new Blob([...data.files]).arrayBuffer());
   else void run(data);
 };
 
@@ -64,9 +65,10 @@ async function run(request: Request): Promise<void> {
   }
 }
 
-async function plan({ id, module, request }: Planning): Promise<void> {
+async function answer(id: number, work: () => Promise<unknown>): Promise<void> {
   try {
-    tell({ is: "planned", id, plan: (await load(module)).reconcile(request) });
+    const value = await work();
+    postMessage({ is: "answer", id, value } satisfies FromWorker, { transfer: value instanceof ArrayBuffer ? [value] : [] });
   } catch (error) {
     tell({ is: "failed", id, failure: reason(error) });
   }

@@ -53,7 +53,7 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
         if let Some(moment) = moment {
             let past = Past { kept: kept(&volume)?, moment };
             past.names(&store, &dir)?;
-            return Ok(Members::new(store, dir).as_of(past));
+            return Ok(Members::new(store, dir).of_past(past));
         }
         match store.look(&dir)? {
             Some(there) if there.is_dir() => Ok(Members::new(store, dir)),
@@ -255,7 +255,7 @@ impl Members {
     }
 
     /// Makes the archive one of the directory as of a moment.
-    fn as_of(self, past: Past) -> Self {
+    fn of_past(self, past: Past) -> Self {
         Self { past: Some(past), ..self }
     }
 
