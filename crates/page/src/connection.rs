@@ -119,7 +119,8 @@ impl<H: HostFiles> Connection<H> {
     /// Opens a channel for a transfer. Returns the number of the transfer.
     pub(crate) fn open(
         &mut self,
-        (volume, scope): (String, SessionScope),
+        volume: String,
+        scope: SessionScope,
         end: Box<dyn Dialled>,
         store: Option<PageStore<H>>,
     ) -> Result<u32, RequestError> {

@@ -29,6 +29,6 @@ impl<H: HostFiles> Connection<H> {
         let end = PullEnd::pull(destination, pull, ours)?;
         let version = request.version.map(|id| FileVersion { path: request.path, id });
         let scope = SessionScope { replaces: None, version };
-        self.open((request.volume, scope), Box::new(end), Some(store))
+        self.open(request.volume, scope, Box::new(end), Some(store))
     }
 }

@@ -24,6 +24,6 @@ impl<H: HostFiles> Connection<H> {
         let push = PushRequest { destination, single, own, offers, options };
         let end = PushEnd::push(store, push, ours)?;
         let scope = SessionScope { replaces: request.replaces, version: None };
-        self.open((request.volume, scope), Box::new(end), None)
+        self.open(request.volume, scope, Box::new(end), None)
     }
 }

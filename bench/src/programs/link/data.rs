@@ -50,13 +50,6 @@ pub(super) struct LinkCase {
     pub(super) old: Option<PathBuf>,
 }
 
-/// The old and the new release.
-impl From<(PathBuf, PathBuf)> for LinkCase {
-    fn from((old, new): (PathBuf, PathBuf)) -> Self {
-        Self { new, old: Some(old) }
-    }
-}
-
 /// Length of the random file with edits, in bytes.
 const EDITED_BYTES: u64 = 32 << 20;
 /// Time that a link takes for new bytes, as long as the number of bytes is within `NEW_BYTES`.

@@ -37,11 +37,13 @@ impl Releases {
         rig: &BenchRig,
         bytes: u64,
     ) -> Result<Vec<(LinkData, LinkCase)>> {
+        let release =
+            |pair: &Option<_>| pair.clone().map(|(old, new)| LinkCase { new, old: Some(old) });
         let mut cases = Vec::new();
         for kind in kinds {
             let case = match kind {
-                LinkData::Text => self.text.clone().map(LinkCase::from),
-                LinkData::Binary => self.binary.clone().map(LinkCase::from),
+                LinkData::Text => release(&self.text),
+                LinkData::Binary => release(&self.binary),
                 LinkData::Edits => Some(edits(rig)?),
                 LinkData::Noise => Some(noise(rig, bytes)?),
                 LinkData::Files => match &self.text {

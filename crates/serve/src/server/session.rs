@@ -23,9 +23,16 @@ pub(super) struct Opened {
     limits: Restriction,
     volume: Volume,
     token: TokenHash,
-    /// The path and the name of the old version that the session reads in place of the volume's files.
-    version: Option<(RelPath, VersionId)>,
+    /// The old version that the session reads in place of the volume's files.
+    version: Option<NamedVersion>,
     _permit: SessionPermit,
+}
+
+/// An old version of the file at `path`.
+#[derive(Clone)]
+struct NamedVersion {
+    path: RelPath,
+    id: VersionId,
 }
 
 impl Server {
@@ -39,7 +46,8 @@ impl Server {
         let version = version.map(|FileVersion { path, id }| {
             let path = path_named(&path)?;
             self.volume_for(Right::Read, known, volume, &path)?;
-            Ok::<_, Problem>((path, version_named(&id)?))
+            let id = version_named(&id)?;
+            Ok::<_, Problem>(NamedVersion { path, id })
         });
         let (volume, rights) = self.volume(known, volume)?;
         let permit = self.session_permit(known)?;
@@ -102,12 +110,13 @@ impl Opened {
     async fn serve_version(
         self,
         server: &Server,
-        (path, id): (RelPath, VersionId),
+        version: NamedVersion,
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
     ) -> Result<(), Problem> {
         let volume = self.volume.clone();
-        let tree = on_disk(server, move || OldFile::open(&volume, path, id)).await?;
+        let tree =
+            on_disk(server, move || OldFile::open(&volume, version.path, version.id)).await?;
         let served = Served { single: Some(tree.name().clone()), own: None, tree };
         let with = Embedding { cancel, ..server.embedding.clone() };
         let ended = serve_far_tree(move |_, _| Ok(served), transport, &with).await;
