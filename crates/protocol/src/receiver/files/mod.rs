@@ -43,8 +43,8 @@ use repeats::{RepeatedFiles, may_share};
 use start::{FileOffer, FileStart, SingleBlock};
 use under_way::{FilesUnderWay, LentPaths};
 
-/// Bytes of files under way, up to which one of the files is settled soon.
-const SOON_BYTES: u64 = 8 << 20;
+/// Mean length of files that count as short, in bytes.
+const SHORT_BYTES: u64 = 32 << 10;
 
 /// The wanted files.
 #[derive(Debug)]
@@ -98,9 +98,9 @@ impl WantedFiles {
         self.under_way.get(&file).is_some_and(is_asked)
     }
 
-    /// True if the files under way have few bytes in all, so that one of them is settled soon.
+    /// True if the files under way are short, so that some of them are settled soon even over a slow link.
     pub(super) const fn are_short(&self) -> bool {
-        self.queue.bytes_under_way() <= SOON_BYTES
+        self.queue.has_mean_len(SHORT_BYTES)
     }
 
     /// Takes the files settled since the last call.

@@ -91,9 +91,10 @@ impl FileQueue {
         Some(candidate)
     }
 
-    /// Returns the bytes of the files under way. A large file counts as more than small files can.
-    pub(super) const fn bytes_under_way(&self) -> u64 {
-        if self.active.large > 0 { u64::MAX } else { self.active.small_bytes }
+    /// True if the files under way have at most this length in the mean, and none is large.
+    pub(super) const fn has_mean_len(&self, most: u64) -> bool {
+        let ActiveCounts { small, small_bytes, large } = &self.active;
+        *large == 0 && *small_bytes <= most * *small as u64
     }
 
     /// Number of files under way that do not wait for disk space.

@@ -18,8 +18,6 @@ use super::linking::{NameRelation, omit_linked_meta};
 use super::ready::{ReadyDir, is_left_out};
 use super::{Lister, UnlistedDir};
 
-/// Entries whose contents are compared that may be sent before the receiver's hello arrives, in their long form.
-const UNHEARD_COMPARED: u64 = UNHEARD_ENTRIES / 8;
 /// Most bytes that a path takes in a frame.
 const PATH_BYTES: usize = 8 << 10;
 /// Most bytes that a user and a group name take in a frame.
@@ -93,10 +91,9 @@ impl Lister {
     }
 
     /// True if an entry may be sent. Before the receiver's hello arrives, only the first [`UNHEARD_ENTRIES`] entries
-    /// may be sent; fewer if contents are compared, which takes longer than a round trip.
+    /// may be sent.
     pub(super) const fn may_list(&self, cx: &Context) -> bool {
-        let most = if cx.options.checksum { UNHEARD_COMPARED } else { UNHEARD_ENTRIES };
-        cx.is_greeted || self.next < most
+        cx.is_greeted || self.next < UNHEARD_ENTRIES
     }
 
     /// Takes the entries of one frame, without entries that are left out.
