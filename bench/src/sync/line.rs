@@ -11,15 +11,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use deltic_net::LinkDirection;
 use deltic_net::rehearsal::reservation_end;
 use rustix::time::{ClockId, clock_gettime};
-
-/// Direction of bytes over a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    There,
-    Back,
-}
 
 /// A line that is reserved by several processes. A value excludes other values of the line, but not other threads that
 /// use the same value.
@@ -38,14 +32,14 @@ impl SharedLine {
 
     /// Reserves a direction for a time, behind all earlier reservations. Returns the time from now to the end of the
     /// reservation.
-    pub(crate) fn reserve(&self, direction: Direction, time: Duration) -> io::Result<Duration> {
+    pub(crate) fn reserve(&self, direction: LinkDirection, time: Duration) -> io::Result<Duration> {
         self.0.lock()?;
         let wait = self.reserve_locked(direction, time);
         self.0.unlock()?;
         wait
     }
 
-    fn reserve_locked(&self, direction: Direction, time: Duration) -> io::Result<Duration> {
+    fn reserve_locked(&self, direction: LinkDirection, time: Duration) -> io::Result<Duration> {
         let (at, mut word) = (direction as u64 * WORD as u64, [0; WORD]);
         self.0.read_exact_at(&mut word, at)?;
         let now = monotonic_time();
@@ -77,13 +71,13 @@ mod tests {
         let [one, other] = [(); 2].map(|()| SharedLine::open(&path).unwrap());
         let minute = Duration::from_secs(60);
         let waits =
-            [&one, &other, &one].map(|line| line.reserve(Direction::There, minute).unwrap());
+            [&one, &other, &one].map(|line| line.reserve(LinkDirection::There, minute).unwrap());
         for (wait, minutes) in waits.into_iter().zip(1..) {
             // Reserving takes time, and a line makes up for a little time.
             let wanted = minute * minutes;
             assert!(wait <= wanted && wait + Duration::from_secs(10) > wanted, "{wait:?}");
         }
-        let back = other.reserve(Direction::Back, minute).unwrap();
+        let back = other.reserve(LinkDirection::Back, minute).unwrap();
         assert!(back <= minute, "the other direction is free: {back:?}");
     }
 }

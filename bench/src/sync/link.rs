@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use deltic_core::strategy::LinkModel;
+use deltic_net::LinkDirection;
 use deltic_net::rehearsal::{FarLink, Reserve, run_at_far_end};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 
-use super::line::{Direction, SharedLine};
+use super::line::SharedLine;
 use super::words::LinkSpec;
 use crate::exit::shown;
 use crate::exit::{Exit, give_up};
@@ -78,7 +79,7 @@ fn far_link(args: &LinkCommandArgs, figures: LinkModel) -> Result<FarLink> {
         let reserve = move |time| line.reserve(direction, time).expect("the line's file is ours");
         Ok(Box::new(reserve))
     };
-    let lines = [reserve(Direction::There)?, reserve(Direction::Back)?];
+    let lines = [reserve(LinkDirection::There)?, reserve(LinkDirection::Back)?];
     Ok(FarLink { figures, queue: Duration::from_millis(args.queue_ms), lines })
 }
 

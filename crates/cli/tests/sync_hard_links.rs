@@ -415,7 +415,7 @@ fn backups_and_sources_that_go_know_of_all_names() {
 }
 
 #[test]
-fn what_cannot_be_linked_comes_by_itself() {
+fn a_name_that_cannot_be_linked_is_sent_as_a_separate_file() {
     if !crate::common::is_root() || !crate::common::is_installed("mount") {
         return crate::common::skip("only root may mount something in the way of a link");
     }

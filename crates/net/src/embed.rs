@@ -87,9 +87,10 @@ pub struct Outcome {
 /// Rate of the link to the other end, and compression of literals, measured by one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkReport {
-    /// Rate at which the other end took bytes, in bits a second. `None` if the link never limited the rate.
+    /// Rate of the link for the data, in bits a second, as the sender measured it. `None` if the link never limited the
+    /// rate.
     pub bits_per_second: Option<u64>,
-    /// Round trip to the other end. `None` if this end sent too little to measure it.
+    /// Round trip between the ends, as the sender measured it. `None` if the sender sent too little.
     pub round_trip: Option<RoundTrip>,
     /// Literals that this end sent over a network, by their compression.
     pub packing: PackingTotals,
@@ -450,7 +451,8 @@ pub async fn serve_tree<T: Tree>(
     serve_tree_as(config, open, transport, with).await.map(drop)
 }
 
-/// Serves a session from the tree that `open` opens for the request of the other end.
+/// Serves a session from the tree that `open` opens for the request of the other end. The other end of `transport` is on
+/// another machine, so no facts are shared.
 ///
 /// # Errors
 /// [`SyncError`] if the session failed; the error was also sent to the other end.

@@ -111,7 +111,7 @@ pub enum RequestError {
     #[error(transparent)]
     Strategy(#[from] UnknownStrategy),
     /// The file changed, is too long for an append, or is shorter than the server's version.
-    #[error("the file changed, or cannot be appended to by one message")]
+    #[error("the file changed while it was read, or the new bytes are too many for one message")]
     NoAppend,
     /// The connection has ended.
     #[error("the connection has ended")]

@@ -47,7 +47,7 @@ const FALL: (Duration, u64) = (Duration::from_secs(1), 5_000_000);
 const FALLING: LinkModel =
     LinkModel { bits_per_second: 100_000_000, round_trip: Duration::from_millis(30) };
 
-/// Kinds of data with the costs of each kind of transfer.
+/// A kind of data, with the costs of each kind of transfer.
 struct MeasuredCase {
     kind: LinkData,
     transfers: Vec<(TransferChoice, VirtualData)>,

@@ -169,7 +169,7 @@ fn verdict(cells: &[LinkCell]) -> Vec<String> {
             near(1.25)
         ),
         format!(
-            "default beside the faster rsync: slower in {slower} of {all} cells, median {median:.2}x of its time"
+            "default beside the faster rsync: slower in {slower} of {all} cells, median {median:.2}x of rsync's time"
         ),
     ]
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use deltic_core::strategy::LinkModel;
+use deltic_net::LinkDirection;
 
 use super::super::figures::{median, seconds};
 use super::super::run::BenchRig;
@@ -24,7 +25,7 @@ use super::options::LinkOptions;
 use super::transfer::one;
 use crate::progress::progress;
 use crate::sync::LinkSpec;
-use crate::sync::line::{Direction, SharedLine};
+use crate::sync::line::SharedLine;
 use crate::table::TextTable;
 
 /// Longest wait in the queue of the router.
@@ -147,7 +148,7 @@ impl Pings {
 fn ping(line: &SharedLine, link: LinkModel) -> Result<Duration> {
     let time = Duration::from_secs_f64(f64::from(PING_BYTES) * 8.0 / link.bits_per_second as f64);
     let start = Instant::now();
-    for direction in [Direction::There, Direction::Back] {
+    for direction in [LinkDirection::There, LinkDirection::Back] {
         thread::sleep(line.reserve(direction, time)? + link.round_trip / 2);
     }
     Ok(start.elapsed())
@@ -176,7 +177,7 @@ mod tests {
         let link = LinkModel { bits_per_second: 10_000_000, round_trip: Duration::from_millis(20) };
         let idle = ping(&line, link).unwrap();
         assert!(idle >= link.round_trip, "{idle:?}");
-        line.reserve(Direction::There, Duration::from_millis(300)).unwrap();
+        line.reserve(LinkDirection::There, Duration::from_millis(300)).unwrap();
         let behind = ping(&line, link).unwrap();
         assert!(behind >= Duration::from_millis(310), "{behind:?}");
     }

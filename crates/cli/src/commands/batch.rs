@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, Permissions, remove_file};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use deltic_net::plan::{self, Destination};
 use deltic_net::{NamedFile, Spool, Trust, spool_batch};
+use deltic_tree::path::printable;
 
 use super::files::{PendingFile, ResultFile};
 use super::run::{FinishedRun, sync};
@@ -40,12 +42,15 @@ pub(super) fn run(
                 BatchInput::Stream(..)
                     if path != Path::new("-") && !request.ways.reads_streams() =>
                 {
-                    let error = anyhow!("batch file {} is not a regular file", path.display());
+                    let error = anyhow!(
+                        "batch file {} is not a regular file",
+                        printable(path.as_os_str().as_bytes())
+                    );
                     return Err((Exit::Files, error));
                 }
                 BatchInput::Stream(stream, spool) => spooled(stream, path, spool)?,
             };
-            let name = path.display().to_string();
+            let name = printable(path.as_os_str().as_bytes());
             request.plan.batch = Some(plan::Batch::Read { file, name });
             return Ok(sync(request).exit);
         }
@@ -100,7 +105,7 @@ fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
 
 /// Copies `stream` to `spool`, up to the first byte that is invalid in a batch. Messages call the batch `path`.
 fn spooled(stream: File, path: &Path, spool: Spool) -> Result<Arc<File>, (Exit, anyhow::Error)> {
-    let copied = spool_batch(stream, &path.display().to_string(), &spool);
+    let copied = spool_batch(stream, &printable(path.as_os_str().as_bytes()), &spool);
     copied.map_err(|error| (Exit::from(&error), error.into()))?;
     Ok(spool.file)
 }

@@ -47,7 +47,7 @@ pub(crate) fn compression(link: &LinkReport) -> Option<JsonCompression> {
 
 /// Returns lines for the measured rate, the round trip and the compression, without the parts that are unknown or zero.
 pub(crate) fn link_lines(link: &LinkReport) -> Vec<String> {
-    // A store in this process has neither.
+    // A run with a store has neither compression nor a round trip; its rate is not the rate of a link.
     let rate = link
         .bits_per_second
         .filter(|_| is_chosen(link) || link.round_trip.is_some())

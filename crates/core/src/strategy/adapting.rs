@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for each frame:
-//!   cost(level) = max(wire × ratio, compression ÷ (threads − 1), decompression)      LinkModel::seconds_per_byte
+//!   cost(level) = max(wire × ratio, compression ÷ max(threads − 1, 1), decompression)   LinkModel::seconds_per_byte
 //!   best        = the lightest level whose cost is within NEAR of the lowest cost
 //!   level       = the present level, unless best costs less than KEPT of the cost of the present level
 //!   every TRIED_EVERY frames, a neighbour of the present level compresses the frame, and is measured

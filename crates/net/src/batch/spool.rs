@@ -4,10 +4,12 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use deltic_store_local::reason;
+use deltic_tree::path::printable;
 use rustix::fs::fstatvfs;
 
 use super::reading::Held;
@@ -61,7 +63,7 @@ impl<R> Tee<R> {
         Err(io::Error::other(format!(
             "cannot copy the batch to TMPDIR ({}): less than {} MiB would stay free there; \
              set TMPDIR to a larger directory, or store the batch in a file and read the file",
-            self.to.dir.display(),
+            printable(self.to.dir.as_os_str().as_bytes()),
             least >> 20
         )))
     }
@@ -77,7 +79,7 @@ impl<R: Read> Read for Tee<R> {
         self.unseen += read;
         let copied = (&*self.to.file).write_all(&buf[..read]);
         copied.map_err(|error| {
-            let dir = self.to.dir.display();
+            let dir = printable(self.to.dir.as_os_str().as_bytes());
             io::Error::other(format!("cannot copy the batch to TMPDIR ({dir}): {}", reason(&error)))
         })?;
         Ok(read)

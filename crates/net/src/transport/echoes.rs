@@ -42,7 +42,7 @@ const SMOOTHING: u32 = 4;
 pub(super) struct Echoes {
     /// True if this end announced that it answers.
     pub(super) announced: bool,
-    /// True if the other end asked for measurements in questions.
+    /// True if each question has the measured link, because the other end asked for measurements.
     pub(super) tells: bool,
     /// State of a sender that may ask.
     asker: Option<Asker>,

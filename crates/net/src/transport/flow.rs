@@ -352,7 +352,7 @@ impl Flow {
     }
 
     /// Runs `taking`, which waits until the driver takes read frames. This time does not count as silence of the other
-    /// end, and answers to echoes tell it.
+    /// end, and counts as `held` in answers to echoes.
     pub(super) async fn while_waiting_for_driver<T>(&self, taking: impl Future<Output = T>) -> T {
         self.counters.held.change(1);
         let taken = self.while_not_reading(taking).await;

@@ -7,10 +7,11 @@
 //! queue   round trip − idle round trip; or the age of an echo without an answer − idle round trip
 //! room    half of the idle round trip, at least half of FLOOR; the promise is twice as much
 //! noise   how much round trips vary to and fro, as those of a radio link or of a busy machine do
-//! full    two queues in a row beyond the room, with noise up to MOST_DELAYS in a row, and beyond half of the noise; the
-//!         last no shorter than the one before: rate = BACK × the rate of arrival, which is the known capacity
+//! full    MIN of the last 2 to MOST_DELAYS queues (the more noise, the more) beyond the room and half of the noise; or two
+//!         queues beyond the bound of `pause`. If the last is no shorter than the one before: rate = BACK × the rate of
+//!         arrival, which is the known capacity
 //! free    rate grows by SLOW a second up to TRUST × the known capacity, and by FAST a round trip beyond
-//! limit   rate ÷ (1 + queue ÷ (DRAIN × room)): the longer the queue, the faster it drains
+//! limit   rate ÷ (1 + (queue − noise) ÷ (DRAIN × room)): the longer the queue, the faster it drains
 //! pause   after a queue beyond twice the room and NOISES × the noise, LEAST for as long as the queue takes to drain
 //! ```
 //!
@@ -91,7 +92,8 @@ pub(super) struct GentleRate {
 struct RecentDelays {
     /// The latest first.
     delays: VecDeque<Duration>,
-    /// Smoothed growth and fall from one delay to the next. A queue that grows or drains has only one of the two.
+    /// Smoothed growth and fall from one delay to the next. A queue that grows has no
+    /// fall; a queue that drains has no growth.
     growth: Duration,
     fall: Duration,
 }

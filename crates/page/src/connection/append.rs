@@ -87,7 +87,7 @@ impl<H: HostFiles> Connection<H> {
 }
 
 impl Appending {
-    /// Returns the report of the answer; `None` if the answer is none.
+    /// Returns the report of the answer; `None` for an invalid answer.
     pub(super) fn answered(self, answer: &[u8]) -> Option<Event> {
         let Self { channel, matched, literal, sent } = self;
         let received = answer.len() as u64;

@@ -3,13 +3,12 @@
 
 use deltic_tree::RelPath;
 
+use crate::limits::MAX_ANSWERS;
 use crate::message::{Answers, Done, FileNo, Outcome, ToSender, TransferKind};
 use crate::report::Change;
 
 use super::context::Context;
 
-/// Most answers of a frame: more would save next to nothing, and delay the sender.
-const MAX_TOGETHER: usize = 64;
 /// Most waiting frames while answers join a frame. This bounds the memory of a receiver whose frames are not read.
 const MAX_WAITING: usize = 64;
 /// Longest change that joins other answers, in bytes of its names.
@@ -62,7 +61,7 @@ impl Context {
         if !joins || !self.setting.joins_answers || self.frames.len() >= MAX_WAITING {
             return None;
         }
-        let has_room = |frame: &ToSender| matches!(frame, ToSender::Answers(answers) if answers.count() < MAX_TOGETHER);
+        let has_room = |frame: &ToSender| matches!(frame, ToSender::Answers(answers) if answers.count() < MAX_ANSWERS);
         if !self.frames.back().is_some_and(has_room) {
             self.frames.push_back(ToSender::Answers(Answers::default()));
         }
@@ -76,7 +75,7 @@ impl Context {
     /// not sent the file that was requested last, or work is under way.
     pub(super) fn holds_answers(&self, is_file_awaited: bool) -> bool {
         let Some(ToSender::Answers(answers)) = self.frames.front() else { return false };
-        let has_room = self.frames.len() == 1 && answers.count() < MAX_TOGETHER;
+        let has_room = self.frames.len() == 1 && answers.count() < MAX_ANSWERS;
         has_room && (is_file_awaited || self.jobs.asked_count() >= BUSY)
     }
 }

@@ -62,7 +62,7 @@ pub struct Receiver {
     cx: Context,
     tree: ReceiverTree,
     files: WantedFiles,
-    /// The last file that was requested together with others.
+    /// The last wanted file of the last `Answers` that had one.
     last_wanted: Option<FileNo>,
     /// True once the connection is lost.
     is_lost: bool,

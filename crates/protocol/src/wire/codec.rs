@@ -57,10 +57,19 @@ impl<T: WireEncoding> WireEncoding for Vec<T> {
 /// Reads a count and that number of items.
 pub(crate) fn read_items<T>(
     from: &mut Reader<'_>,
+    take: impl FnMut(&mut Reader<'_>) -> Result<T, BadPayload>,
+) -> Result<Vec<T>, BadPayload> {
+    read_up_to(MAX_BATCH, from, take)
+}
+
+/// Reads a list of at most `most` items.
+pub(crate) fn read_up_to<T>(
+    most: usize,
+    from: &mut Reader<'_>,
     mut take: impl FnMut(&mut Reader<'_>) -> Result<T, BadPayload>,
 ) -> Result<Vec<T>, BadPayload> {
     let count = from.varint()?;
-    if count > MAX_BATCH as u64 {
+    if count > most as u64 {
         return Err(BadPayload::Limit("items in one frame"));
     }
     (0..count).map(|_| take(from)).collect()

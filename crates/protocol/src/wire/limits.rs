@@ -14,6 +14,8 @@ pub const MAX_FRAME_BYTES: usize = 1 << 20;
 pub const MIN_FRAME_BYTES: usize = 64 << 10;
 /// Most entries, groups, chunks or ranges in a frame.
 pub const MAX_BATCH: usize = 4096;
+/// Most outcomes, and most wanted files, of answers in one frame: more would save next to nothing, and delay the sender.
+pub const MAX_ANSWERS: usize = 64;
 /// Longest text (a message, a capability's name, a path argument) in bytes.
 pub const MAX_TEXT_BYTES: usize = 4096;
 /// Most capabilities in a hello.

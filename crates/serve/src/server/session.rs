@@ -29,7 +29,6 @@ pub(super) struct Opened {
 }
 
 /// An old version of the file at `path`.
-#[derive(Clone)]
 struct NamedVersion {
     path: RelPath,
     id: VersionId,
@@ -70,17 +69,20 @@ impl Opened {
     /// Runs the session until it ends or is cancelled. The result is sent to the client by the session itself.
     ///
     /// # Errors
-    /// [`Problem`] if the quotas of the token cannot be counted, or there is no such version.
+    /// [`Problem`] if the quotas of the token cannot be counted, or the old version does not exist.
     pub(super) async fn hold(
-        self,
+        mut self,
         server: &Server,
         from: IpAddr,
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
     ) -> Result<(), Problem> {
-        if let Some(version) = self.version.clone() {
+        if let Some(NamedVersion { path, id }) = self.version.take() {
+            let volume = self.volume.clone();
+            let tree = on_disk(server, move || OldFile::open(&volume, path, id)).await?;
             server.journal.note("open", self.fields(from));
-            return self.serve_version(server, version, transport, cancel).await;
+            self.serve_version(server, tree, transport, cancel).await;
+            return Ok(());
         }
         let fields = self.fields(from);
         let Self { limits, volume, token, _permit, .. } = self;
@@ -110,17 +112,13 @@ impl Opened {
     async fn serve_version(
         self,
         server: &Server,
-        version: NamedVersion,
+        tree: OldFile,
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
-    ) -> Result<(), Problem> {
-        let volume = self.volume.clone();
-        let tree =
-            on_disk(server, move || OldFile::open(&volume, version.path, version.id)).await?;
+    ) {
         let served = Served { single: Some(tree.name().clone()), own: None, tree };
         let with = Embedding { cancel, ..server.embedding.clone() };
         let ended = serve_far_tree(move |_, _| Ok(served), transport, &with).await;
         server.journal.ended("session", &self.volume.name.to_string(), &self.token, &ended);
-        Ok(())
     }
 }

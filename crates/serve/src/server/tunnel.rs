@@ -64,7 +64,7 @@ async fn open(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
-    let body = collect(&headers, body, 4 << 10).await?;
+    let body = collect(&headers, body, 16 << 10).await?;
     let bad = |why| Problem::new(StatusCode::BAD_REQUEST, format!("the body: {why}"));
     let Wanted { volume, replaces, version } = serde_json::from_slice(&body).map_err(bad)?;
     let session = server.open_session(&known, &volume, SessionScope { replaces, version })?;

@@ -508,7 +508,14 @@ impl Rebuild for LocalRebuild {
             return Err(store_error(COMMIT, &self.path, Errno::IO));
         }
         let place = Place::parent_of(&self.store.root, COMMIT, &self.path)?;
-        let expected = Expected::expected_of(&commit.replaces);
+        let checked = self.store.commits.replaceable.check(&self.path, || {
+            LocalSnapshot::open(&place.dir, &place.name, &self.path, self.store.see)
+        })?;
+        let expected = match (Expected::expected_of(&commit.replaces), checked) {
+            // Another version may look the same.
+            (Expected::Seen(_), Some(checked)) => Expected::Version(checked.stamp()),
+            (expected, _) => expected,
+        };
         self.reserved.take_name(&self.path, matches!(expected, Expected::Nothing))?;
         if let Some(changing) = self.changing.take() {
             // No version is known: the times are set last, so writes of other programs would not show in the times.

@@ -10,8 +10,8 @@ use crate::read::snapshot::LocalSnapshot;
 
 /// The versions of files that may be replaced; all by default.
 ///
-/// A store checks the condition when a new version begins. By then the caller has looked at the version in place, and
-/// the commit fails if that version is not there any more. So no other version is replaced.
+/// A store checks the condition when a new version begins, and again at the commit, which then replaces no other version
+/// than the checked one.
 #[derive(Clone, Default)]
 pub struct Replaceable(Option<Judge>);
 
@@ -24,7 +24,8 @@ impl Replaceable {
         Self(Some(Arc::new(judge)))
     }
 
-    /// Checks the file at `path`, which `open` opens.
+    /// Checks the file at `path`, which `open` opens. Returns the checked version; `None` without a condition and for a
+    /// missing file.
     ///
     /// # Errors
     /// [`StoreError::Conflict`] if the version may not be replaced, or the errors of `open`.
@@ -32,14 +33,14 @@ impl Replaceable {
         &self,
         path: &RelPath,
         open: impl FnOnce() -> Result<LocalSnapshot, StoreError>,
-    ) -> Result<(), StoreError> {
-        let Self(Some(judge)) = self else { return Ok(()) };
+    ) -> Result<Option<LocalSnapshot>, StoreError> {
+        let Self(Some(judge)) = self else { return Ok(None) };
         let present = match open() {
             Err(StoreError::NotFound { .. }) => None,
             opened => Some(opened?),
         };
         if judge(present.as_ref()) {
-            return Ok(());
+            return Ok(present);
         }
         Err(StoreError::Conflict { path: path.clone() })
     }

@@ -249,7 +249,7 @@ impl LocalStore {
 
     /// Fails if the version at `path` may not be replaced.
     fn check_replaceable(&self, path: &RelPath) -> Result<(), StoreError> {
-        self.0.commits.replaceable.check(path, || Tree::open(self, path))
+        self.0.commits.replaceable.check(path, || Tree::open(self, path)).map(drop)
     }
 
     fn place_of(&self, action: &'static str, path: &RelPath) -> Result<Place, StoreError> {

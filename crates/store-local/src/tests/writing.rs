@@ -288,3 +288,30 @@ fn a_store_that_may_replace_no_version_only_creates_files() {
     let read = |name: &str| std::fs::read_to_string(root.path().join(name)).unwrap();
     assert_eq!((read("old"), read("new")), ("old".into(), "new".into()));
 }
+
+#[test]
+fn a_condition_on_the_replaced_version_holds_until_the_commit() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |name: &str, text: &str| {
+        let file = std::fs::File::create(root.path().join(name)).unwrap();
+        std::io::Write::write_all(&mut &file, text.as_bytes()).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(7)).unwrap();
+    };
+    put("file", "AAAA");
+    put("other", "BBBB");
+    let path = RelPath::parse(b"file").unwrap();
+    let wanted = LocalStore::open(root.path(), LocalOptions::default()).unwrap();
+    let wanted = wanted.open(&path).unwrap().stamp();
+    let replaceable = Replaceable::only(move |is| is.is_some_and(|is| is.stamp() == wanted));
+    let store =
+        LocalStore::open(root.path(), LocalOptions { replaceable, ..LocalOptions::default() })
+            .unwrap();
+    let seen = store.look(&path).unwrap().unwrap();
+    let rebuild = store.create(&path, 4).unwrap();
+    rebuild.write(0, b"CCCC").unwrap();
+    std::fs::rename(root.path().join("other"), root.path().join("file")).unwrap();
+    assert_eq!(store.look(&path).unwrap().unwrap().modified, seen.modified);
+    let commit = Commit { meta: &file_meta(), keep: KEEP_ALL, replaces: Replaces::Seen(&seen) };
+    assert!(matches!(rebuild.commit(commit), Err(StoreError::Conflict { .. })));
+    assert_eq!(std::fs::read(root.path().join("file")).unwrap(), b"BBBB");
+}

@@ -23,8 +23,8 @@ use crate::report::link::megabits;
 const LONG_ENOUGH: Duration = Duration::from_millis(1000);
 
 impl RemoteDir {
-    /// Measures the rates of the link, prints them beside the measured round trip, and notes them for the next push and
-    /// the next pull.
+    /// Measures the rate of the link in each direction, prints both rates beside the measured round trip, and notes both
+    /// rates for the next push and the next pull.
     pub(super) fn probe_link(&self, round_trip: Duration, findings: &mut Findings) {
         match self.probe(round_trip) {
             Ok(LinkRates { there, back }) => {

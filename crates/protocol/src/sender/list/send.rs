@@ -236,7 +236,7 @@ fn unsendable_trouble(dir: &RelPath, entry: &Entry, bad: &BadPath) -> Trouble {
 fn unread_attributes_trouble(path: &RelPath, unread: UnreadReason) -> Trouble {
     let why = match unread {
         UnreadReason::Denied => "permission denied",
-        UnreadReason::TooMuch => "more than 4,096 attributes or 512 KiB",
+        UnreadReason::TooMuch => "more attributes than a list entry of this session can have",
         UnreadReason::Other => "the system did not return the attributes",
     };
     let words = |path: &str| format!("cannot read attributes of {path}: {why}");

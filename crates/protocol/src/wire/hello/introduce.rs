@@ -195,20 +195,18 @@ impl Hello {
 
     /// Returns the bytes of literals that the end grants at first; `None` if unlimited.
     pub(super) fn initial_credit(&self) -> Option<u64> {
-        self.number_after(CREDIT)
+        self.number_after(&format!("{CREDIT}:"))
     }
 
     /// Returns the rate of the link in an earlier session, in bits a second; 0 if unknown. `None` if the end does not ask
     /// for measurements in echoes.
     pub(super) fn link_rate(&self) -> Option<u64> {
-        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(RATE));
-        numbers.filter_map(|number| number.parse().ok()).min()
+        self.number_after(RATE)
     }
 
-    /// Returns the least number that follows this capability name and a colon.
-    fn number_after(&self, name: &str) -> Option<u64> {
-        let numbers =
-            self.capabilities.iter().filter_map(|text| text.strip_prefix(name)?.strip_prefix(':'));
+    /// Returns the least number that follows `prefix` in a capability.
+    fn number_after(&self, prefix: &str) -> Option<u64> {
+        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(prefix));
         numbers.filter_map(|number| number.parse().ok()).min()
     }
 
@@ -220,8 +218,7 @@ impl Hello {
 
     /// Returns the largest number of files that the end can hold open at once; `None` means no limit.
     pub(super) fn max_files(&self) -> Option<usize> {
-        let numbers = self.capabilities.iter().filter_map(|name| name.strip_prefix(FILES));
-        numbers.filter_map(|number| number.parse().ok()).min()
+        self.number_after(FILES).and_then(|most| most.try_into().ok())
     }
 
     /// True if the end reads or writes in this place.

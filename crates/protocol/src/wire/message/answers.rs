@@ -7,7 +7,8 @@ use deltic_tree::meta::Owner;
 use deltic_tree::{RelPath, Timestamp};
 
 use crate::report::{Action, Change, Differs, EntryType, Facts};
-use crate::wire::codec::{BadPayload, WireEncoding, read_items};
+use crate::wire::codec::{BadPayload, WireEncoding, read_up_to};
+use crate::wire::limits::MAX_ANSWERS;
 
 use super::lines::FileNo;
 use super::shared_path::{PathBefore, SharedPath};
@@ -188,7 +189,7 @@ impl WireEncoding for Answers {
     fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let start = from.clone().rest();
         let mut before = OutcomeBefore::default();
-        let outcomes = read_items(from, |from| before.read(from))?;
+        let outcomes = read_up_to(MAX_ANSWERS, from, |from| before.read(from))?;
         let read = &start[..start.len() - from.clone().rest().len()];
         let mut shortest = Vec::with_capacity(read.len());
         write_outcomes(&mut shortest, &outcomes);
@@ -196,7 +197,7 @@ impl WireEncoding for Answers {
             return Err(CodecError::NotCanonical.into());
         }
         let mut before = NO_FILE;
-        let wanted = read_items(from, |from| {
+        let wanted = read_up_to(MAX_ANSWERS, from, |from| {
             before = before.wrapping_add(from.signed()?.cast_unsigned());
             Ok(FileNo(before))
         })?;

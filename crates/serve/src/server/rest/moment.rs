@@ -114,5 +114,5 @@ fn shown(meta: &Meta, now: &str) -> Value {
     json!({ "type": kind_shown(&meta.kind), "bytes": meta.len, "modified": modified, "now": now })
 }
 
-/// Most paths that a page looks at to tell whether deleted directories existed at the moment.
+/// Most paths that one listing of a directory looks at to tell whether deleted directories existed at the moment.
 pub(super) const MAX_LOOKS: usize = 10_000;

@@ -52,6 +52,7 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
         let store = volume.store()?;
         if let Some(moment) = moment {
             let past = Past { kept: kept(&volume)?, moment };
+            // Fails if the directory exists neither now nor then.
             past.names(&store, &dir)?;
             return Ok(Members::new(store, dir).of_past(past));
         }
@@ -210,7 +211,8 @@ impl Past {
                 Some(Member { path, is_dir: false, modified, version })
             }
             PastEntry::Dir => {
-                let modified = there()?.filter(Meta::is_dir).map(|there| there.modified);
+                let there = there().ok().flatten();
+                let modified = there.filter(Meta::is_dir).map(|there| there.modified);
                 let modified = modified.unwrap_or_default();
                 Some(Member { path, is_dir: true, modified, version: None })
             }
@@ -221,6 +223,21 @@ impl Past {
                 version: None,
             }),
         })
+    }
+
+    /// Opens a file that was listed as unchanged since the moment. If the file was replaced or removed since the listing,
+    /// opens the old version.
+    fn open_present(
+        &self,
+        store: &LocalStore,
+        path: &RelPath,
+    ) -> Result<LocalSnapshot, StoreError> {
+        // The file is opened before the look at the old versions, so a version that is younger is seen.
+        let (present, mut looks) = (store.open(path), MAX_LOOKS);
+        match self.kept.entry_at(path, self.moment, &mut looks)? {
+            PastEntry::Old(old) => Ok(old.snapshot),
+            _ => present,
+        }
     }
 }
 
@@ -254,7 +271,7 @@ impl Members {
         Self { store, past: None, prefix, left, directory: 0, missing, memory }
     }
 
-    /// Makes the archive one of the directory as of a moment.
+    /// Archives the directory as of a moment in place of the present directory.
     fn of_past(self, past: Past) -> Self {
         Self { past: Some(past), ..self }
     }
@@ -291,8 +308,17 @@ impl Members {
     fn list_past(&mut self, past: &Past, dir: &RelPath) -> Result<(), StoreError> {
         let mut looks = MAX_LOOKS;
         for name in past.names(&self.store, dir)?.iter().rev() {
-            let Ok(path) = dir.join(name) else { continue };
-            self.left.extend(past.member(&self.store, path, &mut looks)?);
+            let member = match dir.join(name) {
+                Ok(path) => past.member(&self.store, path, &mut looks),
+                Err(why) => {
+                    self.miss(format_args!("{dir}/{}: {why}", printable(name.as_bytes())));
+                    continue;
+                }
+            };
+            match member {
+                Ok(member) => self.left.extend(member),
+                Err(error) => self.miss(format_args!("{error}")),
+            }
         }
         Ok(())
     }
@@ -326,7 +352,8 @@ impl Members {
     fn begin_file(&mut self, member: &Member) -> Begun {
         let opened = match (&self.past, member.version) {
             (Some(past), Some(version)) => past.kept.open(&member.path, version),
-            _ => self.store.open(&member.path),
+            (Some(past), None) => past.open_present(&self.store, &member.path),
+            (None, _) => self.store.open(&member.path),
         };
         match opened {
             Ok(snapshot) => {
