@@ -230,7 +230,7 @@ fn a_watch_over_a_websocket_is_told_what_changes_below_its_directory() {
     let hear = |socket: &mut Socket| -> Value {
         serde_json::from_str(&socket.hear()).expect("it is JSON")
     };
-    assert_eq!(hear(&mut socket)["welcome"]["can"], json!(["watch"]));
+    assert_eq!(hear(&mut socket)["welcome"]["can"], json!(["watch", "replaces", "versions"]));
     let watch = |number: u32, volume: &str, path: &str| {
         json!({ "watch": { "channel": number, "volume": volume, "path": path } }).to_string()
     };

@@ -51,7 +51,10 @@ fn a_second_server_of_a_volume_is_refused_whatever_its_state_unless_it_only_read
     assert!(!is_there);
     assert_eq!(child.wait().expect("it ends").code(), Some(10));
     let errors = String::from_utf8(world.read("errors")).expect("it is text");
-    assert!(errors.contains("volume photos") && errors.contains("its quota apart"), "{errors}");
+    assert!(
+        errors.contains("volume photos") && errors.contains("with another state directory"),
+        "{errors}"
+    );
     assert!(errors.contains(&format!("process {}", server.child.id())), "{errors}");
     // One that only reads counts nothing, and two names of one directory are one server's.
     let (mut reader, is_there) = start(&world, &format!("{second} --ro"));

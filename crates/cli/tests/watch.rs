@@ -846,7 +846,7 @@ fn words_that_make_no_watch_are_refused_and_so_is_a_first_round_that_cannot_star
     for (words, code, why) in [
         ("-a h:src/ dst/", 1, "on this machine"),
         ("-t src/ dst/", 1, "the options need -r or -a"),
-        ("-an src/ dst/", 1, "dry run"),
+        ("-an src/ dst/", 1, "-n is not possible"),
         ("-a --remove-source-files src/ dst/", 1, "--remove-source-files"),
         ("-a --delay x src/ dst/", 1, "--delay"),
         ("-a missing/ dst/", 23, "missing"),

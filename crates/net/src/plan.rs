@@ -424,7 +424,7 @@ mod tests {
         ] {
             assert_eq!(words(shell, host).unwrap(), wanted, "{shell}");
         }
-        assert!(words("x {host}", "me@h").unwrap_err().to_string().contains("no place for {user}"));
-        assert!(words("x {user} {host}", "h").unwrap_err().to_string().contains("none is named"));
+        assert!(words("x {host}", "me@h").unwrap_err().to_string().contains("-e has no {user}"));
+        assert!(words("x {user} {host}", "h").unwrap_err().to_string().contains("-e uses {user}"));
     }
 }

@@ -16,6 +16,7 @@ fn text(bytes: u64, speed: f64) -> VirtualData {
         literal_bytes: bytes,
         levels: levels.into(),
         threads: 2,
+        work: [Duration::from_nanos(bytes * 3 / 2); 2],
         round_trips: 2,
         ..VirtualData::default()
     }

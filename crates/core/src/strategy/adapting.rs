@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! for each frame:
-//!   cost(level) = max(wire × ratio, compression ÷ max(threads − 1, 1), decompression)   LinkModel::seconds_per_byte
+//!   cost(level) = max(wire × ratio, compression ÷ (threads − ½), decompression)      LinkModel::seconds_per_byte
 //!   best        = the lightest level whose cost is within NEAR of the lowest cost
 //!   level       = the present level, unless best costs less than KEPT of the cost of the present level
 //!   every TRIED_EVERY frames, a neighbour of the present level compresses the frame, and is measured
@@ -312,7 +312,7 @@ mod tests {
         assert!(pays(1, 8, FRAME) && pays(400, 8, FRAME) && pays(1000, 1, FRAME));
         assert!(!pays(1000, 8, FRAME), "eight threads reach a higher level, which saves more");
         assert!(!pays(100_000, 8, FRAME), "nothing is compressed");
-        assert!(pays(1000, 3, 4096) && !pays(1000, 3, FRAME), "short files need their history");
+        assert!(pays(1000, 2, 4096) && !pays(1000, 2, FRAME), "short files need their history");
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub const fn netsync_avg_bytes(bits_per_second: Option<u64>) -> u32 {
     }
 }
 
+/// Threads that reading, hashing and sending take beside compression.
+const OTHER_WORK: f64 = 0.5;
+
 /// Bandwidth and delay of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkModel {
@@ -48,13 +51,13 @@ impl LinkModel {
     pub const PRIOR: Self = Self { bits_per_second: 400_000_000, round_trip: Duration::ZERO };
 
     /// Seconds per original byte in a long transfer on a machine of `threads` threads. Compression, the wire and
-    /// decompression overlap, so the slowest of the three counts. Of several threads, one reads, hashes and sends, and the
-    /// others compress. (NetSync's equation 5 adds the three: its steps do not overlap.)
+    /// decompression overlap, so the slowest of the three counts. Of several threads, half a
+    /// thread reads, hashes and sends, and the others compress. (NetSync's equation 5 adds the three: its steps do not overlap.)
     #[must_use]
     pub fn seconds_per_byte(&self, codec: &CodecModel, threads: u32) -> f64 {
         let on_the_wire = codec.ratio * 8.0 / self.bits_per_second as f64;
-        let compressing =
-            1.0 / codec.compressed_per_second / f64::from(threads.saturating_sub(1).max(1));
+        let compressors = (f64::from(threads) - OTHER_WORK).max(1.0);
+        let compressing = 1.0 / codec.compressed_per_second / compressors;
         on_the_wire.max(compressing).max(1.0 / codec.decompressed_per_second)
     }
 }
@@ -91,8 +94,7 @@ mod tests {
         };
         assert_eq!(seconds(8, 1), 500.0, "the wire: half of a microsecond");
         assert_eq!(seconds(800, 1), 100.0, "compression");
-        assert_eq!(seconds(800, 2), 100.0, "one of two threads compresses");
-        assert_eq!(seconds(800, 3), 50.0, "two of three threads compress");
+        assert_eq!(seconds(800, 2), 67.0, "one and a half of two threads compress");
         assert_eq!(seconds(800, 8), 25.0, "decompression");
         assert_eq!(seconds(800, 0), 100.0);
     }

@@ -122,7 +122,7 @@ mod tests {
         let other = work.clone().with("AWS_ACCESS_KEY_ID", "E").with("AWS_SECRET_ACCESS_KEY", "F");
         assert_eq!(S3Account::find(&other).unwrap().keys.unwrap().id, "E");
         let half = S3Account::find(&work.with("AWS_ACCESS_KEY_ID", "E")).unwrap_err();
-        assert!(half.to_string().contains("AWS_SECRET_ACCESS_KEY is not"), "{half}");
+        assert!(half.to_string().contains("without AWS_SECRET_ACCESS_KEY"), "{half}");
         let lost = S3Account::find(&files.with("AWS_PROFILE", "lost")).unwrap_err();
         assert!(lost.to_string().contains("the profile lost"), "{lost}");
         assert_eq!(S3Account::find(&TestEnvironment::default()).unwrap().keys, None);

@@ -39,7 +39,7 @@ impl Hello {
     pub const KIND: u8 = HELLO;
 
     /// Most inodes that an end announces as its sources or destination, each as a capability.
-    pub const MAX_PLACES: usize = 16;
+    pub const MAX_PLACES: usize = 12;
 
     /// Returns the hello of this version; `part` must be random.
     #[must_use]

@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(has(&settings("nas.example", "https://other.example/")), (false, false));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let refused = Kept::read(&path, &ours).unwrap_err().to_string();
-        assert!(refused.contains("others can read"), "{refused}");
+        assert!(refused.contains("other users can read"), "{refused}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "{").unwrap();
         let refused = Kept::read(&path, &ours).unwrap_err().to_string();

@@ -58,6 +58,7 @@ impl Here {
         let settings = json!({
             "state": world.join("state"),
             "listen": "127.0.0.1:0",
+            "limits": { "request_burst": 1_000 },
             "volumes": {
                 "photos": { "path": world.join("photos"), "versions": 3, "free_bytes": 0 },
                 "music": { "path": world.join("music"), "free_bytes": 0 },
