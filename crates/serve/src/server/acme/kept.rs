@@ -122,6 +122,6 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         fs::write(&path, "{").unwrap();
         let refused = Kept::read(&path, &ours).unwrap_err().to_string();
-        assert!(refused.contains("remove it"), "{refused}");
+        assert!(refused.contains("delete the file"), "{refused}");
     }
 }
