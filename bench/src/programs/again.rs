@@ -113,7 +113,7 @@ pub(super) fn rounds(
     let mut runs = vec![Vec::new(); peers.len()];
     for round in 0..count + 2 {
         change.make(&new, round, count)?;
-        for (number, peer) in turns(peers, round) {
+        for (number, &peer) in turns(peers, round) {
             progress(&format!("round {round}/{}: {}", count + 1, peer.name()));
             let dest = rig.dest(peer, to);
             if change.cold {

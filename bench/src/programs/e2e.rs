@@ -104,7 +104,7 @@ fn compare(
     for &compress in options.compress.each() {
         let mut runs = vec![Vec::new(); options.peers.len()];
         for round in 1..=options.runs {
-            for (number, peer) in turns(&options.peers, round) {
+            for (number, &peer) in turns(&options.peers, round) {
                 let zstd = if compress { "zstd" } else { "plain" };
                 progress(&format!(
                     "{}, {zstd}, round {round}/{}: {}",

@@ -52,14 +52,11 @@ pub(crate) struct SyncTask<'a> {
     pub(crate) local: bool,
 }
 
-/// Returns the peers with their indices in the order of a round. Each round starts with another peer, because the first
-/// peer pays for the state that the previous round left.
-pub(crate) fn turns(
-    peers: &[PeerProgram],
-    round: u32,
-) -> impl Iterator<Item = (usize, PeerProgram)> {
-    let first = round as usize % peers.len().max(1);
-    let numbered = peers.iter().copied().enumerate();
+/// Returns peers or choices with their indices in the order of a round. Each round starts with another one, because the
+/// first one pays for the state that the previous round left.
+pub(crate) fn turns<T>(all: &[T], round: u32) -> impl Iterator<Item = (usize, &T)> {
+    let first = round as usize % all.len().max(1);
+    let numbered = all.iter().enumerate();
     numbered.clone().skip(first).chain(numbered.take(first))
 }
 
@@ -277,11 +274,11 @@ mod tests {
         let peers = [PeerProgram::Deltic, PeerProgram::Before, PeerProgram::Rsync];
         let firsts = (0..3).map(|round| {
             let turns: Vec<_> = turns(&peers, round).collect();
-            assert!((0..3).all(|number| turns.contains(&(number, peers[number]))));
-            turns[0].1
+            assert!((0..3).all(|number| turns.contains(&(number, &peers[number]))));
+            *turns[0].1
         });
         assert!(firsts.eq(peers));
-        assert_eq!(turns(&[], 1).count(), 0);
+        assert_eq!(turns::<PeerProgram>(&[], 1).count(), 0);
     }
 
     #[test]

@@ -71,7 +71,7 @@ pub(crate) fn tree(options: &TreeOptions) -> Result<()> {
             if phase == EDITED {
                 edit(&copy.files, round)?;
             }
-            for (number, peer) in turns(&options.peers, round) {
+            for (number, &peer) in turns(&options.peers, round) {
                 if !takes_part(peer, phase) {
                     continue;
                 }

@@ -110,8 +110,7 @@ pub(super) fn at_share(
 ) -> Duration {
     let mut times: Vec<_> = samples.iter().map(time).collect();
     times.sort_unstable();
-    let at = (times.len() as f64 * share) as usize;
-    times.get(at.min(times.len().saturating_sub(1))).copied().unwrap_or_default()
+    crate::median::at_share(&times, share)
 }
 
 #[cfg(test)]

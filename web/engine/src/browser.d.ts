@@ -62,7 +62,7 @@ export class BlobFiles implements Files {
 export function pullStaged(
   connection: Connection,
   files: BlobFiles,
-  request: Place & { staged: FileSystemFileHandle; old: File | null; version?: string },
+  request: Place & { staged: FileSystemFileHandle; old: File | null; version?: string | undefined },
   options?: Options,
 ): Promise<Result>;
 
@@ -88,6 +88,6 @@ export class MemoryFile implements StagedFile {
 export function pullInto(
   connection: Connection,
   files: BlobFiles,
-  request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null; version?: string },
+  request: Place & { access: MemoryFile | (StagedFile & { truncate(len: number): void; flush(): void; close(): void }); old: File | null; version?: string | undefined },
   options?: Options,
 ): Promise<Result & { changes?: { at: number; end: number }[] | undefined }>;

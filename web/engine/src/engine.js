@@ -146,8 +146,7 @@ export class Connection extends EventTarget {
    * Pulls a file into the empty file `staged`: `{ volume, path, staged, old: { file, len, modified_ms } | null }`, and
    * `strategy` as for a push. With `version`, the name of an old version, the pull reads that version in place of the
    * present version. The result has `put: { len, modified_ms }` if the staged file is a new version, complete and
-   * proven. Without `put`
-   * the old version is up to date.
+   * proven. Without `put` the old version is up to date.
    */
   pull(request, options = {}) {
     return this.#begin("deltic_pull", request, options);

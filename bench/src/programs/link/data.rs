@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 
 use super::super::data::{EditSpec, write_base, write_edited};
+use super::super::e2e::restore;
 use super::super::run::BenchRig;
 use crate::sync::LinkSpec;
 
@@ -50,6 +51,31 @@ pub(super) struct LinkCase {
     pub(super) old: Option<PathBuf>,
 }
 
+impl LinkCase {
+    /// Returns the source of a sync. A slash ends the name of a directory, so that its content is synced.
+    pub(super) fn source(&self) -> PathBuf {
+        if self.new.is_dir() { self.new.join("") } else { self.new.clone() }
+    }
+
+    /// Makes the directory `place` anew, and returns the destination there, with the version before.
+    pub(super) fn fresh_destination(&self, place: &Path) -> Result<PathBuf> {
+        make_anew(place)?;
+        let dest = place.join("dest");
+        if let Some(old) = &self.old {
+            restore(old, &dest)?;
+        }
+        Ok(dest)
+    }
+}
+
+/// Makes `dir` an empty directory.
+fn make_anew(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir)?;
+    }
+    Ok(fs::create_dir(dir)?)
+}
+
 /// Length of the random file with edits, in bytes.
 const EDITED_BYTES: u64 = 32 << 20;
 /// Time that a link takes for new bytes, as long as the number of bytes is within `NEW_BYTES`.
@@ -87,10 +113,7 @@ pub(super) fn noise(rig: &BenchRig, bytes: u64) -> Result<LinkCase> {
 /// Writes pieces of `text` as small files, `bytes` in all.
 pub(super) fn small_files(rig: &BenchRig, text: &Path, bytes: u64) -> Result<LinkCase> {
     let new = rig.path("files");
-    if new.exists() {
-        fs::remove_dir_all(&new)?;
-    }
-    fs::create_dir(&new)?;
+    make_anew(&new)?;
     let text = fs::read(text)?;
     let count = (bytes as usize / SMALL_BYTES).min(MOST_FILES);
     for (no, piece) in text.chunks_exact(SMALL_BYTES).take(count).enumerate() {

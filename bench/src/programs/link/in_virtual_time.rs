@@ -8,8 +8,6 @@
 //!
 //! Streams are no choice: in the model, several are as fast as one.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,7 +19,6 @@ use deltic_net::virtual_link::{VirtualChoice, VirtualData, VirtualLink, transfer
 use deltic_protocol::Purpose;
 use deltic_protocol::options::Options;
 
-use super::super::e2e::restore;
 use super::super::run::BenchRig;
 use super::choices::{LEVELS, TransferChoice, fixed_name};
 use super::data::{LinkCase, LinkData, NEW_TIME, new_bytes};
@@ -168,15 +165,7 @@ fn rehearsed(
     transfer: TransferChoice,
     level: Option<u8>,
 ) -> Result<Rehearsed> {
-    let dir = rig.path("virtual");
-    if dir.exists() {
-        fs::remove_dir_all(&dir)?;
-    }
-    fs::create_dir(&dir)?;
-    let dest = dir.join("dest");
-    if let Some(old) = &case.old {
-        restore(old, &dest)?;
-    }
+    let dest = case.fresh_destination(&rig.path("virtual"))?;
     let options = Options {
         recursive: true,
         times: true,
@@ -190,13 +179,9 @@ fn rehearsed(
         durable: false,
         ..Options::default()
     };
-    let plan = Plan::new(source(&case.new), Destination::Local(dest), options);
+    let from = Sources::Local(vec![case.source()]);
+    let plan = Plan::new(from, Destination::Local(dest), options);
     Ok(rehearse(&plan, Rehearsal::default(), &mut |_| ())?)
-}
-
-fn source(new: &Path) -> Sources {
-    let path: PathBuf = if new.is_dir() { new.join("") } else { new.into() };
-    Sources::Local(vec![path])
 }
 
 fn cell(case: &MeasuredCase, link: &VirtualLink) -> VirtualCell {

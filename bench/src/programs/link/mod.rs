@@ -4,8 +4,8 @@
 //! bench ─► measured NEAR ─► client ─► shell ─► far-end LINK ─► measured FAR ─► server
 //! ```
 //!
-//! A cell is a link and a kind of data. In each cell, every choice runs once a round, in turn. The links have a rate and
-//! a round trip, and neither loss nor slow start.
+//! A cell is a link and a kind of data. In each cell, every choice runs once a round, in turn. The links have a rate
+//! and a round trip, and neither loss nor slow start.
 
 mod choices;
 mod data;
@@ -21,7 +21,7 @@ use anyhow::Result;
 
 use super::e2e::make_older;
 use super::figures::{medians, publish, seconds};
-use super::peer::PeerProgram;
+use super::peer::{PeerProgram, turns};
 use super::run::{BenchRig, TransferCost};
 use crate::progress::progress;
 use crate::sync::LinkSpec;
@@ -31,7 +31,7 @@ use data::{LinkCase, LinkData, NEW_TIME, new_bytes};
 pub(crate) use options::LinkOptions;
 use options::LinkPart;
 use releases::Releases;
-use transfer::{forget_rates, one};
+use transfer::{forget_rates, sync_once};
 
 /// Links of the default grid.
 const LINKS: [&str; 9] = [
@@ -101,7 +101,7 @@ struct ChoiceCost {
     cost: TransferCost,
 }
 
-/// All choices in a cell, the default options first.
+/// A cell with its choices, the default options first.
 struct LinkCell {
     of: LinkCellName,
     costs: Vec<ChoiceCost>,
@@ -132,18 +132,15 @@ fn cell(
     }
     let choices = choices(options.choices);
     let mut runs = vec![Vec::new(); choices.len()];
-    for round in 0..options.runs as usize {
-        // Each round starts with another choice: the first choice pays for the state that the previous round left.
-        for turn in 0..choices.len() {
-            let number = (turn + round) % choices.len();
-            let choice = &choices[number];
+    for round in 0..options.runs {
+        for (number, choice) in turns(&choices, round) {
             progress(&format!("{link}, {data}, round {round}: {}", choice.name));
             if choice.kind == ChoiceKind::Later {
-                one(rig, choice, case)?;
+                sync_once(rig, choice, case)?;
             } else {
                 forget_rates(rig)?;
             }
-            runs[number].push(one(rig, choice, case)?);
+            runs[number].push(sync_once(rig, choice, case)?);
         }
     }
     let costs = choices.into_iter().zip(&runs).map(|(choice, runs)| {

@@ -18,11 +18,13 @@ use deltic_core::strategy::LinkModel;
 use deltic_net::LinkDirection;
 
 use super::super::figures::{median, seconds};
+use super::super::peer::turns;
 use super::super::run::BenchRig;
 use super::choices::{ChoiceKind, LinkChoice, deltic};
 use super::data::{new_bytes, noise};
 use super::options::LinkOptions;
-use super::transfer::one;
+use super::transfer::sync_once;
+use crate::median::at_share;
 use crate::progress::progress;
 use crate::sync::LinkSpec;
 use crate::sync::line::SharedLine;
@@ -50,12 +52,11 @@ pub(super) fn room(options: &LinkOptions, rig: &BenchRig, links: &[LinkSpec]) ->
         let case = noise(rig, bytes)?;
         let choices = limits(link);
         let mut runs: Vec<Vec<RoomRun>> = choices.iter().map(|_| Vec::new()).collect();
-        for round in 0..options.runs as usize {
-            for turn in 0..choices.len() {
-                let number = (turn + round) % choices.len();
-                progress(&format!("{between}, room, round {round}: {}", choices[number].name));
+        for round in 0..options.runs {
+            for (number, choice) in turns(&choices, round) {
+                progress(&format!("{between}, room, round {round}: {}", choice.name));
                 let pings = Pings::start(&line, link)?;
-                let cost = one(rig, &choices[number], &case)?;
+                let cost = sync_once(rig, choice, &case)?;
                 runs[number].push(RoomRun { wall: cost.wall, pings: pings.end()? });
             }
         }
@@ -101,16 +102,10 @@ fn row(
     let share = carried / link.bits_per_second as f64;
     let mut pings: Vec<Duration> = runs.iter().flat_map(|run| &run.pings).copied().collect();
     pings.sort_unstable();
-    let [middle, late] = [0.5, 0.95].map(|share| millis(quantile(&pings, share)));
+    let [middle, late] = [0.5, 0.95].map(|share| millis(at_share(&pings, share)));
     let idle = millis(link.round_trip);
     let share = format!("{:.0} %", share * 100.0);
     vec![between.to_string(), choice.name.clone(), seconds(wall), share, middle, late, idle]
-}
-
-/// Returns the value below which a share of the sorted values lies.
-fn quantile(sorted: &[Duration], share: f64) -> Duration {
-    let at = (sorted.len() as f64 * share) as usize;
-    sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
 fn millis(time: Duration) -> String {
@@ -157,16 +152,6 @@ fn ping(line: &SharedLine, link: LinkModel) -> Result<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_quantile_is_one_of_the_values() {
-        let values: Vec<_> = (1..=100).map(Duration::from_millis).collect();
-        assert_eq!(
-            [0.5, 0.95, 1.0].map(|share| quantile(&values, share).as_millis()),
-            [51, 96, 100]
-        );
-        assert_eq!(quantile(&[], 0.5), Duration::ZERO);
-    }
 
     #[test]
     fn a_ping_waits_behind_the_bytes_in_the_queue() {

@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Result, bail};
 
-use super::super::e2e::restore;
 use super::super::files::same_content;
 use super::super::peer::SyncTask;
 use super::super::run::{BenchRig, TransferCost};
@@ -21,23 +20,17 @@ pub(super) fn forget_rates(rig: &BenchRig) -> Result<()> {
 }
 
 /// Syncs by a choice, and checks the result.
-pub(super) fn one(rig: &BenchRig, choice: &LinkChoice, case: &LinkCase) -> Result<TransferCost> {
+pub(super) fn sync_once(
+    rig: &BenchRig,
+    choice: &LinkChoice,
+    case: &LinkCase,
+) -> Result<TransferCost> {
     // A directory of its own: the far end also finds old content in files beside the destination.
-    let place = rig.path("far-files");
-    if place.exists() {
-        fs::remove_dir_all(&place)?;
-    }
-    fs::create_dir(&place)?;
-    let dest = place.join("dest");
-    if let Some(old) = &case.old {
-        restore(old, &dest)?;
-    }
+    let dest = case.fresh_destination(&rig.path("far-files"))?;
     let flags: Vec<&str> = choice.flags.iter().map(String::as_str).collect();
     let task = SyncTask { flags: &flags, compress: choice.compress, local: false };
-    let is_tree = case.new.is_dir();
-    let from = if is_tree { case.new.join("") } else { case.new.clone() };
-    let cost = rig.transfer(choice.program(), task, &from, &dest)?;
-    let equal = match is_tree {
+    let cost = rig.transfer(choice.program(), task, &case.source(), &dest)?;
+    let equal = match case.new.is_dir() {
         false => same_content(&case.new, &dest)?,
         true => {
             let mut equal = true;

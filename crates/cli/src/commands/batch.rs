@@ -36,21 +36,18 @@ pub(super) fn run(
         BatchUse::Write(path) => (path, false),
         BatchUse::OnlyWrite(path) => (path, true),
         BatchUse::Read(path) => {
+            let name = printable(path.as_os_str().as_bytes());
             let file = open(path, trust).with_context(|| format!("cannot open {}", path.display()));
             let file = match file.map_err(|error| (Exit::Files, error))? {
                 BatchInput::Whole(file) => Arc::new(file),
                 BatchInput::Stream(..)
                     if path != Path::new("-") && !request.ways.reads_streams() =>
                 {
-                    let error = anyhow!(
-                        "batch file {} is not a regular file",
-                        printable(path.as_os_str().as_bytes())
-                    );
+                    let error = anyhow!("batch file {name} is not a regular file");
                     return Err((Exit::Files, error));
                 }
-                BatchInput::Stream(stream, spool) => spooled(stream, path, spool)?,
+                BatchInput::Stream(stream, spool) => spooled(stream, &name, spool)?,
             };
-            let name = printable(path.as_os_str().as_bytes());
             request.plan.batch = Some(plan::Batch::Read { file, name });
             return Ok(sync(request).exit);
         }
@@ -103,9 +100,9 @@ fn open(path: &Path, trust: Trust) -> io::Result<BatchInput> {
     Ok(BatchInput::Stream(file, Spool { file: Arc::new(whole), dir }))
 }
 
-/// Copies `stream` to `spool`, up to the first byte that is invalid in a batch. Messages call the batch `path`.
-fn spooled(stream: File, path: &Path, spool: Spool) -> Result<Arc<File>, (Exit, anyhow::Error)> {
-    let copied = spool_batch(stream, &printable(path.as_os_str().as_bytes()), &spool);
+/// Copies `stream` to `spool`, up to the first byte that is invalid in a batch. Messages call the batch `name`.
+fn spooled(stream: File, name: &str, spool: Spool) -> Result<Arc<File>, (Exit, anyhow::Error)> {
+    let copied = spool_batch(stream, name, &spool);
     copied.map_err(|error| (Exit::from(&error), error.into()))?;
     Ok(spool.file)
 }

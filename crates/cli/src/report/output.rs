@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 
 use deltic_net::{SyncError, reason};
 use deltic_tree::rule::{MAX_MERGE_DEPTH, TOO_DEEP};
+use rustix::io::Errno;
 
 use crate::report::exit::Exit;
 use crate::words::password::without_passwords;
@@ -150,7 +151,9 @@ const UNKNOWN_RULE: &str = "unknown filter rule";
 /// Returns the message about a file that cannot be opened in rsync's words. `None` for other messages.
 fn open_words(what: &str) -> Option<String> {
     let (what, why) = what.rsplit_once(": ")?;
-    let error = system_error(why).filter(|error| error.raw_os_error() != Some(EIO))?;
+    // A file with an input/output error may be open already.
+    let is_of_open = |error: &io::Error| error.raw_os_error() != Some(Errno::IO.raw_os_error());
+    let error = system_error(why).filter(is_of_open)?;
     let is_missing = error.kind() == io::ErrorKind::NotFound;
     let failed = if let Some(list) = what.strip_prefix("--files-from: cannot read ") {
         format!("failed to open files-from file {list}")
@@ -166,9 +169,6 @@ fn open_words(what: &str) -> Option<String> {
     };
     Some(format!("{failed}: {}", numbered(&error)))
 }
-
-/// Number of the system's error "Input/output error". A file with this error may be open already.
-const EIO: i32 = 5;
 
 /// Returns the message with reasons of the system in the system's own words, with their error numbers: scripts look
 /// for "No space left on device", for example.

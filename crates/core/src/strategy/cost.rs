@@ -51,8 +51,8 @@ impl LinkModel {
     pub const PRIOR: Self = Self { bits_per_second: 400_000_000, round_trip: Duration::ZERO };
 
     /// Seconds per original byte in a long transfer on a machine of `threads` threads. Compression, the wire and
-    /// decompression overlap, so the slowest of the three counts. Of several threads, half a
-    /// thread reads, hashes and sends, and the others compress. (NetSync's equation 5 adds the three: its steps do not overlap.)
+    /// decompression overlap, so the slowest of the three counts. Of several threads, half a thread reads, hashes and
+    /// sends, and the others compress. (NetSync's equation 5 adds the three: its steps do not overlap.)
     #[must_use]
     pub fn seconds_per_byte(&self, codec: &CodecModel, threads: u32) -> f64 {
         let on_the_wire = codec.ratio * 8.0 / self.bits_per_second as f64;

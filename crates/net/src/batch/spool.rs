@@ -43,6 +43,13 @@ pub struct Spool {
     pub dir: PathBuf,
 }
 
+impl Spool {
+    /// Returns the directory as a message shows the directory.
+    fn shown_dir(&self) -> String {
+        printable(self.dir.as_os_str().as_bytes())
+    }
+}
+
 /// A stream that also writes each byte it reads to a file.
 struct Tee<R> {
     from: R,
@@ -63,7 +70,7 @@ impl<R> Tee<R> {
         Err(io::Error::other(format!(
             "cannot copy the batch to TMPDIR ({}): less than {} MiB would stay free there; \
              set TMPDIR to a larger directory, or store the batch in a file and read the file",
-            printable(self.to.dir.as_os_str().as_bytes()),
+            self.to.shown_dir(),
             least >> 20
         )))
     }
@@ -79,8 +86,8 @@ impl<R: Read> Read for Tee<R> {
         self.unseen += read;
         let copied = (&*self.to.file).write_all(&buf[..read]);
         copied.map_err(|error| {
-            let dir = printable(self.to.dir.as_os_str().as_bytes());
-            io::Error::other(format!("cannot copy the batch to TMPDIR ({dir}): {}", reason(&error)))
+            let (dir, why) = (self.to.shown_dir(), reason(&error));
+            io::Error::other(format!("cannot copy the batch to TMPDIR ({dir}): {why}"))
         })?;
         Ok(read)
     }

@@ -235,9 +235,10 @@ impl Flow {
     pub(super) fn question(&self) -> Option<Vec<u8>> {
         let sent = self.counters.traffic().sent;
         let mut echoes = lock(&self.echoes);
-        let is_due = echoes.ask(sent, self.start.elapsed());
-        let measured = echoes.tells.then(|| self.counters.measured_link());
-        is_due.then(|| Echo { measured }.encode())
+        echoes.ask(sent, self.start.elapsed()).then(|| {
+            let measured = echoes.tells.then(|| self.counters.measured_link());
+            Echo { measured }.encode()
+        })
     }
 
     /// Returns an answer to an echo if one is owed.

@@ -92,8 +92,8 @@ pub(super) struct GentleRate {
 struct RecentDelays {
     /// The latest first.
     delays: VecDeque<Duration>,
-    /// Smoothed growth and fall from one delay to the next. A queue that grows has no
-    /// fall; a queue that drains has no growth.
+    /// Smoothed growth and fall from one delay to the next. A queue that grows has no fall; a queue that drains has no
+    /// growth.
     growth: Duration,
     fall: Duration,
 }
@@ -108,7 +108,7 @@ impl RecentDelays {
         self.delays.truncate(MOST_DELAYS);
     }
 
-    /// Forgets how delays have varied: they were those of a queue.
+    /// Forgets how delays have varied, since a queue caused the last delays.
     const fn forget_noise(&mut self) {
         (self.growth, self.fall) = (Duration::ZERO, Duration::ZERO);
     }

@@ -7,6 +7,7 @@ use crate::limits::MAX_ANSWERS;
 use crate::message::{Answers, Done, FileNo, Outcome, ToSender, TransferKind};
 use crate::report::Change;
 
+use super::Receiver;
 use super::context::Context;
 
 /// Most waiting frames while answers join a frame. This bounds the memory of a receiver whose frames are not read.
@@ -19,6 +20,21 @@ const BUSY: usize = 32;
 impl Answers {
     fn count(&self) -> usize {
         self.outcomes.len() + self.wanted.len()
+    }
+}
+
+impl Receiver {
+    /// Returns the next waiting frame. Answers wait for further answers that are near.
+    pub(super) fn next_frame(&mut self) -> Option<ToSender> {
+        let is_awaited = self.last_wanted.is_some_and(|file| self.files.is_awaited(file));
+        if self.files.are_short() && self.cx.holds_answers(is_awaited) {
+            return None;
+        }
+        let frame = self.cx.frames.pop_front()?;
+        if let ToSender::Answers(Answers { wanted, .. }) = &frame {
+            self.last_wanted = wanted.last().copied().or(self.last_wanted);
+        }
+        Some(frame)
     }
 }
 
@@ -73,7 +89,7 @@ impl Context {
 
     /// True if the only waiting frame has answers and room for more, and further answers are certain: the sender has
     /// not sent the file that was requested last, or work is under way.
-    pub(super) fn holds_answers(&self, is_file_awaited: bool) -> bool {
+    fn holds_answers(&self, is_file_awaited: bool) -> bool {
         let Some(ToSender::Answers(answers)) = self.frames.front() else { return false };
         let has_room = self.frames.len() == 1 && answers.count() < MAX_ANSWERS;
         has_room && (is_file_awaited || self.jobs.asked_count() >= BUSY)

@@ -31,7 +31,7 @@ mod tree;
 use crate::Purpose;
 use crate::error::PeerError;
 use crate::limits::Limits;
-use crate::message::{Answers, FileNo, ToReceiver, ToSender, TransferKind};
+use crate::message::{FileNo, ToReceiver, ToSender, TransferKind};
 use crate::report::{Counts, Notice, Trouble};
 use crate::streams::Aside;
 use crate::work::{UnknownAnswer, WorkId};
@@ -86,19 +86,6 @@ impl Receiver {
         let is_over = self.is_finished();
         let frame = self.next_frame().or_else(|| self.tree.poll_verdicts());
         frame.or_else(|| self.cx.poll_credit().filter(|_| !is_over))
-    }
-
-    /// Returns the next waiting frame. Answers wait for further answers that are near.
-    fn next_frame(&mut self) -> Option<ToSender> {
-        let is_awaited = self.last_wanted.is_some_and(|file| self.files.is_awaited(file));
-        if self.files.are_short() && self.cx.holds_answers(is_awaited) {
-            return None;
-        }
-        let frame = self.cx.frames.pop_front()?;
-        if let ToSender::Answers(Answers { wanted, .. }) = &frame {
-            self.last_wanted = wanted.last().copied().or(self.last_wanted);
-        }
-        Some(frame)
     }
 
     /// Returns the next notice, if any.

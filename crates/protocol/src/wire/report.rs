@@ -99,11 +99,7 @@ impl WireEncoding for Facts {
         self.len.write_to(to);
         self.modified.write_to(to);
         self.mode.write_to(to);
-        self.target.write_to(to);
-        self.linked.write_to(to);
-        self.literal.write_to(to);
-        self.owner.user.write_to(to);
-        self.owner.group.write_to(to);
+        write_details(to, self);
     }
     fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
         let (len, modified, mode) =
@@ -111,12 +107,27 @@ impl WireEncoding for Facts {
         if mode > 0o7777 {
             return Err(CodecError::OutOfRange.into());
         }
-        let (target, linked) = (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
-        let literal = from.varint()?;
-        let owner =
-            Owner { user: WireEncoding::read_from(from)?, group: WireEncoding::read_from(from)? };
-        Ok(Self { len, modified, mode, owner, target, linked, literal, from: None, digest: None })
+        Ok(Self { len, modified, mode, ..read_details(from)? })
     }
+}
+
+/// Appends the facts other than length, time and mode.
+pub(super) fn write_details(to: &mut Vec<u8>, facts: &Facts) {
+    let Facts { target, linked, literal, owner, .. } = facts;
+    target.write_to(to);
+    linked.write_to(to);
+    literal.write_to(to);
+    owner.user.write_to(to);
+    owner.group.write_to(to);
+}
+
+/// Reads the facts other than length, time and mode.
+pub(super) fn read_details(from: &mut Reader<'_>) -> Result<Facts, BadPayload> {
+    let (target, linked) = (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
+    let literal = from.varint()?;
+    let owner =
+        Owner { user: WireEncoding::read_from(from)?, group: WireEncoding::read_from(from)? };
+    Ok(Facts { target, linked, literal, owner, ..Facts::default() })
 }
 
 /// Bit in the byte of a trouble's kind: set if the trouble's position follows.

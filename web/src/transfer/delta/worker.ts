@@ -109,11 +109,10 @@ async function discard(request: Discard, options: Options): Promise<never> {
 const NO_FILE = 0;
 
 async function download(request: Download, options: Options): Promise<{ result: Result; content?: Blob | Patch }> {
-  const { file: old, volume, path } = request;
-  const version = request.version === undefined ? {} : { version: request.version };
+  const { file: old, volume, path, version } = request;
   if (typeof request.staged === "number") {
     const access = new MemoryFile(request.staged, MEMORY_BYTES);
-    const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, ...version, access, old }, options);
+    const { changes, ...result } = await pullInto(await connect(request), files, { volume, path, version, access, old }, options);
     if (!result.put) return { result };
     // On a file system with coarse times, a file that was just written may change again without a trace.
     if (!changes || Date.now() - old!.lastModified < COARSE_TIME_MS) return { result, content: access.blob };
@@ -123,7 +122,7 @@ async function download(request: Download, options: Options): Promise<{ result: 
   const root = await navigator.storage.getDirectory();
   const staged = await root.getFileHandle(request.staged, { create: true });
   const connection = await connect(request);
-  return { result: await pullStaged(connection, files, { volume, path, ...version, staged, old }, options) };
+  return { result: await pullStaged(connection, files, { volume, path, version, staged, old }, options) };
 }
 
 /** A failure that the engine does not know. */

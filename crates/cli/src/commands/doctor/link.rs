@@ -1,5 +1,5 @@
-//! Probe of the link to another machine (`deltic doctor HOST --link`): the rate in each direction, as the network monitor
-//! of NetSync measures rates before a sync (NetSync §4.4).
+//! Probe of the link to another machine (`deltic doctor HOST --link`): the rate in each direction, as the network
+//! monitor of NetSync measures rates before a sync (NetSync §4.4).
 //!
 //! A probe repeats with twice the bytes until one takes [`LONG_ENOUGH`].
 

@@ -9,6 +9,7 @@ use deltic_tree::{RelPath, Timestamp};
 use crate::report::{Action, Change, Differs, EntryType, Facts};
 use crate::wire::codec::{BadPayload, WireEncoding, read_up_to};
 use crate::wire::limits::MAX_ANSWERS;
+use crate::wire::report::{read_details, write_details};
 
 use super::lines::FileNo;
 use super::shared_path::{PathBefore, SharedPath};
@@ -99,7 +100,8 @@ impl OutcomeBefore {
             mode.write_to(to);
         }
         if flags & MORE != 0 {
-            write_rest(to, facts);
+            facts.len.write_to(to);
+            write_details(to, facts);
         }
         (self.secs, self.mode) = (modified.secs, mode);
     }
@@ -135,7 +137,13 @@ impl OutcomeBefore {
             return Err(CodecError::OutOfRange.into());
         }
         (self.secs, self.mode) = (secs, mode);
-        let rest = if has(MORE) { read_rest(from)? } else { Facts::default() };
+        let rest = match has(MORE) {
+            true => {
+                let len = from.varint()?;
+                Facts { len, ..read_details(from)? }
+            }
+            false => Facts::default(),
+        };
         let facts = Facts { modified: Timestamp { secs, nanos }, mode, ..rest };
         Ok(Change { path, item, action, differs, facts })
     }
@@ -149,25 +157,6 @@ impl OutcomeBefore {
 /// True if the facts other than time and mode are those of a directory without an owner.
 fn has_default_rest(Facts { len, owner, target, linked, literal, .. }: &Facts) -> bool {
     (*len, *literal, *owner) == (0, 0, Owner::default()) && target.is_none() && linked.is_none()
-}
-
-fn write_rest(to: &mut Vec<u8>, Facts { len, owner, target, linked, literal, .. }: &Facts) {
-    len.write_to(to);
-    target.write_to(to);
-    linked.write_to(to);
-    literal.write_to(to);
-    owner.user.write_to(to);
-    owner.group.write_to(to);
-}
-
-/// Reads the facts other than time and mode.
-fn read_rest(from: &mut Reader<'_>) -> Result<Facts, BadPayload> {
-    let len = from.varint()?;
-    let (target, linked) = (WireEncoding::read_from(from)?, WireEncoding::read_from(from)?);
-    let literal = from.varint()?;
-    let owner =
-        Owner { user: WireEncoding::read_from(from)?, group: WireEncoding::read_from(from)? };
-    Ok(Facts { len, target, linked, literal, owner, ..Facts::default() })
 }
 
 /// Appends a number as the difference from the number before.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::response::Response;
-use deltic_store::{Snapshot, Store, Tree};
+use deltic_store::{Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{LocalStore, OldVersions, PastEntry};
 use deltic_tree::path::printable;
-use deltic_tree::{Meta, RelPath};
+use deltic_tree::{Meta, Name, RelPath};
 use serde_json::{Value, json};
 
 use super::conditions::tag;
@@ -53,11 +53,7 @@ struct PastTree<'a> {
 
 impl PastTree<'_> {
     fn list(&self, dir: &RelPath, page: &MomentPage) -> Result<Value, Problem> {
-        let names = self.kept.all_names(dir)?;
-        if names.is_empty() {
-            // Refuses a path without a directory.
-            self.store.list_after(dir, &[], 1)?;
-        }
+        let names = names_ever(&self.kept, &self.store, dir)?;
         let is_after = |name: &str| page.after.is_empty() || *name > *page.after;
         let shown = names.iter().map(|name| (name, printable(name.as_bytes())));
         let mut left = shown.filter(|(_, shown)| is_after(shown));
@@ -107,6 +103,20 @@ impl PastTree<'_> {
         }
         Ok(Some(entry))
     }
+}
+
+/// Returns the names of entries that `dir` has, or had in an old version. Errors: there is no such directory, now or then.
+pub(super) fn names_ever(
+    kept: &OldVersions,
+    store: &LocalStore,
+    dir: &RelPath,
+) -> Result<Vec<Name>, StoreError> {
+    let names = kept.all_names(dir)?;
+    if names.is_empty() {
+        // Refuses a path without a directory.
+        store.list_after(dir, &[], 1)?;
+    }
+    Ok(names)
 }
 
 fn shown(meta: &Meta, now: &str) -> Value {

@@ -16,13 +16,13 @@ use crc32fast::Hasher;
 use deltic_store::{Snapshot, Store, StoreError, Tree};
 use deltic_store_local::{LocalSnapshot, LocalStore, OldVersions, PastEntry, VersionId};
 use deltic_tree::path::printable;
-use deltic_tree::{Kind, Meta, Name, RelPath, Timestamp};
+use deltic_tree::{Kind, Meta, RelPath, Timestamp};
 use rawzip::extra_fields::ExtraFieldId;
 use rawzip::time::UtcDateTime;
 use rawzip::{DataDescriptorOutput, Header, ZipArchiveWriter};
 
 use super::incoming::Memory;
-use super::moment::MAX_LOOKS;
+use super::moment::{MAX_LOOKS, names_ever};
 use super::pieces::{BrokenOff, Outgoing, PIECE, Pieces, Reader, made_body};
 use super::request::{At, no_store, on_disk};
 use super::versions::kept;
@@ -53,7 +53,7 @@ pub(super) async fn archive(server: Arc<Server>, at: At) -> Result<Response, Pro
         if let Some(moment) = moment {
             let past = Past { kept: kept(&volume)?, moment };
             // Fails if the directory exists neither now nor then.
-            past.names(&store, &dir)?;
+            names_ever(&past.kept, &store, &dir)?;
             return Ok(Members::new(store, dir).of_past(past));
         }
         match store.look(&dir)? {
@@ -187,15 +187,6 @@ struct Past {
 }
 
 impl Past {
-    /// Returns the names of entries that `dir` may have had. Errors: there is no such directory, now or then.
-    fn names(&self, store: &LocalStore, dir: &RelPath) -> Result<Vec<Name>, StoreError> {
-        let names = self.kept.all_names(dir)?;
-        if names.is_empty() {
-            store.list_after(dir, &[], 1)?;
-        }
-        Ok(names)
-    }
-
     /// Returns the entry that `path` had, if it was a directory or a file.
     fn member(
         &self,
@@ -307,7 +298,7 @@ impl Members {
     /// Adds the entries that a directory had at the moment.
     fn list_past(&mut self, past: &Past, dir: &RelPath) -> Result<(), StoreError> {
         let mut looks = MAX_LOOKS;
-        for name in past.names(&self.store, dir)?.iter().rev() {
+        for name in names_ever(&past.kept, &self.store, dir)?.iter().rev() {
             let member = match dir.join(name) {
                 Ok(path) => past.member(&self.store, path, &mut looks),
                 Err(why) => {
