@@ -15,6 +15,7 @@ use crate::common::server::{Server, Socket};
 use crate::common::{DELTIC, PATIENCE, Run, World, is_installed, is_root, noise, skip, wait_until};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
+use serde_json::Value;
 
 const FILES: &str = "/v1/volumes/photos/files";
 
@@ -218,6 +219,31 @@ fn nothing_is_served_over_a_websocket_without_a_token() {
     assert!(known.hear().contains("welcome"));
     known.open(1);
     wait_until("it is open", || log().contains(r#""event":"open""#));
+}
+
+#[test]
+fn the_audit_log_names_the_old_version_that_a_session_reads() {
+    let world = World::new();
+    let audit = world.path("audit.jsonl").display().to_string();
+    let server = Server::set_volume(&world, "versions = 9", &format!("audit = \"{audit}\"\n"));
+    for text in ["before", "after, longer"] {
+        world.write("src/a", text);
+        server.ok("sync -a src/ URL/photos/");
+    }
+    let listed = ask(&server, "GET /v1/volumes/photos/files/a?as=versions", "", b"");
+    let listed: Value = serde_json::from_slice(&listed.body).expect("an answer is JSON");
+    let id = listed["versions"][0]["version"].as_str().expect("versions have identifiers");
+    let mut socket = server.socket(server.token());
+    assert!(socket.hear().contains("welcome"));
+    let version = format!(r#"{{"path":"a","id":"{id}"}}"#);
+    let open = format!(r#"{{"open":{{"channel":1,"volume":"photos","version":{version}}}}}"#);
+    socket.send(0, &open);
+    let log = || String::from_utf8(world.read("audit.jsonl")).expect("the log is text");
+    let parts =
+        [r#""event":"open""#.into(), r#""path":"a""#.into(), format!(r#""version":"{id}""#)];
+    wait_until("the log names the version", || {
+        log().lines().any(|line| parts.iter().all(|part: &String| line.contains(part)))
+    });
 }
 
 #[test]

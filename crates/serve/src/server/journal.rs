@@ -126,7 +126,7 @@ fn path(path: &str) -> &str {
 }
 
 /// Returns the beginning of a value that a client chose.
-fn cut(value: &str) -> &str {
+pub(super) fn cut(value: &str) -> &str {
     &value[..value.floor_char_boundary(MAX_VALUE)]
 }
 

@@ -12,6 +12,7 @@ use serde_json::json;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::audit::name;
+use super::journal::cut;
 use super::problem::Problem;
 use super::rest::{OldFile, has_tag, on_disk, path_named, version_named};
 use super::shared::{Known, Server, SessionPermit};
@@ -39,17 +40,17 @@ impl Server {
     pub(super) fn open_session(
         self: &Arc<Self>,
         known: &Known,
-        volume: &str,
+        volume_name: &str,
         SessionScope { replaces, version }: SessionScope,
     ) -> Result<Opened, Problem> {
+        let (volume, rights) = self.volume(known, volume_name)?;
+        let permit = self.session_permit(known)?;
         let version = version.map(|FileVersion { path, id }| {
             let path = path_named(&path)?;
-            self.volume_for(Right::Read, known, volume, &path)?;
-            let id = version_named(&id)?;
-            Ok::<_, Problem>(NamedVersion { path, id })
+            self.volume_for(Right::Read, known, volume_name, &path)?;
+            Ok::<_, Problem>(NamedVersion { path, id: version_named(&id)? })
         });
-        let (volume, rights) = self.volume(known, volume)?;
-        let permit = self.session_permit(known)?;
+        let version = version.transpose()?;
         let limits = volume.limits(rights, known.grant.path.clone());
         let limits = limits.with_author(&known.grant.name);
         let limits = match replaces {
@@ -60,7 +61,6 @@ impl Server {
             true => volume.for_writer(&known.quotas, &self.access.quotas),
             false => volume.clone(),
         };
-        let version = version.transpose()?;
         Ok(Opened { limits, volume, token: known.token, version, _permit: permit })
     }
 }
@@ -77,14 +77,16 @@ impl Opened {
         transport: impl AsyncRead + AsyncWrite + Send + 'static,
         cancel: Cancel,
     ) -> Result<(), Problem> {
+        let mut fields = self.fields(from);
         if let Some(NamedVersion { path, id }) = self.version.take() {
             let volume = self.volume.clone();
+            fields["path"] = cut(&path.to_string()).into();
+            fields["version"] = id.to_string().into();
             let tree = on_disk(server, move || OldFile::open(&volume, path, id)).await?;
-            server.journal.note("open", self.fields(from));
+            server.journal.note("open", fields);
             self.serve_version(server, tree, transport, cancel).await;
             return Ok(());
         }
-        let fields = self.fields(from);
         let Self { limits, volume, token, _permit, .. } = self;
         let limits = match volume.has_quotas() {
             false => limits,
