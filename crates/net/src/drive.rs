@@ -153,6 +153,8 @@ async fn run_steps<M: Machine, W: Worker<M>>(
     let Inputs { frames, news, results, withheld } = inputs;
     let (begun, mut answers) = (Instant::now(), Vec::new());
     let mut heard: TakenFrames = Vec::new().into_iter();
+    let counters = Arc::clone(&runner.counters);
+    counters.set_driver_busy(true);
     loop {
         while let Ok(news) = news.try_recv() {
             runner.take_stream_news(news, watch);
@@ -174,8 +176,9 @@ async fn run_steps<M: Machine, W: Worker<M>>(
         let session = &runner.session;
         let (wake, blocked) = (session.next_wake(), session.blocked_on());
         let until = withheld.credit_deadline(session.lacks_credit());
+        counters.set_driver_busy(false);
         tokio::select! {
-            _ = results.recv_many(&mut answers, AT_ONCE) => runner.take_answers(answers.drain(..))?,
+            _ = results.recv_many(&mut answers, AT_ONCE) => {}
             reading = frames.recv(), if session.takes_frames() => {
                 let Some(reading) = reading else { return Err(ReadEnd::Closed.into()) };
                 heard = reading.into_iter();
@@ -199,6 +202,8 @@ async fn run_steps<M: Machine, W: Worker<M>>(
                 }
             }
         }
+        counters.set_driver_busy(true);
+        runner.take_answers(answers.drain(..))?;
     }
 }
 

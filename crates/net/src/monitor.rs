@@ -225,6 +225,15 @@ pub(crate) fn thread_cpu() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
+/// Returns the time in which the first thread of this process was ready to run and waited for a processor. This thread
+/// runs the session of an agent. Zero on systems that do not count this time.
+#[expect(clippy::disallowed_methods, reason = "a count of the system, in no tree")]
+pub(crate) fn processor_wait() -> Duration {
+    let counts = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+    let nanos = counts.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Echoes of a session: which to ask for, which to answer, and what answers show (docs/protocol.md, "Echoes").
 //!
 //! ```text
-//! sender    while it sends bulk data: Echo, at most every EVERY, never in the first FIRST of a session
+//! sender    while it sends bulk data: Echo, every EVERY or FULL_BYTES; the first after FIRST or FIRST_BYTES
 //! receiver  Echoed with the bytes that it has read, before all frames that wait to be sent
 //! idle      shortest round trip of the last one or two WINDOWs; a route may change while a session lasts
 //! current   smoothed; a delay that is the receiver's for half of it, as for a slow disk, does not count
@@ -23,15 +23,23 @@ use super::rate::Arrival;
 
 /// Start of a session without echoes: a small sync pays nothing.
 const FIRST: Duration = Duration::from_millis(100);
-/// Shortest time between two echoes, and between two of a gentle sender.
+/// Sent bytes that end the start of a session before its time: beside so many, an echo costs nothing.
+const FIRST_BYTES: u64 = 1 << 20;
+/// Usual time between two echoes, and between two of a gentle sender.
 const EVERY: Duration = Duration::from_millis(250);
 const GENTLE_EVERY: Duration = Duration::from_millis(50);
 /// Bytes that must be sent between two echoes.
 const BULK_BYTES: u64 = 16 << 10;
+/// Sent bytes that make an echo due before its time, and the shortest time between two such echoes.
+const FULL_BYTES: u64 = 4 << 20;
+const SHORT_EVERY: Duration = Duration::from_millis(20);
 /// Time after which a shortest round trip is forgotten, at the latest after twice this time.
 const WINDOW: Duration = Duration::from_secs(300);
 /// Time over which the rate of arrival is measured.
 const ARRIVAL_WINDOW: Duration = Duration::from_millis(100);
+/// Arrived bytes that end such a window before its time, and the shortest time of such a window.
+const ARRIVAL_BYTES: u64 = 2 << 20;
+const SHORT_ARRIVAL_WINDOW: Duration = Duration::from_millis(10);
 /// Delays up to this time count in any case.
 const NOISE: Duration = Duration::from_millis(5);
 /// Share of a new round trip in the smoothed one.
@@ -155,10 +163,13 @@ impl Asker {
     fn ask(&mut self, sent: u64, now: Duration) -> bool {
         let every = if self.gentle.is_some() { GENTLE_EVERY } else { EVERY };
         let since = |time: Duration| now.saturating_sub(time);
-        let is_due = since(self.start) >= FIRST
-            && self.last_question.is_none_or(|last| since(last) >= every)
-            && sent.saturating_sub(self.sent) >= BULK_BYTES
-            && self.asked.len() < MAX_ECHOES;
+        let bytes = sent.saturating_sub(self.sent);
+        let is_due = match self.last_question.map(since) {
+            None => since(self.start) >= FIRST && bytes >= BULK_BYTES || bytes >= FIRST_BYTES,
+            Some(time) => {
+                time >= every && bytes >= BULK_BYTES || time >= SHORT_EVERY && bytes >= FULL_BYTES
+            }
+        } && self.asked.len() < MAX_ECHOES;
         if is_due {
             self.asked.push_back(now);
             (self.last_question, self.sent) = (Some(now), sent);
@@ -233,11 +244,13 @@ impl ArrivalWindows {
     fn take_answer(&mut self, answer: Echoed, now: Duration) -> Option<Arrival> {
         let (start, before) = *self.since.get_or_insert((now, answer));
         let time = now.saturating_sub(start);
-        if time < ARRIVAL_WINDOW {
+        let arrived = answer.received.saturating_sub(before.received);
+        let is_short = arrived < ARRIVAL_BYTES || time < SHORT_ARRIVAL_WINDOW;
+        if time < ARRIVAL_WINDOW && is_short {
             return None;
         }
         self.since = Some((now, answer));
-        let rate = answer.received.saturating_sub(before.received) as f64 / time.as_secs_f64();
+        let rate = arrived as f64 / time.as_secs_f64();
         self.rate = Some(rate);
         Some(Arrival { rate, is_held: held_between(before, answer) * 2 >= time })
     }
@@ -267,16 +280,30 @@ mod tests {
     fn a_sender_asks_seldom_and_only_while_it_sends_bulk_data() {
         for (gentle, every) in [(false, 250), (true, 50)] {
             let mut echoes = asking(gentle);
-            assert!(!echoes.ask(1 << 20, millis(99)), "a short session has no echoes");
-            assert!(echoes.ask(1 << 20, millis(100)));
+            assert!(!echoes.ask(FIRST_BYTES - 1, millis(99)), "a short session has no echoes");
+            assert!(echoes.ask(FIRST_BYTES - 1, millis(100)));
             assert!(!echoes.ask(2 << 20, millis(99 + every)));
-            assert!(
-                !echoes.ask((1 << 20) + BULK_BYTES - 1, millis(100 + every)),
-                "hardly any data"
-            );
-            assert!(echoes.ask((1 << 20) + BULK_BYTES, millis(100 + every)));
+            let bytes = FIRST_BYTES - 1 + BULK_BYTES;
+            assert!(!echoes.ask(bytes - 1, millis(100 + every)), "hardly any data");
+            assert!(echoes.ask(bytes, millis(100 + every)));
         }
         assert!(!Echoes::default().ask(1 << 30, millis(1 << 20)), "the ends did not agree");
+    }
+
+    #[test]
+    fn a_fast_link_is_measured_sooner() {
+        let mut echoes = asking(false);
+        assert!(echoes.ask(FIRST_BYTES, millis(3)));
+        assert!(!echoes.ask(FIRST_BYTES + FULL_BYTES, millis(22)));
+        assert!(!echoes.ask(FIRST_BYTES + FULL_BYTES - 1, millis(23)));
+        assert!(echoes.ask(FIRST_BYTES + FULL_BYTES, millis(23)));
+        let mut windows = ArrivalWindows::default();
+        let mut take = |at, received| {
+            let answer = Echoed { received, held: 0 };
+            windows.take_answer(answer, millis(at)).map(|arrival| arrival.rate.round() as u64)
+        };
+        let taken = [(4, 0), (24, ARRIVAL_BYTES - 1), (28, 3_000_000)].map(|(at, n)| take(at, n));
+        assert_eq!(taken, [None, None, Some(125_000_000)]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use deltic_protocol::{PeerError, Terms};
 use deltic_worker::lock::lock;
 
 use crate::config::SessionConfig;
-use crate::monitor::{Busy, Monitor, time_since_start};
+use crate::monitor::{Busy, Monitor, processor_wait, time_since_start};
 use crate::plan::{RoundTrip, Traffic};
 use crate::rates::RateTable;
 
@@ -42,7 +42,7 @@ pub(crate) struct Counters {
     received: AtomicU64,
     /// Streams whose read bytes wait for the driver, or for the limit of the rate.
     waiting: AtomicUsize,
-    /// Time in which read bytes of any stream waited for the driver.
+    /// Time in which the driver worked, or read bytes of any stream waited for the driver.
     held: Busy,
     /// Number of arrivals of bytes, without signs of life, echoes and checks.
     told: AtomicU64,
@@ -76,6 +76,11 @@ impl Counters {
     /// True if this end is working or has frames to process, and so does not wait for the other end.
     pub(crate) fn is_busy(&self) -> bool {
         self.works.load(Ordering::Relaxed) || self.has_unread_frames()
+    }
+
+    /// Counts the driver as busy, or as waiting for news.
+    pub(crate) fn set_driver_busy(&self, is_busy: bool) {
+        self.held.change(if is_busy { 1 } else { -1 });
     }
 
     pub(crate) fn set_working(&self, works: bool) {
@@ -246,7 +251,8 @@ impl Flow {
         let Counters { received, held, .. } = &*self.counters;
         lock(&self.echoes).take_due_answer().then(|| {
             let received = received.load(Ordering::Relaxed);
-            let held = u64::try_from(held.total().as_micros()).unwrap_or(u64::MAX);
+            let held = held.total() + processor_wait();
+            let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
             let answer = Echoed { received, held }.encode();
             let bytes = answer.len() + Checksum::NOTHING.check_frame().len();
             self.counters.answered.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -425,21 +431,25 @@ mod tests {
     use super::*;
     use crate::rates::RateLimits;
 
-    /// Returns the held time that an answer to an echo tells.
+    /// Returns the held time, which an answer to an echo tells together with waits for a processor.
     fn told_held(flow: &Flow) -> Duration {
         assert!(flow.take_echo(Echo::KIND, &[]).expect("it may be asked"));
         let answer = flow.owed_answer().expect("an answer is owed");
         let answer = Echoed::decode(Echoed::KIND, &answer[HEADER_BYTES..]).expect("it is valid");
-        Duration::from_micros(answer.held)
+        let held = flow.counters.held.total();
+        assert!(Duration::from_micros(answer.held + 1000) >= held, "{answer:?} {held:?}");
+        held
     }
 
     #[tokio::test]
-    async fn the_time_in_which_several_streams_wait_for_the_driver_counts_once() {
+    async fn time_of_a_busy_driver_and_of_waiting_streams_counts_once() {
         let flow = Flow::new(&SessionConfig::default());
         flow.answer_echoes();
         let wait = Duration::from_millis(200);
         let stream = || flow.while_waiting_for_driver(tokio::time::sleep(wait));
+        flow.counters.set_driver_busy(true);
         tokio::join!(stream(), stream(), stream(), stream());
+        flow.counters.set_driver_busy(false);
         let held = told_held(&flow);
         assert!(held >= wait && held < 3 * wait, "{held:?}");
     }

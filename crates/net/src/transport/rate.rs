@@ -15,10 +15,10 @@
 //! a window was limited, the limit is known, and the next [`BOUND_WINDOWS`] free windows count with their own rate alone.
 //! A limited window far below the rate forgets the windows before: the link changed.
 //!
-//! The writer cannot tell a slow link from a receiver with a slow disk: both block. The receiver's answers tell. If read
-//! bytes waited for the receiver for half of the time, limited windows since the last answer are forgotten, and the next
-//! windows count as free: the link carries more. If not, the bytes that arrived are the rate of the link, without the
-//! bytes in buffers.
+//! The writer cannot tell a slow link from a receiver with a slow disk: both block. The receiver's answers tell. If the
+//! receiver was busy for half of the time, limited windows since the last answer are forgotten, and the next windows
+//! count as free: the link carries more. If not, the bytes that arrived are the rate of the link, without the bytes in
+//! buffers.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -77,7 +77,7 @@ pub(crate) struct LinkRate {
 pub(crate) struct Arrival {
     /// Bytes a second.
     pub(crate) rate: f64,
-    /// True if read bytes waited for the receiver itself for half of the time.
+    /// True if the receiver itself was busy for half of the time.
     pub(crate) is_held: bool,
 }
 
