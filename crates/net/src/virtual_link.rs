@@ -4,13 +4,14 @@
 //! ```text
 //! frame   made      after the frame before, at most AHEAD frames ahead of the writer: work of the sender, compression
 //!         written   in pieces, each as soon as the buffer has room; the meter measures how long the writer waits
-//!         carried   one piece after another at the rate of the link
+//!         carried   one piece after another at the rate of the link, as far as the window of the connection allows
 //!         taken     half a round trip later, after the frame before: decompression, work of the receiver
 //! echo    every ECHO_SECONDS, behind the written pieces
 //! ```
 //!
-//! The model has neither loss, slow start nor a history of frames, and no receiver holds bytes back. So several streams
-//! are as fast as one. All times are seconds since the start.
+//! The window is that of a new TCP connection in slow start: [`FIRST_WINDOW`], and one more byte for each byte that was
+//! acknowledged, a round trip after the byte was carried. The model has neither loss nor a history of frames, and no
+//! receiver holds bytes back. All times are seconds since the start.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,6 +24,8 @@ use crate::transport::{Arrival, LinkRate, RateMeter};
 /// Length of a frame of literals, and of a write, in bytes.
 const FRAME_BYTES: f64 = (256 << 10) as f64;
 const WRITTEN_BYTES: f64 = (64 << 10) as f64;
+/// Bytes that a new TCP connection sends before the first acknowledgement: ten full packets (RFC 6928).
+const FIRST_WINDOW: f64 = (10 * 1448) as f64;
 /// Most frames that the sender makes ahead of the writer.
 const AHEAD: usize = 4;
 /// Time between two echoes.
@@ -61,8 +64,10 @@ pub struct VirtualLink {
 /// Choice of the compression of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VirtualChoice {
-    /// The default: adapted to the link.
+    /// The default in a first run: adapted to the link as the run measures it.
     Adapted,
+    /// The default after a run over the same link, whose rate was noted.
+    Noted,
     /// This level for all frames; `None` for no compression.
     Fixed(Option<i32>),
 }
@@ -98,34 +103,40 @@ struct Transfer<'a> {
     /// Times at which the last frames were written.
     frames: VecDeque<f64>,
     buffer: Buffer,
+    /// Pieces on the link that are not acknowledged.
+    under_way: Buffer,
     echoes: VirtualEchoes,
     /// Measured rates, with the times of the measurements, that the sender has not looked at.
     rates: VecDeque<(f64, LinkRate)>,
 }
 
-/// Pieces in front of the link, each with its bytes and the time at which it was carried.
+/// Pieces that take room, each with its bytes and the time at which the piece leaves.
 #[derive(Default)]
 struct Buffer {
     pieces: VecDeque<(f64, f64)>,
     bytes: f64,
+    /// Bytes of the pieces that have left.
+    left: f64,
 }
 
 impl Buffer {
-    /// Returns the time at which the buffer has room for `bytes`, not before `now`, if `most` bytes fit.
-    fn time_of_room(&mut self, bytes: f64, most: f64, now: f64) -> f64 {
+    /// Returns the time at which the buffer has room for `bytes`, not before `now`. `most` returns the bytes that fit,
+    /// once this number of bytes has left.
+    fn time_of_room(&mut self, bytes: f64, most: impl Fn(f64) -> f64, now: f64) -> f64 {
         let mut time = now;
-        while let Some(&(carried, len)) = self.pieces.front()
-            && (carried <= now || self.bytes + bytes > most)
+        while let Some(&(leaves, len)) = self.pieces.front()
+            && (leaves <= now || self.bytes + bytes > most(self.left))
         {
             self.pieces.pop_front();
             self.bytes -= len;
-            time = time.max(carried);
+            self.left += len;
+            time = time.max(leaves);
         }
         time
     }
 
-    fn push(&mut self, carried: f64, bytes: f64) {
-        self.pieces.push_back((carried, bytes));
+    fn push(&mut self, leaves: f64, bytes: f64) {
+        self.pieces.push_back((leaves, bytes));
         self.bytes += bytes;
     }
 }
@@ -145,19 +156,21 @@ struct VirtualEchoes {
 
 impl<'a> Transfer<'a> {
     fn new(data: &'a VirtualData, link: &'a VirtualLink, choice: VirtualChoice) -> Self {
+        let known = if choice == VirtualChoice::Noted { link.figures } else { LinkModel::PRIOR };
         Self {
             data,
             link,
             choice,
             codec: AdaptiveCodec::default(),
             meter: RateMeter::default(),
-            known: KnownLink { figures: Some(LinkModel::PRIOR), limit: None },
+            known: KnownLink { figures: Some(known), limit: None },
             made: 0.0,
             written: 0.0,
             carried: 0.0,
             taken: 0.0,
             frames: VecDeque::new(),
             buffer: Buffer::default(),
+            under_way: Buffer::default(),
             echoes: VirtualEchoes::default(),
             rates: VecDeque::new(),
         }
@@ -196,7 +209,9 @@ impl<'a> Transfer<'a> {
         }
         let link = self.known.figures.unwrap_or(LinkModel::PRIOR);
         let level = match self.choice {
-            VirtualChoice::Adapted => self.codec.choose(&link, self.data.threads).level,
+            VirtualChoice::Adapted | VirtualChoice::Noted => {
+                self.codec.choose(&link, self.data.threads).level
+            }
             VirtualChoice::Fixed(level) => level,
         };
         let found = self.data.levels.iter().find(|(of, _)| Some(*of) == level);
@@ -213,8 +228,8 @@ impl<'a> Transfer<'a> {
     fn write(&mut self, bytes: f64) {
         let ready = self.written.max(self.made);
         let most = (self.link.buffer_bytes as f64).max(WRITTEN_BYTES);
-        self.written = self.buffer.time_of_room(bytes, most, ready);
-        self.carried = self.time_carried(self.carried.max(self.written), bytes);
+        self.written = self.buffer.time_of_room(bytes, |_| most, ready);
+        self.carry(bytes);
         self.buffer.push(self.carried, bytes);
         self.hear_answers();
         self.echoes.written += bytes;
@@ -226,6 +241,20 @@ impl<'a> Transfer<'a> {
             self.echoes.next = self.written + ECHO_SECONDS;
             let answered = self.carried + self.link.figures.round_trip.as_secs_f64();
             self.echoes.answers.push_back((answered, self.echoes.written));
+        }
+    }
+
+    /// Carries a written piece, in parts that fit the first window.
+    fn carry(&mut self, bytes: f64) {
+        let round_trip = self.link.figures.round_trip.as_secs_f64();
+        let mut left = bytes;
+        while left > 0.0 {
+            let part = left.min(FIRST_WINDOW);
+            let free = self.carried.max(self.written);
+            let start = self.under_way.time_of_room(part, |acked| FIRST_WINDOW + acked, free);
+            self.carried = self.time_carried(start, part);
+            self.under_way.push(self.carried + round_trip, part);
+            left -= part;
         }
     }
 

@@ -57,6 +57,23 @@ fn a_fixed_choice_takes_as_long_as_its_slowest_step() {
 }
 
 #[test]
+fn a_new_connection_begins_with_a_short_window_that_grows_with_each_round_trip() {
+    let seconds = |bytes| {
+        let data = VirtualData { literal_bytes: bytes, threads: 1, ..VirtualData::default() };
+        transfer_time(&data, &link(1000, 100), VirtualChoice::Fixed(None)).as_secs_f64()
+    };
+    let first = 14_480;
+    // Round trips until the last byte arrives: half of one, and one more for each window before the last.
+    for (windows, trips) in [(1, 0.5), (2, 1.5), (5, 2.5), (10, 3.5), (100, 6.5)] {
+        let found = seconds(windows * first);
+        assert!((found - trips * 0.1).abs() < 0.03, "{windows} windows: {found}");
+    }
+    // Once the window holds what the link carries in a round trip, the link alone counts.
+    let rest = seconds(300_000_000) - seconds(200_000_000);
+    assert!((0.79..0.81).contains(&rest), "{rest}");
+}
+
+#[test]
 fn the_default_is_near_the_best_fixed_choice_on_every_link() {
     let (mut all, mut near) = (0, 0);
     for speed in [0.25, 1.0, 2.0] {

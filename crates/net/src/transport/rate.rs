@@ -13,7 +13,9 @@
 //! true limit may be this end's own compression: a higher rate leads to lighter compression, until the writer is blocked
 //! or nothing is compressed. A rate that is too high costs one window of uncompressed bytes, so the rate grows fast. Once
 //! a window was limited, the limit is known, and the next [`BOUND_WINDOWS`] free windows count with their own rate alone.
-//! A limited window far below the rate forgets the windows before: the link changed.
+//! A limited window far below the rate forgets the windows before: the link changed. As long as the rate of limited
+//! windows grows, no limit is known: a connection in slow start blocks the writer too, at a rate that grows with each
+//! round trip.
 //!
 //! The writer cannot tell a slow link from a receiver with a slow disk: both block. The receiver's answers tell. If the
 //! receiver was busy for half of the time, limited windows since the last answer are forgotten, and the next windows
@@ -36,6 +38,11 @@ const SHORT_WINDOW: Duration = Duration::from_millis(10);
 const BUFFERED_BYTES: u64 = 1 << 20;
 /// A limited window with this part of the rate, or less, shows a change of the link.
 const FALL: f64 = 1.0 / 3.0;
+/// The rate of limited windows grows if a window has more than this part of the rate before. BBR ends its start by the
+/// same part.
+const STARTING: f64 = 1.25;
+/// Time without such growth after which a limited window shows the limit: longer than most round trips.
+const STARTED: Duration = Duration::from_millis(250);
 /// Growth of the rate by a free window, if no limit is known.
 const GROWTH: f64 = 3.0;
 /// Bounds of the grown rate, as factors of the rate of the free window.
@@ -55,6 +62,8 @@ pub(crate) struct RateMeter {
     /// Time of the present window in which the writer was blocked.
     blocked: Duration,
     found: FoundRates,
+    /// Time of the last write.
+    now: Duration,
     /// Rates up to the last answer of the receiver.
     confirmed: FoundRates,
     /// True if all windows since the last answer were limited; `None` without such windows.
@@ -94,6 +103,7 @@ impl RateMeter {
         let start = *self.start.get_or_insert_with(|| now.saturating_sub(blocked));
         self.bytes += bytes as u64;
         self.blocked += blocked;
+        self.now = now;
         let time = now.saturating_sub(start);
         let is_short = self.bytes < WINDOW_BYTES || time < SHORT_WINDOW;
         if time < WINDOW && is_short {
@@ -105,7 +115,7 @@ impl RateMeter {
         (self.start, self.bytes, self.blocked) = (Some(now), 0, Duration::ZERO);
         self.only_limited = Some(is_limited && self.only_limited.unwrap_or(true));
         if is_limited {
-            self.found.add_limited(rate);
+            self.found.add_limited(rate, now);
         } else if self.written > BUFFERED_BYTES {
             self.found.add_unlimited(rate, is_free);
         }
@@ -120,7 +130,7 @@ impl RateMeter {
             self.found = self.confirmed.clone();
         } else if !arrival.is_held && was_limited {
             self.found = self.confirmed.clone();
-            self.found.add_limited(arrival.rate);
+            self.found.add_limited(arrival.rate, self.now);
         }
         self.confirmed = self.found.clone();
         self.found.link_rate()
@@ -132,21 +142,31 @@ impl RateMeter {
 struct FoundRates {
     /// Rates of the last windows.
     rates: VecDeque<f64>,
-    /// Windows that follow the last limited one; `None` if no window was limited.
+    /// Windows that follow the last limited one; `None` if no window was limited, or if the rate still grew then.
     since_limited: Option<u32>,
     /// Highest rate when the link was last known to be the limit; 0 if never.
     limit: f64,
+    /// Rate of the limited window that last showed a growth, and its time.
+    grown: (f64, Duration),
 }
 
 impl FoundRates {
     /// Adds a window in which the link was the limit.
-    fn add_limited(&mut self, rate: f64) {
+    fn add_limited(&mut self, rate: f64, now: Duration) {
         if rate < self.highest() * FALL {
             self.rates.clear();
         }
         self.add(rate);
-        self.since_limited = Some(0);
-        self.limit = self.highest();
+        if rate > self.grown.0 * STARTING {
+            self.grown = (rate, now);
+        } else if rate < self.grown.0 * FALL {
+            self.grown.0 = rate;
+        }
+        let is_limit = now.saturating_sub(self.grown.1) >= STARTED;
+        self.since_limited = is_limit.then_some(0);
+        if is_limit {
+            self.limit = self.highest();
+        }
     }
 
     /// Adds a window in which the link was not the limit, or not always.
@@ -276,6 +296,19 @@ mod tests {
         let rate = rig.run(2.0, 10.0 * MBIT, 1e9);
         assert!(matches!(rate, Some(9..=13)), "{rate:?}");
         assert!(matches!(rig.limit_mbit(), Some(9..=13)));
+    }
+
+    #[test]
+    fn a_rate_that_still_grows_is_no_limit() {
+        let mut rig = Rig::with_answers(256e3);
+        // Slow start: each tenth of a second, the connection carries twice as much.
+        for doublings in 0..7 {
+            rig.run(0.1, 8.0 * MBIT * f64::from(1 << doublings), 1e9);
+            assert_eq!(rig.limit_mbit().unwrap_or_default(), 0, "{doublings} doublings");
+        }
+        // Compression is slower than the link by then.
+        let rate = rig.run(0.5, 500.0 * MBIT, 10e6);
+        assert!(rate > Some(500), "{rate:?}");
     }
 
     #[test]
