@@ -1,4 +1,5 @@
-//! SkySync's figures 7 to 12 with the sums that btrfs keeps, and with computed sums.
+//! SkySync's figures 7 to 12 with the sums that btrfs keeps, and with computed sums; with and without a proof of whole
+//! files.
 //!
 //! SkySync's presets run in two directories of a btrfs. The file system keeps sums in one directory; in the other
 //! (`chattr +C`) the same sums are computed. Computed sums are what rsync and dsync would use with SkySync's hashes. So
@@ -89,12 +90,14 @@ enum IsaChoice {
 pub(crate) struct SkysyncRow {
     isa: &'static str,
     pub(crate) size: &'static str,
-    change: String,
+    pub(crate) change: String,
     pub(crate) changed: u64,
     link: String,
     pub(crate) way: String,
     /// Sender's processor time, receiver's processor time, and wall time, in seconds.
     pub(crate) cost: [f64; 3],
+    /// Bytes that the receiver read, without blocks that the file system shared.
+    pub(crate) read: f64,
 }
 
 impl FileLength {
@@ -118,8 +121,18 @@ impl IsaChoice {
 
 pub(crate) fn skysync(options: &SkysyncOptions) -> Result<()> {
     let Some(rows) = measured(options)? else { return Ok(()) };
-    let header =
-        ["instructions", "size", "change", "B changed", "link", "by", "S ms", "R ms", "wall ms"];
+    let header = [
+        "instructions",
+        "size",
+        "change",
+        "B changed",
+        "link",
+        "by",
+        "S ms",
+        "R ms",
+        "wall ms",
+        "R read MB",
+    ];
     let mut table = TextTable::new(6, header);
     rows.iter().for_each(|row| table.row(row.cells()));
     publish(&table, &options.at.out, "skysync")?;
@@ -134,15 +147,23 @@ pub(crate) fn measured(options: &SkysyncOptions) -> Result<Option<Vec<SkysyncRow
     [&kept, &computed].into_iter().try_for_each(fs::create_dir)?;
     let dir = File::open(&computed)?;
     ioctl_setflags(&dir, ioctl_getflags(&dir)? | IFlags::NOCOW)?;
+    let hashed = LoopDisk::btrfs_by(&rig, 2 << 30, "sha256");
+    let places = [(&*kept, KEPT, Some(UNPROVEN)), (&*computed, COMPUTED, None)];
+    let hashed = hashed.iter().map(|disk| (&*disk.mount, HASHED, Some(HASHED_UNPROVEN)));
+    let places: Vec<_> = places.into_iter().chain(hashed).collect();
     let mut rows = Vec::new();
     for isa in &options.isa {
         for length in &options.size {
-            for (dir, ways) in [(&kept, KEPT), (&computed, COMPUTED)] {
+            for &(dir, ways, unproven) in &places {
                 let of = RunSet { isa: *isa, length: *length, dir, ways, options };
                 // All kinds of change without a link, and inserts over the links of figure 12.
                 let links = (!options.no_links).then_some(&LINKS[..]);
                 for more in [&["--kind", "insert,cut,inverse"][..]].into_iter().chain(links) {
                     rows.extend(of.rows(&rig.path("rows.csv"), more)?);
+                }
+                let more = ["--kind", "insert,inverse", "--proof", "none"];
+                if let Some(ways) = unproven {
+                    rows.extend(RunSet { ways, ..of }.rows(&rig.path("rows.csv"), &more)?);
                 }
             }
         }
@@ -160,6 +181,7 @@ pub(crate) fn on_btrfs<T>(dir: &Path, run: impl FnOnce(&Path) -> T) -> Result<Op
 }
 
 /// Runs with an instruction set in a directory.
+#[derive(Clone, Copy)]
 struct RunSet<'a> {
     isa: IsaChoice,
     length: FileLength,
@@ -201,7 +223,8 @@ fn parse(
     let header = lines.next()?;
     let at = |name: &str| header.iter().position(|column| *column == name);
     let [change, changed, link, by] = ["change", "changed_bytes", "link", "name"].map(&at);
-    let cost = ["sender_cpu_s", "receiver_cpu_s", "wall_s"].map(at);
+    let cost = ["sender_cpu_s", "receiver_cpu_s", "wall_s"].map(&at);
+    let read = at("receiver_read_bytes");
     lines
         .map(|cells| {
             let cell = |at: Option<usize>| cells.get(at?).copied();
@@ -215,6 +238,7 @@ fn parse(
                 link: cell(link)?.to_owned(),
                 way: (*way).to_owned(),
                 cost: [sender?, receiver?, wall?],
+                read: cell(read)?.parse().ok()?,
             })
         })
         .collect()
@@ -222,10 +246,12 @@ fn parse(
 
 impl SkysyncRow {
     fn cells(&self) -> Vec<String> {
-        let Self { isa, size, change, changed, link, way, cost } = self;
+        let Self { isa, size, change, changed, link, way, cost, read } = self;
         let words = [(*isa).into(), (*size).into(), change.clone(), changed.to_string()];
         let cost = cost.map(|seconds| format!("{:.1}", seconds * 1e3));
-        words.into_iter().chain([link.clone(), way.clone()]).chain(cost).collect()
+        let read = format!("{:.1}", read / 1e6);
+        let words = words.into_iter().chain([link.clone(), way.clone()]);
+        words.chain(cost).chain([read]).collect()
     }
 }
 
@@ -295,6 +321,11 @@ const KEPT: &[(&str, &str)] = &[
 /// Strategies in the directory with computed sums, and their names in figures.
 const COMPUTED: &[(&str, &str)] =
     &[("skysync-f", "rsync, sums of skysync"), ("skysync-c", "dsync, sums of skysync")];
+/// The strategy in the directory with stored CRC-32C, without a proof of whole files.
+const UNPROVEN: &[(&str, &str)] = &[("skysync-f", "skysync-f, sums kept, no proof")];
+/// The strategy on a btrfs that keeps SHA-256, with and without a proof of whole files.
+const HASHED: &[(&str, &str)] = &[("skysync-f", "skysync-f, SHA-256 kept")];
+const HASHED_UNPROVEN: &[(&str, &str)] = &[("skysync-f", "skysync-f, SHA-256 kept, no proof")];
 /// Links of figure 12.
 const LINKS: [&str; 6] = ["--kind", "insert", "--link", "500Mbit,35ms", "--link", "100Mbit,35ms"];
 /// Index of a cost in [`SkysyncRow::cost`], and the title and the name of its figure.
@@ -308,10 +339,11 @@ mod tests {
 
     #[test]
     fn rows_of_a_sync_are_called_by_where_their_sums_are_from() {
-        let text = "data,change,changed_bytes,link,name,wall_s,sender_cpu_s,receiver_cpu_s\n\
-                    10 MB,insert,256,none,skysync-f,0.3,0.1,0.2\n";
+        let text = "data,change,changed_bytes,link,name,wall_s,sender_cpu_s,receiver_cpu_s,receiver_read_bytes\n\
+                    10 MB,insert,256,none,skysync-f,0.3,0.1,0.2,7\n";
         let rows = parse(text, "best", "10MB", COMPUTED).unwrap();
         assert_eq!((&*rows[0].way, rows[0].cost), ("rsync, sums of skysync", [0.1, 0.2, 0.3]));
+        assert_eq!(rows[0].read, 7.0);
         assert_eq!(parse(&text.replace("wall_s", "wall"), "best", "10MB", COMPUTED), None);
         assert_eq!(parse(&text.replace("skysync-f", "other"), "best", "10MB", COMPUTED), None);
     }

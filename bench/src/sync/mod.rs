@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
 use clap::Parser;
-use deltic_core::strategy::Conversation;
+use deltic_core::strategy::{Conversation, Proving};
 use deltic_core::{Strategy, StrongKind};
 use deltic_net::max_threads;
 
@@ -31,7 +31,7 @@ use compare::{Comparison, VersionPair};
 use report::{SyncCase, SyncReport};
 use settings::LiteralCodec;
 pub(crate) use words::LinkSpec;
-use words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, OtherProgram};
+use words::{ChangeAmount, ChangeKind, DataKind, EditPlaces, OtherProgram, ProofChoice};
 
 /// Compare whole syncs: strategies, changes, threads, links, other programs
 ///
@@ -106,6 +106,10 @@ pub(crate) struct BenchSyncArgs {
     /// Strong sum of every strategy that confirms matches: blake3, md5, sha1, sha256, siphash-2-4 [default: its own]
     #[arg(long, value_name = "NAME")]
     strong: Option<StrongKind>,
+    /// Proof of each file: own (as each strategy has it), or none (the sums that confirmed matches are believed, as in
+    /// the papers)
+    #[arg(long, value_name = "NAME", value_enum, default_value = "own")]
+    proof: ProofChoice,
     /// Mean length of chunks, or length of blocks, of every strategy [default: its own]
     #[arg(long, value_name = "SIZE")]
     block_size: Option<ByteSize>,
@@ -182,12 +186,16 @@ impl<'a> SyncPlan<'a> {
 }
 
 impl BenchSyncArgs {
-    /// Returns `strategy` with the hash that this comparison gives to every strategy. Deltic's own recipes have no
-    /// confirming hash.
+    /// Returns `strategy` with the hash and the proof that this comparison gives to every strategy. Deltic's own
+    /// recipes have no confirming hash, and are always proven.
     fn altered(&self, strategy: Strategy) -> Strategy {
         let confirms = strategy.conversation != Conversation::Recipe;
         let strong = self.strong.filter(|_| confirms).unwrap_or(strategy.strong);
-        Strategy { strong, ..strategy }
+        let proving = match self.proof {
+            ProofChoice::Own => strategy.proving,
+            ProofChoice::Nothing => Proving::Never,
+        };
+        Strategy { strong, proving, ..strategy }
     }
 
     /// Returns the compressor of all strategies.

@@ -124,6 +124,7 @@ impl SyncSettings {
         let proof = match strategy.proof() {
             FileProof::Recipe => "digest of the recipe",
             FileProof::WholeFile => "BLAKE3 of the file",
+            FileProof::Nothing => "none",
         };
         let hash = match strategy.conversation {
             Conversation::Recipe => "keyed fingerprints".into(),

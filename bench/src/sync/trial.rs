@@ -128,6 +128,7 @@ impl SyncSample {
         };
         let cut = |end: usize| self.ends.as_ref().map(|ends| ends.cut[end].as_secs_f64());
         let split = |end: usize| self.split.map(|split| split[end].as_secs_f64());
+        let spent = |end: usize| self.ends.as_ref().map(|ends| ends.spent[end]);
         let fixed = [
             seconds(self.wall),
             seconds(self.cpu),
@@ -144,8 +145,9 @@ impl SyncSample {
             self.peak.map(|bytes| bytes as f64),
             self.sums.map(|sums| sums.stored as f64),
             self.sums.map(|sums| sums.by_product as f64),
+            spent(0).map(|spent| spent.read as f64),
+            spent(1).map(|spent| spent.read as f64),
         ];
-        let spent = |end: usize| self.ends.as_ref().map(|ends| ends.spent[end]);
         let stages = [0, 1].into_iter().flat_map(|end| {
             Stage::ALL.map(|stage| spent(end).map(|spent| spent.cpu(stage).as_secs_f64()))
         });
@@ -155,6 +157,7 @@ impl SyncSample {
                 counts.map(|counts| counts.weak as f64),
                 counts.map(|counts| counts.strong as f64),
                 counts.map(|counts| counts.sub_table_hits as f64),
+                counts.map(|counts| counts.tagged as f64),
                 counts.map(|counts| counts.gathered as f64),
             ]
         });
@@ -166,10 +169,11 @@ impl SyncSample {
 }
 
 /// Counts of compared sums: title and column, without the end.
-pub(crate) const COMPARED: [(&str, &str); 4] = [
+pub(crate) const COMPARED: [(&str, &str); 5] = [
     ("weak", "weak_compared"),
     ("strong", "strong_compared"),
     ("sub-table hits", "sub_table_hits"),
+    ("tagged", "tagged_chunks"),
     ("gathered", "gathered_bytes"),
 ];
 
@@ -320,7 +324,7 @@ fn clock(id: ClockId) -> Duration {
 }
 
 /// First names of [`SyncSample::columns`].
-const FIXED: [&str; 15] = [
+const FIXED: [&str; 17] = [
     "wall_s",
     "cpu_s",
     "sender_cpu_s",
@@ -336,6 +340,8 @@ const FIXED: [&str; 15] = [
     "peak_bytes",
     "stored_sums",
     "by_product_sums",
+    "sender_read_bytes",
+    "receiver_read_bytes",
 ];
 /// Bytes that are compared or cut at a time.
 const SEGMENT_BYTES: usize = 1 << 20;

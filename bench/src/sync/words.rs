@@ -136,6 +136,16 @@ pub(crate) enum EditPlaces {
     Netsync,
 }
 
+/// The proof of each file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ProofChoice {
+    /// The proof of each strategy.
+    Own,
+    /// No proof of whole files.
+    #[value(name = "none")]
+    Nothing,
+}
+
 /// The link between the two ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkSpec {

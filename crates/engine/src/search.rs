@@ -16,8 +16,8 @@ use crate::pack::packed;
 pub struct NewSearch {
     /// Searcher for the blocks of the old file.
     pub searcher: Box<Searcher>,
-    /// Digest of the bytes searched so far.
-    pub digest: Box<FileDigest>,
+    /// Digest of the bytes searched so far, if the bytes are to be hashed.
+    pub digest: Option<Box<FileDigest>>,
     /// Position of the segment in the file.
     pub start: u64,
     /// Compression level of literals, if any.
@@ -48,7 +48,7 @@ impl NewSearch {
             Some(region) => searcher.search_region(bytes, at_end, (region, kept), each),
             None => searcher.search_with(bytes, at_end, kept, each),
         };
-        digest.push(&bytes[..consumed]);
+        digest.iter_mut().for_each(|digest| digest.push(&bytes[..consumed]));
         let (patches, at_end) = (patches.finish(), at_end == AtEnd::Yes);
         Searched { patches, consumed: consumed as u64, at_end, searcher, digest }
     }

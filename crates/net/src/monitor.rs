@@ -26,6 +26,8 @@ use deltic_worker::stage::{StageMeter, metered};
 pub struct Spent {
     cpu: [Duration; Stage::ALL.len()],
     sent: [u64; Purpose::ALL.len()],
+    /// Bytes that were read of files, without blocks that the file system shared.
+    pub read: u64,
     /// Number of comparisons of sums, if the strategy counts them.
     pub compared: Counts,
     /// Wall time in which at least one thread of the end was at work, including waits for a disk.
@@ -81,6 +83,7 @@ impl Monitor {
                 Duration::from_nanos(ledger.cpu_nanos[at].load(Ordering::Relaxed))
             }),
             sent: std::array::from_fn(|at| ledger.sent[at].load(Ordering::Relaxed)),
+            read: ledger.read.load(Ordering::Relaxed),
             compared: *lock(&ledger.compared),
             busy: ledger.own.total(),
         }
@@ -132,6 +135,10 @@ impl StageMeter for Shift {
         self.since = self.ledger.add(self.stage, self.since);
         std::mem::replace(&mut self.stage, stage)
     }
+
+    fn count_read(&mut self, bytes: usize) {
+        self.ledger.read.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Shift {
@@ -144,6 +151,7 @@ impl Drop for Shift {
 struct Ledger {
     cpu_nanos: [AtomicU64; Stage::ALL.len()],
     sent: [AtomicU64; Purpose::ALL.len()],
+    read: AtomicU64,
     compared: Mutex<Counts>,
     own: Busy,
     either: Arc<Busy>,

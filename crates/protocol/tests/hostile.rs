@@ -3607,7 +3607,8 @@ fn summed_by_luck(summing: Summing, portion: &Portion, luck: u8) -> Summed {
 
 fn sender_answer(work: sender::SenderWork, luck: u8) -> sender::SenderAnswer {
     use sender::{
-        Body, FileAnswer, FileWork, Listed, Opened, Sealing, Searched, SenderAnswer, SenderWork,
+        Body, FileAnswer, FileSeal, FileWork, Listed, Opened, Sealing, Searched, SenderAnswer,
+        SenderWork,
     };
     let sad = || {
         trouble(if luck.is_multiple_of(2) { TroubleKind::Vanished } else { TroubleKind::Failed })
@@ -3659,6 +3660,9 @@ fn sender_answer(work: sender::SenderWork, luck: u8) -> sender::SenderAnswer {
         }
         SenderWork::File(FileWork::Seal { proof: Sealing::Bytes(digest), .. }) => {
             SenderAnswer::File(FileAnswer::Sealed(Ok(digest.into())))
+        }
+        SenderWork::File(FileWork::Seal { proof: Sealing::Nothing, .. }) => {
+            SenderAnswer::File(FileAnswer::Sealed(Ok(FileSeal::UNPROVEN)))
         }
         SenderWork::File(FileWork::Seal {
             proof: Sealing::Changes(base, moved, blocks), ..

@@ -15,7 +15,7 @@ use common::destination::{By, DestinationFaults};
 use common::session::Session;
 use common::source::SourceFaults;
 use common::tree::{NOW, Node, Tree, name, path};
-use deltic_core::strategy::Delivery;
+use deltic_core::strategy::{Delivery, Proving};
 use deltic_core::{AtEnd, BlockSumSpec, Crc32c, Strategy, StrongKind, SumKind};
 use deltic_protocol::limits::{ENTRY_WINDOW, Limits, MIN_FRAME_BYTES};
 use deltic_protocol::options::{Delete, Guard, Options, Window};
@@ -810,6 +810,38 @@ fn a_chunk_is_found_behind_another_with_its_weak_sum() {
             assert_eq!(totals.literal, literal as u64, "{name} {seed}");
             assert_eq!(session.sender.counts().sub_table_hits, finds as u64, "{name} {seed}");
         }
+    }
+}
+
+/// dsync and NetSync have rsync's table: a look-up walks the old chunks with the tag of the new chunk.
+#[test]
+fn dsync_and_netsync_walk_the_chunks_with_a_tag() {
+    for (name, walks) in [
+        ("dsync", true),
+        ("netsync", true),
+        ("netsync-16", true),
+        ("netsync-last", true),
+        ("parasync", false),
+        ("skysync-c", false),
+    ] {
+        let case = edited_in_many_places(Strategy::by_name(name).unwrap());
+        let mut session = Session::new(&case, &mut Dice::new(34));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
+        let counts = session.receiver.counts();
+        assert_eq!(counts.tagged > 0, walks, "{name}: {counts:?}");
+    }
+}
+
+/// A benchmark may leave out the proof of whole files. Then the driver hashes no file.
+#[test]
+fn a_file_may_come_without_a_proof_in_a_benchmark() {
+    for strategy in Strategy::ALL {
+        let mut case = edited_in_many_places(Strategy { proving: Proving::Never, ..strategy });
+        case.options.threads = 2;
+        let mut session = Session::new(&case, &mut Dice::new(35));
+        let totals = session.finish();
+        check_result(&case, &session, &totals);
     }
 }
 

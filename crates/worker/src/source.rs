@@ -41,7 +41,7 @@ use super::steps::{cut_segment, keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::lock::lock;
 use crate::moved_sources::{ListedAgain, MovedSources};
-use crate::stage::{Stage, within};
+use crate::stage::{Stage, reading, within};
 use crate::user::User;
 use crate::{WorkCost, Worker};
 
@@ -476,11 +476,11 @@ impl<T: Tree> SourceWorker<T> {
     fn body(&self, snapshot: &T::Snapshot, bears: ToleratedChanges) -> Result<Body, StoreError> {
         let (begun, mut bytes) = (self.kept.now(), vec![0; snapshot.meta().len as usize]);
         // A file that became shorter is not the file that was opened.
-        let got = snapshot.read_at(0, &mut bytes)?;
+        let got = reading(|| snapshot.read_at(0, &mut bytes))?;
         let bears = if got < bytes.len() { ToleratedChanges::default() } else { bears };
         let restless = is_restless(snapshot, bears, || {
             let mut again = vec![0; bytes.len()];
-            snapshot.read_at(0, &mut again)?;
+            reading(|| snapshot.read_at(0, &mut again))?;
             Ok(again == bytes)
         })?;
         if !restless {
@@ -499,6 +499,7 @@ impl<T: Tree> SourceWorker<T> {
         bears: ToleratedChanges,
     ) -> Result<FileSeal, StoreError> {
         let snapshot = self.snapshot(handle);
+            Sealing::Nothing => return Ok(FileSeal { restless, ..FileSeal::UNPROVEN }),
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
         let restless = is_restless(&**snapshot, bears, reads_again)?;
         let (digest, taken) = match proof {
@@ -528,7 +529,7 @@ impl<T: Tree> SourceWorker<T> {
         let chunks = match proof {
             Sealing::Chunks(chunks) => chunks,
             // The unchanged blocks were not read the first time.
-            Sealing::Changes(..) => return Ok(false),
+            Sealing::Changes(..) | Sealing::Nothing => return Ok(false),
             Sealing::Bytes(digest) => {
                 return Ok(digest_of_all(&**snapshot, &self.buffers)? == *digest);
             }
@@ -564,7 +565,8 @@ impl<T: Tree> SourceWorker<T> {
         for run in spans.chunk_by(|one, next| one.end() == next.start) {
             let len = run.iter().map(|span| span.len as usize).sum();
             let (piece, after) = rest.split_at_mut(len);
-            let got = snapshot.read_packed(run[0].start, piece).map_err(|error| trouble(&error))?;
+            let got = reading(|| snapshot.read_packed(run[0].start, piece));
+            let got = got.map_err(|error| trouble(&error))?;
             if got < piece.len() {
                 return Err(shrunk(&**snapshot));
             }

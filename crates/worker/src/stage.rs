@@ -65,6 +65,9 @@ impl Stage {
 pub trait StageMeter {
     /// Charges the time since the last change to the present stage, then changes the stage. Returns the former stage.
     fn set_stage(&mut self, stage: Stage) -> Stage;
+
+    /// Counts bytes that were read of files.
+    fn count_read(&mut self, bytes: usize);
 }
 
 thread_local! {
@@ -87,4 +90,11 @@ pub fn within<T>(stage: Stage, part: impl FnOnce() -> T) -> T {
     let done = part();
     change(before);
     done
+}
+
+/// Reads a part of a file, charges the time to [`Stage::Read`], and counts the bytes that `read` returns.
+pub fn reading<E>(read: impl FnOnce() -> Result<usize, E>) -> Result<usize, E> {
+    let got = within(Stage::Read, read)?;
+    METER.with_borrow_mut(|meter| meter.iter_mut().for_each(|meter| meter.count_read(got)));
+    Ok(got)
 }

@@ -17,7 +17,7 @@ use deltic_store::{Snapshot, StoreError};
 
 use super::Buffers;
 use crate::sparse::SparseVersion;
-use crate::stage::{Stage, within};
+use crate::stage::{Stage, reading, within};
 
 /// Runs a task, charging its processor time to `stage`.
 pub(super) fn perform<T: Task>(
@@ -26,7 +26,7 @@ pub(super) fn perform<T: Task>(
     task: T,
     mut read: impl FnMut(&[Span], &mut [u8]) -> Result<usize, StoreError>,
 ) -> Result<Result<T::Output, T::Error>, StoreError> {
-    let read = |spans: &[Span], into: &mut [u8]| within(Stage::Read, || read(spans, into));
+    let read = |spans: &[Span], into: &mut [u8]| reading(|| read(spans, into));
     buffers.with(task.max_read_bytes(), |buffer| within(stage, || run(task, buffer, read)))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn cut_segment(
     names: &Fingerprinter,
     segment: &Segment,
 ) -> Result<Option<SegmentChunks<Chunk>>, StoreError> {
-    let read_at = |at, room: &mut [u8]| within(Stage::Read, || read_at(at, room));
+    let read_at = |at, room: &mut [u8]| reading(|| read_at(at, room));
     let read = |at, room: &mut [u8]| match read_at(at, room) {
         Ok(got) if got == room.len() => Ok(()),
         Ok(_) => Err(None),
@@ -120,7 +120,7 @@ pub(super) fn sum_portion(
 ) -> Result<Option<Summed>, StoreError> {
     let range = sums::read_range(&portion);
     buffers.with((range.end - range.start) as usize, |buffer| {
-        let got = within(Stage::Read, || snapshot.read_at(range.start, buffer))?;
+        let got = reading(|| snapshot.read_at(range.start, buffer))?;
         Ok(portions.sum(portion, &buffer[..got], digest))
     })
 }
@@ -144,7 +144,7 @@ pub(super) fn with_range<T>(
 ) -> Result<T, StoreError> {
     let (start, len) = (range.start, (range.end - range.start) as usize);
     buffers.with(len, |buffer| {
-        let got = within(Stage::Read, || snapshot.read_at(start, buffer))?;
+        let got = reading(|| snapshot.read_at(start, buffer))?;
         let at_end = sums::at_end(start, got, buffer.len(), snapshot.meta().len);
         Ok(with(&buffer[..got], at_end))
     })

@@ -19,6 +19,7 @@ use xxhash_rust::xxh64::xxh64;
 
 use super::Buffers;
 use super::steps::asking_pays;
+use crate::stage::reading;
 
 /// Returns the digest that identifies a file's content: a hash of its block sums, or its fs-verity digest.
 ///
@@ -117,7 +118,7 @@ fn read(
     for start in range.clone().step_by(READ_BYTES as usize) {
         let len = READ_BYTES.min(range.end - start) as usize;
         buffers.with(len, |bytes| {
-            if file.read_at(start, bytes)? < len {
+            if reading(|| file.read_at(start, bytes))? < len {
                 let (path, len) = (RelPath::root(), file.meta().len);
                 return Err(StoreError::Short { path, len });
             }

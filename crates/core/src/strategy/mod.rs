@@ -143,6 +143,17 @@ pub enum FileProof {
     Recipe,
     /// BLAKE3 of the whole file, in addition to the sums that matched its parts.
     WholeFile,
+    /// No proof, as in the papers: the sums that matched the parts are believed ([`Proving::Never`]).
+    Nothing,
+}
+
+/// Whether a file is proven before it becomes visible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Proving {
+    /// Each file is proven.
+    Always,
+    /// A benchmark measures what the proof costs a system that has none. No strategy with a name is so.
+    Never,
 }
 
 /// The choices for the synchronisation of a file.
@@ -179,6 +190,8 @@ pub struct Strategy {
     /// Strong sum for a second attempt if the proof fails (WebR2sync §5.2). If that proof fails too, the whole file is
     /// sent.
     pub stronger: Option<StrongKind>,
+    /// Use of the proof.
+    pub proving: Proving,
     /// Maximum chunk length in bytes: [`MAX_CHUNK_BYTES`], or a lower limit that both ends agreed on.
     pub longest: u32,
 }
@@ -220,6 +233,7 @@ impl Strategy {
         delivery: Delivery::Pipelined,
         compression: CompressionChoice::ByCost,
         stronger: None,
+        proving: Proving::Always,
         longest: MAX_CHUNK_BYTES,
     };
 
@@ -259,12 +273,15 @@ impl Strategy {
     /// Whole chunks with collision-resistant fingerprints prove themselves. All other strategies end with
     /// another hash over the file: a rolling search leaves no chunks, MD5 and SHA-1 are broken, and SipHash is
     /// short. SHA-256 of the matched chunks would not prove the literals and the order.
+    ///
+    /// A benchmark may leave out the proof of whole files ([`Proving::Never`]).
     #[must_use]
     pub const fn proof(&self) -> FileProof {
         match (self.conversation, self.strong) {
             (Conversation::Recipe | Conversation::RecipeConfirm, StrongKind::Blake3) => {
                 FileProof::Recipe
             }
+            _ if matches!(self.proving, Proving::Never) => FileProof::Nothing,
             _ => FileProof::WholeFile,
         }
     }
@@ -306,6 +323,7 @@ const RSYNC: Strategy = Strategy {
     delivery: Delivery::InOrder,
     compression: CompressionChoice::AsAsked,
     stronger: None,
+    proving: Proving::Always,
     longest: MAX_CHUNK_BYTES,
 };
 
@@ -325,6 +343,7 @@ const DSYNC: Strategy = Strategy {
     delivery: Delivery::Phased,
     compression: CompressionChoice::AsAsked,
     stronger: None,
+    proving: Proving::Always,
     longest: MAX_CHUNK_BYTES,
 };
 
@@ -373,6 +392,7 @@ const PARASYNC: Strategy = Strategy {
     delivery: Delivery::Pipelined,
     compression: CompressionChoice::AsAsked,
     stronger: None,
+    proving: Proving::Always,
     longest: MAX_CHUNK_BYTES,
 };
 

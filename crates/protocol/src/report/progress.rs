@@ -13,6 +13,8 @@ pub struct Counts {
     pub strong: u64,
     /// Strong sums that a table of candidates of one batch had (ParaSync §3.2).
     pub sub_table_hits: u64,
+    /// Chunks that were walked in the second level of rsync's table: those with the tag of a looked-up weak sum.
+    pub tagged: u64,
     /// Bytes at which gather instructions judged whether a chunk may end (SS-CDC).
     pub gathered: u64,
 }

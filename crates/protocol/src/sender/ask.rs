@@ -62,7 +62,7 @@ pub enum FileWork {
     /// Read these spans and compute the strong sum of each. Answer: [`FileAnswer::Hashed`].
     Hash { handle: Handle, strong: StrongKind, spans: Vec<Span> },
     /// Read about a segment from `start`, search it, and hash the settled bytes. Answer: [`FileAnswer::Searched`].
-    Search { handle: Handle, start: u64, search: Search, digest: Box<FileDigest> },
+    Search { handle: Handle, start: u64, search: Search, digest: Option<Box<FileDigest>> },
     /// Search a region for blocks of the old version, independently of the bytes before. Answer: [`FileAnswer::Found`].
     Find { handle: Handle, region: Range<u64>, blocks: SharedBlocks },
     /// Continue a search, as `Search` does, through a region that was already searched. Answer:
@@ -72,7 +72,7 @@ pub enum FileWork {
         start: u64,
         searcher: Box<Searcher>,
         region: Box<SearchedRegion>,
-        digest: Box<FileDigest>,
+        digest: Option<Box<FileDigest>>,
     },
     /// Read these spans into a single payload, compressed as the worker chooses. Answer:
     /// [`FileAnswer::Read`].
@@ -128,6 +128,8 @@ pub enum Sealing {
     Bytes(Digest),
     /// Digest of the base, the runs of blocks at other offsets in the base, and the changed blocks with their numbers.
     Changes(Digest, Arc<Vec<MovedRun>>, Arc<Vec<(u32, Chunk)>>),
+    /// No proof: the receiver wants none.
+    Nothing,
 }
 
 /// Changes of a file that an attempt tolerates while it reads. Another attempt may find the file at rest.
@@ -147,6 +149,11 @@ pub struct FileSeal {
     pub digest: Digest,
     /// True if the file grew while it was read, or a program has the file open for writing.
     pub restless: bool,
+}
+
+impl FileSeal {
+    /// The seal of a file that is not proven.
+    pub const UNPROVEN: Self = Self { digest: Digest::from_bytes([0; 32]), restless: false };
 }
 
 impl From<Digest> for FileSeal {
@@ -241,8 +248,8 @@ pub struct Searched {
     pub at_end: bool,
     /// State of the search, for the next segment.
     pub searcher: Box<Searcher>,
-    /// State of the digest, for the next segment.
-    pub digest: Box<FileDigest>,
+    /// State of the digest, for the next segment, if the bytes are to be hashed.
+    pub digest: Option<Box<FileDigest>>,
 }
 
 /// Listing of a directory.

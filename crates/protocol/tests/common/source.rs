@@ -18,8 +18,8 @@ use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{Payload, Sparse, TransferKind};
 use deltic_protocol::report::{Trouble, TroubleKind};
 use deltic_protocol::sender::{
-    Body, Deltas, FileAnswer, FileWork, Gap, Listed, Opened, Sealing, Searched, SenderAnswer,
-    SenderWork, Sums,
+    Body, Deltas, FileAnswer, FileSeal, FileWork, Gap, Listed, Opened, Sealing, Searched,
+    SenderAnswer, SenderWork, Sums,
 };
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_protocol::sums::{PatchStep, Sum, Summing};
@@ -313,6 +313,7 @@ impl Source {
                             map.map_or(digest, |map| digest_of_data(&digest, map))
                         }
                         Sealing::Bytes(digest) => *digest,
+                        Sealing::Nothing => FileSeal::UNPROVEN.digest,
                         Sealing::Changes(base, moved, blocks) => {
                             self.moved += moved.len();
                             digest_of_changes(base, opened.meta.len, moved, &**blocks)
@@ -381,7 +382,7 @@ impl Source {
         &mut self,
         bytes: &[u8],
         (start, (mut searcher, region)): (u64, (Box<Searcher>, Option<Box<SearchedRegion>>)),
-        mut digest: Box<FileDigest>,
+        mut digest: Option<Box<FileDigest>>,
     ) -> Searched {
         let from = bytes.len().min(start as usize);
         let to = match &region {
@@ -398,7 +399,7 @@ impl Source {
             Some(region) => searcher.search_region(piece, place, (region, None), each),
             None => searcher.search(piece, place, each),
         };
-        digest.push(&piece[..consumed]);
+        digest.iter_mut().for_each(|digest| digest.push(&piece[..consumed]));
         let mut patches = Vec::new();
         for op in ops {
             match op {

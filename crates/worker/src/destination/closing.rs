@@ -77,7 +77,7 @@ impl<S: Store> DestinationWorker<S> {
         if let (Some(version), Some(digest)) = (settled, digest) {
             self.kept.digests.note_all(&[(version, digest)]);
         }
-        if let Some(version) = settled.filter(|_| self.holds_bases()) {
+        if let Some(version) = settled.filter(|_| self.holds_bases() && proof.has_digest()) {
             self.kept.bases.note_committed(&version, proof.digest());
         }
         if committed.is_ok() && self.keeps_notes() {

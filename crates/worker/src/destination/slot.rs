@@ -13,7 +13,7 @@ use deltic_tree::{Meta, RelPath};
 
 use crate::lock::lock;
 use crate::sparse::{facing, read_places};
-use crate::stage::{Stage, within};
+use crate::stage::{Stage, reading, within};
 
 /// Open files of one attempt to transfer a file.
 pub(super) struct Slot<S: Store> {
@@ -127,7 +127,7 @@ impl<S: Store> Growing<S> {
     ) -> Result<(), StoreError> {
         let Some(digest) = &self.digest else { return write() };
         let hash = |mut digest: MutexGuard<'_, DigestInOrder>| {
-            let read = |start, into: &mut [u8]| self.rebuild.read_at(start, into);
+            let read = |start, into: &mut [u8]| reading(|| self.rebuild.read_at(start, into));
             within(Stage::Sum, || digest.push(start, bytes, read))
         };
         let before = Some(lock(digest)).filter(|digest| digest.is_next(start));
@@ -263,7 +263,7 @@ impl<S: Store> Slot<S> {
         let mut read = 0;
         for (snapshot, part) in spans.iter().flat_map(|span| self.parts(*span)) {
             let piece = &mut buffer[read..read + (part.end - part.start) as usize];
-            read += within(Stage::Read, || snapshot.read_at(part.start, piece))?;
+            read += snapshot.read_at(part.start, piece)?;
         }
         Ok(&buffer[..read])
     }

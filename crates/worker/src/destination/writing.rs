@@ -21,7 +21,7 @@ use deltic_tree::RelPath;
 use super::slot::{AttemptFiles, Growing, Slot};
 use super::{DestinationWorker, shrunk, unproven};
 use crate::lock::lock;
-use crate::stage::{Stage, within};
+use crate::stage::{Stage, reading, within};
 use crate::steps::perform;
 use crate::work_error;
 
@@ -131,7 +131,7 @@ impl<S: Store> DestinationWorker<S> {
             for from in (0..u64::from(old.len)).step_by(REPEATED_BYTES) {
                 let len = REPEATED_BYTES.min((u64::from(old.len) - from) as usize);
                 self.buffers.with(len, |bytes| {
-                    let read = growing.read_at(old.start + from, bytes);
+                    let read = reading(|| growing.read_at(old.start + from, bytes));
                     if read.map_err(|error| retry_whole_error(&error))? < len {
                         return Err(shrunk());
                     }
@@ -357,7 +357,8 @@ fn retry_whole_error(error: &StoreError) -> WorkError {
 /// Fills `room` with a span of the old versions.
 fn read_all<S: Store>(slot: &Slot<S>, span: Span, room: &mut [u8]) -> Result<(), WorkError> {
     let len = room.len();
-    let read = slot.read(&[span], room).map_err(|error| work_error(&error))?.len();
+    let read = reading(|| slot.read(&[span], room).map(<[u8]>::len));
+    let read = read.map_err(|error| work_error(&error))?;
     if read < len { Err(shrunk()) } else { Ok(()) }
 }
 

@@ -21,8 +21,8 @@ pub(super) struct SearchStep {
     pub(super) searcher: Box<Searcher>,
     /// The region to continue with, if a region was searched already.
     pub(super) region: Option<Box<SearchedRegion>>,
-    /// Digest of the bytes before the segment.
-    pub(super) digest: Box<FileDigest>,
+    /// Digest of the bytes before the segment, if the bytes are to be hashed.
+    pub(super) digest: Option<Box<FileDigest>>,
 }
 
 impl<T: Tree> SourceWorker<T> {

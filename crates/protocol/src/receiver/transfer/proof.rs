@@ -25,6 +25,8 @@ pub(super) enum ProofOf {
     Chunks(Box<ProofChunks>),
     /// The bytes of the new version.
     Bytes,
+    /// Nothing: no proof is wanted.
+    Nothing,
     /// A base, the length of the new version in bytes, the runs that are elsewhere in the base, and the changed
     /// blocks by number.
     Changes(Digest, u64, Vec<MovedRun>, Vec<(u32, Chunk)>),
@@ -106,6 +108,7 @@ impl Proof {
     /// # Errors The errors of `of_bytes`.
     pub fn is_equal_to<E>(&self, of_bytes: impl FnOnce() -> Result<Digest, E>) -> Result<bool, E> {
         let digest = match &self.of {
+            ProofOf::Nothing => return Ok(true),
             ProofOf::Bytes => of_bytes()?,
             ProofOf::Chunks(chunks) => chunks.digest(),
             ProofOf::Changes(base, len, moved, blocks) => {
@@ -121,7 +124,7 @@ impl Proof {
     pub const fn digest_of_bytes(&self) -> Option<&Digest> {
         match self.of {
             ProofOf::Bytes => Some(&self.digest),
-            ProofOf::Chunks(_) | ProofOf::Changes(..) => None,
+            ProofOf::Chunks(_) | ProofOf::Changes(..) | ProofOf::Nothing => None,
         }
     }
 
@@ -129,6 +132,12 @@ impl Proof {
     #[must_use]
     pub fn map(&self) -> Option<&DataMap> {
         self.map.as_deref()
+    }
+
+    /// True if the digest proves the version, so that the version can be named by it.
+    #[must_use]
+    pub const fn has_digest(&self) -> bool {
+        !matches!(self.of, ProofOf::Nothing)
     }
 
     /// True if the proof is over the changes since a base.
@@ -148,7 +157,7 @@ impl Proof {
     pub fn chunks(&self) -> Option<impl Iterator<Item = Chunk>> {
         match &self.of {
             ProofOf::Chunks(chunks) => Some(chunks.iter()),
-            ProofOf::Bytes | ProofOf::Changes(..) => None,
+            ProofOf::Bytes | ProofOf::Changes(..) | ProofOf::Nothing => None,
         }
     }
 }

@@ -164,10 +164,7 @@ impl PresetSender {
             if sent_before {
                 return;
             }
-            let proof = match &self.digest {
-                Some(digest) => Sealing::Bytes(digest.finish()),
-                None => Sealing::Chunks(self.table.shared_chunks()),
-            };
+            let proof = self.sealing();
             return attempt.request_proof(cx, proof);
         }
         let StrategySums { weak, keying, .. } = self.ways;
@@ -182,8 +179,18 @@ impl PresetSender {
         }
     }
 
+    /// Returns the proof of the new version, which was read to the end.
+    fn sealing(&self) -> Sealing {
+        match (&self.digest, self.ways.strategy.proof()) {
+            (Some(digest), _) => Sealing::Bytes(digest.finish()),
+            (None, FileProof::Nothing) => Sealing::Nothing,
+            (None, _) => Sealing::Chunks(self.table.shared_chunks()),
+        }
+    }
+
     fn hashes_separately(&self) -> bool {
-        self.summation.as_ref().is_some_and(FileSummation::hashes_separately)
+        self.ways.strategy.proof() == FileProof::WholeFile
+            && self.summation.as_ref().is_some_and(FileSummation::hashes_separately)
     }
 
     /// Hashes the next bytes for the file's digest, where hashing is separate work.

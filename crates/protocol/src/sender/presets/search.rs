@@ -12,7 +12,7 @@ use crate::message::{Extent, FileNo, ToReceiver};
 use crate::report::Trouble;
 use crate::sums::{Search, StrategySums, Sum, SumLine, sum_of};
 
-use super::super::ask::{FileWork, Sealing, Searched, SenderWork};
+use super::super::ask::{FileWork, Searched, SenderWork};
 use super::super::context::Context;
 use super::super::pending::SenderPending;
 use super::super::transfer::{CHANGED, SendAttempt};
@@ -107,7 +107,7 @@ impl PresetSender {
 
     fn search(&mut self, attempt: &SendAttempt, cx: &mut Context, search: Search) {
         let (handle, start) = (attempt.handle, self.scanned);
-        let digest = self.digest.take().unwrap_or_default();
+        let digest = self.digest.take();
         let work = SenderWork::File(FileWork::Search { handle, start, search, digest });
         cx.jobs.request(work, SenderPending::Search(handle));
     }
@@ -124,8 +124,8 @@ impl PresetSender {
         if self.scanned > attempt.len || at_end && self.scanned < attempt.len {
             return Err(attempt.retry_trouble(CHANGED));
         }
-        let proof = at_end.then(|| Sealing::Bytes(digest.finish()));
-        self.digest = Some(digest);
+        self.digest = digest;
+        let proof = at_end.then(|| self.sealing());
         let file = attempt.file;
         let frame = |(steps, payload)| ToReceiver::Patch { file, steps, payload };
         cx.frames.extend(patches.into_iter().map(frame));
@@ -179,7 +179,7 @@ impl PresetSender {
         let MatchMethod::Signature(Signature::Shared(regions)) = &mut self.side else { return };
         let (handle, start) = (attempt.handle, self.scanned);
         if let Some((searcher, region)) = regions.next_to_join() {
-            let (region, digest) = (Box::new(region), self.digest.take().unwrap_or_default());
+            let (region, digest) = (Box::new(region), self.digest.take());
             let work = SenderWork::File(FileWork::Join { handle, start, searcher, region, digest });
             cx.jobs.request(work, SenderPending::Search(handle));
         }

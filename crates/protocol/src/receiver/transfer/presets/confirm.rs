@@ -14,6 +14,7 @@ use deltic_core::{
 
 use crate::error::PeerError;
 use crate::limits::{MAX_CANDIDATES, MAX_TOKEN_BYTES, SEGMENT_BYTES, SUM_WINDOW};
+use crate::report::Counts;
 use crate::sums::{Sum, Token, TokenScope};
 
 use super::super::copies::FoundCopies;
@@ -153,20 +154,21 @@ impl MatchConfirmation {
 
 impl MatchConfirmation {
     /// Looks for the next chunks, if they may be looked for now, with at most `most_items` needs or tokens. Also
-    /// returns the number of weak sums compared.
+    /// returns the counts of compared sums and walked chunks.
     pub(super) fn next_batch(
         &mut self,
         chunks: &mut PeerChunks,
         pipelined: bool,
         most_items: usize,
-    ) -> Option<(ConfirmBatch, u64)> {
+    ) -> Option<(ConfirmBatch, Counts)> {
         let ready = pipelined || chunks.is_complete();
         if !ready || !self.old.is_complete() || self.looked == chunks.count() {
             return None;
         }
         let ConfirmBatch { mut needs, mut tokens } = ConfirmBatch::default();
         let most = if pipelined { BATCH_BYTES } else { MAX_TOKEN_BYTES };
-        let (mut runs, mut bytes, mut compared) = (RunMerger::new(MAX_TOKEN_BYTES), 0, 0);
+        let (mut runs, mut bytes) = (RunMerger::new(MAX_TOKEN_BYTES), 0);
+        let mut counts = Counts::default();
         // With several candidates, each of them becomes a token of the frame and may be denied for each chunk.
         let (mut answers, at_once) = (0, self.most_candidates());
         while self.looked < chunks.count()
@@ -177,7 +179,7 @@ impl MatchConfirmation {
             let (len, weak) = (chunks.span(new).len, self.weak[new as usize]);
             self.looked += 1;
             let chunk = NewChunk { len, weak };
-            let found = self.old.find(&chunk, self.after, &mut compared);
+            let found = self.old.find(&chunk, self.after, &mut counts);
             let Some(old) = found else {
                 chunks.mark_requested(new..new + 1);
                 match needs.last_mut() {
@@ -201,7 +203,7 @@ impl MatchConfirmation {
             }
         }
         tokens.extend(runs.finish().map(AskedToken::of));
-        Some((ConfirmBatch { needs, tokens }, compared))
+        Some((ConfirmBatch { needs, tokens }, counts))
     }
 
     /// Returns the most candidates of a chunk.

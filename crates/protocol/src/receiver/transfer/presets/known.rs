@@ -5,6 +5,7 @@ use deltic_core::strategy::{LookupOrder, MatchMerging, WeakFilter};
 use deltic_core::{ChunkNo, Span, Strategy};
 
 use crate::limits::{MAX_CANDIDATES, MAX_SUMS};
+use crate::report::Counts;
 
 /// Most chunks of old versions to examine for a weak sum. Chunks of different lengths have the same weak sum only by
 /// chance or forgery.
@@ -40,10 +41,18 @@ impl WeakIndex {
         }
     }
 
-    /// Returns the first chunk that `fits` of those that the table has for `weak`.
-    fn find(&self, weak: u32, fits: impl FnMut(&ChunkNo) -> bool) -> Option<ChunkNo> {
+    /// Returns the first chunk that `fits` of those that the table has for `weak`. Adds the chunks with the tag of
+    /// `weak` that were walked to `tagged`.
+    fn find(
+        &self,
+        weak: u32,
+        tagged: &mut u64,
+        fits: impl FnMut(&ChunkNo) -> bool,
+    ) -> Option<ChunkNo> {
         match self {
-            Self::Tags(table) => table.with_tag(weak).take(MAX_TAGGED).find(fits),
+            Self::Tags(table) => {
+                table.with_tag(weak).take(MAX_TAGGED).inspect(|_| *tagged += 1).find(fits)
+            }
             Self::Cuckoo(index) => index.candidates(weak, &mut { CANDIDATES }).find(fits),
         }
     }
@@ -92,20 +101,20 @@ impl OldChunks {
     }
 
     /// Returns a chunk with the weak sum and the length of `new`; equal bytes are no more than a guess. Adds
-    /// the number of compared sums to `compared`.
+    /// compared sums and walked chunks to `counts`.
     pub(super) fn find(
         &self,
         new: &NewChunk,
         after: Option<ChunkNo>,
-        compared: &mut u64,
+        Counts { weak, tagged, .. }: &mut Counts,
     ) -> Option<ChunkNo> {
         let mut fits = |no: &ChunkNo| {
             let chunk = self.chunks.get(no.as_index()).filter(|(span, _)| span.len == new.len);
-            *compared += u64::from(chunk.is_some());
+            *weak += u64::from(chunk.is_some());
             chunk.is_some_and(|(_, sum)| *sum == new.weak)
         };
         let neighbour = after.filter(|_| self.tries_neighbour).map(ChunkNo::next);
-        neighbour.filter(&mut fits).or_else(|| self.index.find(new.weak, fits))
+        neighbour.filter(&mut fits).or_else(|| self.index.find(new.weak, tagged, fits))
     }
 
     /// Returns the other chunks with the weak sum and the length of `new`, after `first` was found. Empty with tags: no

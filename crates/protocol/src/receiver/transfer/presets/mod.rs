@@ -186,6 +186,7 @@ impl PresetState {
                 let chunks = self.chunks.lens().zip(confirm.fingerprints()).map(chunk).collect();
                 ProofOf::Chunks(Box::new(ProofChunks::all_received(chunks)))
             }
+            (_, FileProof::Nothing) => ProofOf::Nothing,
             _ => ProofOf::Bytes,
         }
     }
@@ -389,9 +390,10 @@ impl PresetState {
         let (pipelined, most) = (self.is_pipelined(), fx.cx.setting.limits.max_items());
         while !fx.is_over()
             && let SumUse::Confirm(confirm) = &mut self.side
-            && let Some((batch, compared)) = confirm.next_batch(&mut self.chunks, pipelined, most)
+            && let Some((batch, counts)) = confirm.next_batch(&mut self.chunks, pipelined, most)
         {
-            fx.cx.counts.add(compared, 0);
+            fx.cx.counts.add(counts.weak, 0);
+            fx.cx.counts.tagged += counts.tagged;
             self.request_strong_sums(fx, build, batch);
         }
     }
