@@ -5,12 +5,14 @@ use std::os::unix::fs::FileExt;
 
 use crate::common::service::{Service, as_somebody};
 use crate::common::{
-    DELTIC, Run, SHELL, WAYS, Way, World, btrfs_by, bytes_read, bytes_read_by, is_installed, noise,
-    skip,
+    DELTIC, Run, SECTOR, SHELL, WAYS, Way, World, btrfs_by, bytes_read, bytes_read_by, edited,
+    is_installed, noise, skip,
 };
 
 const BIG: usize = 24 << 20;
 const TIME: i64 = 1_000_000_000;
+/// Words of a push that trusts sums.
+const TRUSTING: &str = "-ac --trust-sums --stats";
 
 /// Two directories of the same files, which share no storage.
 fn equal(world: &World, dirs: [&str; 2]) {
@@ -72,6 +74,48 @@ fn what_the_file_system_keeps_is_not_read() {
             world.ok("-ac --trust-sums disk/s/ disk/d");
             world.assert_same("disk/s", "disk/d");
         }
+    }
+}
+
+/// Both ends learn from stored sums which blocks differ. The other blocks are shared at the destination.
+#[test]
+fn only_blocks_that_differ_are_read() {
+    for sums in ["sha256", "blake2"] {
+        let world = World::new();
+        let Some(_disk) = btrfs_by(&world, sums) else { return };
+        world.write("rsh", b"shift; exec \"$@\"");
+        for way in [Way::Push, Way::Pull] {
+            equal(&world, ["disk/s", "disk/d"]);
+            damage(&world, "disk/d/big", 5 << 20);
+            damage(&world, "disk/s/big", BIG as u64 - 1);
+            let (from, to) = (way.from("disk/s/"), way.to("disk/d"));
+            let words =
+                format!("sync -ac --trust-sums -e 'sh rsh' --deltic-path {DELTIC} {from} {to}");
+            let Some(read) = bytes_read(&world, &words) else { return };
+            // The kernel counts shared blocks as read, once.
+            assert!(read < BIG as u64 * 3 / 2, "{sums} {way:?}: {read}");
+            world.assert_same("disk/s", "disk/d");
+        }
+        damage(&world, "disk/d/big", 9 << 20);
+        let run = world.ok(&format!("{TRUSTING} disk/s/ h:disk/d"));
+        assert!(run.stat("Literal data") <= SECTOR, "{run:#?}");
+        assert!(run.stdout.contains("Sums from storage"), "{run:#?}");
+        world.assert_same("disk/s", "disk/d");
+    }
+}
+
+/// Blocks behind inserted bytes differ from all blocks of the old version. The file is then cut by content.
+#[test]
+fn inserted_bytes_are_all_that_is_sent() {
+    let world = World::new();
+    let Some(_disk) = btrfs_by(&world, "sha256") else { return };
+    equal(&world, ["disk/s", "disk/d"]);
+    for at in [BIG / 3, BIG - 300_000] {
+        let old = world.read("disk/s/big");
+        world.write("disk/s/big", &edited(&old, at));
+        let run = world.ok(&format!("{TRUSTING} disk/s/ h:disk/d"));
+        assert!(run.stat("Literal data") < 100_000, "{at}: {run:#?}");
+        world.assert_same("disk/s", "disk/d");
     }
 }
 

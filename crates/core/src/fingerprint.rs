@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::keyed::{Key, KeyedSum, SUM_BYTES};
+use crate::strong::{StrongKind, StrongSum};
 
 /// Length of a [`Fingerprint`] in bytes.
 pub const FINGERPRINT_BYTES: usize = 32;
@@ -23,6 +24,12 @@ impl Fingerprint {
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::hash(bytes).into())
+    }
+
+    /// The fingerprint of a block with this strong `sum`, as [`Fingerprinter::summed`] computes it from the block.
+    #[must_use]
+    pub fn of_sum(key: &Key, sum: &StrongSum) -> Self {
+        Self(blake3::keyed_hash(key.as_bytes(), sum.as_bytes()).into())
     }
 
     /// The fingerprint with these `bytes`.
@@ -158,6 +165,8 @@ enum FingerprintKind {
     Plain,
     Blake3(Key),
     Keyed(Arc<KeyedSum>),
+    /// Keyed BLAKE3 of the sum.
+    Summed(StrongKind, Key),
 }
 
 impl Fingerprinter {
@@ -179,6 +188,13 @@ impl Fingerprinter {
         Self(FingerprintKind::Keyed(Arc::new(KeyedSum::new(key))))
     }
 
+    /// Keyed BLAKE3 of the `kind` sum without a key, so that a sum that storage keeps gives the fingerprint
+    /// ([`Fingerprint::of_sum`]).
+    #[must_use]
+    pub const fn summed(kind: StrongKind, key: &Key) -> Self {
+        Self(FingerprintKind::Summed(kind, *key))
+    }
+
     /// The fingerprint of `bytes`.
     #[must_use]
     pub fn of(&self, bytes: &[u8]) -> Fingerprint {
@@ -192,6 +208,9 @@ impl Fingerprinter {
                 fingerprint[..SUM_BYTES].copy_from_slice(&sums.sum(bytes));
                 Fingerprint(fingerprint)
             }
+            FingerprintKind::Summed(kind, key) => {
+                Fingerprint::of_sum(key, &kind.sum_of(None, bytes))
+            }
         }
     }
 }
@@ -203,6 +222,7 @@ impl fmt::Debug for Fingerprinter {
             FingerprintKind::Plain => "Plain",
             FingerprintKind::Blake3(_) => "Blake3",
             FingerprintKind::Keyed(_) => "Keyed",
+            FingerprintKind::Summed(..) => "Summed",
         })
     }
 }

@@ -31,7 +31,6 @@ use super::drops::{DropLater, DropNow};
 use super::kept::KeptFacts;
 use super::moves::Moves;
 use super::owners::{Accounts, Owners, UnknownAccount};
-use super::steps::cut_segment;
 use super::{Agreed, Buffers, to_failed_trouble, trouble_with_text, weight, work_error};
 use crate::lock::lock;
 use crate::stage::Stage;
@@ -283,7 +282,7 @@ impl<S: Store> DestinationWorker<S> {
             owners: Owners::new(&options.metadata, accounts)?,
             tallied: (DirDigestKey::of(&theirs), options.tallied_attributes().unwrap_or_default()),
             found: Found::default(),
-            agreed: Agreed::new(terms, &options.strategy),
+            agreed: Agreed::new(terms, options),
             user: User::default(),
             slots: Mutex::default(),
             buffers: Buffers::default(),
@@ -416,12 +415,7 @@ impl<S: Store> DestinationWorker<S> {
                 OldVersionAnswer::Viewed(lens.map_err(|error| work_error(&error)))
             }
             OldVersionWork::Index { handle, part, segment, spec } => {
-                let slot = self.slot(handle);
-                let names = self.names(&slot);
-                let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
-                let run = cut_segment(&self.buffers, read, &spec, names, &segment);
-                let run = run.map_err(|error| work_error(&error));
-                OldVersionAnswer::Indexed(run.and_then(|run| run.ok_or_else(shrunk)))
+                OldVersionAnswer::Indexed(self.index(handle, part, &spec, &segment))
             }
             OldVersionWork::Survey { handle, gaps } => OldVersionAnswer::Surveyed(
                 self.block_sums(handle, &gaps).map_err(|error| work_error(&error)),

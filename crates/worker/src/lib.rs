@@ -29,6 +29,7 @@ mod sparse;
 pub mod stage;
 mod steps;
 pub mod sum_report;
+mod summed;
 mod trusted;
 pub mod user;
 mod weight;
@@ -37,9 +38,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use deltic_core::strategy::LinkModel;
-use deltic_core::{Digest, Fingerprinter, Strategy, SumKey};
+use deltic_core::{ChunkerSpec, Digest, Fingerprinter, SumKey};
 use deltic_engine::machine::Machine;
 use deltic_protocol::Terms;
+use deltic_protocol::hello::SummedBlocks;
+use deltic_protocol::options::Options;
 use deltic_protocol::report::{Change, Trouble, TroubleKind};
 use deltic_protocol::work::{ErrorAction, WorkError};
 use deltic_store::StoreError;
@@ -137,19 +140,27 @@ pub(crate) struct Agreed {
     pub(crate) terms: Terms,
     /// Fingerprinter of the chunks of this session.
     pub(crate) names: Fingerprinter,
+    /// Blocks that have fingerprints made of the sums that storage keeps.
+    pub(crate) blocks: Option<SummedBlocks>,
     pub(crate) gap_seed: u64,
     /// The key of strong sums.
     pub(crate) key: SumKey,
 }
 
 impl Agreed {
-    pub(crate) fn new(terms: Terms, strategy: &Strategy) -> Self {
+    pub(crate) fn new(terms: Terms, options: &Options) -> Self {
         Self {
             terms,
-            names: terms.fingerprinter(strategy),
+            names: terms.fingerprinter(&options.strategy),
+            blocks: terms.summed_blocks(options),
             gap_seed: terms.gap_seed(),
             key: terms.sum_key(),
         }
+    }
+
+    /// Returns the blocks that have fingerprints made of stored sums, if `spec` cuts these blocks.
+    pub(crate) fn summed_blocks(&self, spec: &ChunkerSpec) -> Option<&SummedBlocks> {
+        self.blocks.as_ref().filter(|blocks| blocks.chunker == *spec)
     }
 
     /// Converts digests of contents to the digests that both ends compare in this session.

@@ -101,6 +101,7 @@ impl<S: Store> OpenDestination<S> {
             tells_bases: terms.bases,
             takes_holes: terms.may_send_holes(&options),
             agrees_on_sums: terms.kept_sums,
+            summed_blocks: terms.summed_blocks(&options),
             proposes_candidates: terms.may_propose_candidates(),
             sums_old: kept.supplies_old_bases(),
             tells_resumed: terms.reports.resumed,

@@ -25,6 +25,7 @@ use deltic_tree::{
     ComparedAttributes, DirDigest, DirDigestKey, DirHasher, Entry, Kind, Meta, RelPath,
 };
 
+mod scanning;
 mod searching;
 mod summing;
 
@@ -37,7 +38,7 @@ use super::owners::{Accounts, NamedOwners};
 use super::packing::{Adapting, Packer};
 use super::rest::{is_restless, reopen_if_written};
 use super::sparse::{SparseVersion, data_map};
-use super::steps::{cut_segment, keeps, perform, read_one};
+use super::steps::{keeps, perform, read_one};
 use super::{Agreed, Buffers, trouble, weight};
 use crate::lock::lock;
 use crate::moved_sources::{ListedAgain, MovedSources};
@@ -64,8 +65,8 @@ pub struct SourceWorker<T: Tree> {
     /// Fingerprinter of chunks until `agreed` is set.
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
-    /// Fingerprinters of transfers that another session began.
-    resumed: Mutex<HashMap<Handle, Fingerprinter>>,
+    /// Fingerprinters of transfers that another session began, and of files whose blocks have stored sums.
+    named: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: KeptFacts,
     /// Sources that the run removed.
@@ -194,7 +195,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             SenderWork::Ask(question) => SenderAnswer::Asked(self.user.allows(&question)),
             SenderWork::Close { handle } => {
                 lock(&self.open).remove(&handle);
-                lock(&self.resumed).remove(&handle);
+                lock(&self.named).remove(&handle);
                 self.kept.digests.drop_sending(handle);
                 self.kept.bases.drop_sending(handle);
                 SenderAnswer::Closed
@@ -227,7 +228,7 @@ impl<T: Tree> SourceWorker<T> {
             agreed: OnceLock::new(),
             guessed: ours.early_fingerprinter(),
             open: Mutex::default(),
-            resumed: Mutex::default(),
+            named: Mutex::default(),
             buffers: Buffers::default(),
             kept: KeptFacts::default(),
             moved: ListedAgain::default(),
@@ -279,7 +280,7 @@ impl<T: Tree> SourceWorker<T> {
     pub fn agree(&self, terms: Terms) {
         self.agreed.get_or_init(|| {
             let packer = Packer::new(&self.options, terms, self.adapting.clone());
-            (Agreed::new(terms, &self.options.strategy), packer)
+            (Agreed::new(terms, &self.options), packer)
         });
     }
 
@@ -299,11 +300,7 @@ impl<T: Tree> SourceWorker<T> {
     fn read_file(&self, work: FileWork) -> FileAnswer {
         match work {
             FileWork::Scan { handle, spec, segment } => {
-                let (snapshot, names) = (self.snapshot(handle), self.names(handle));
-                let read = |at, into: &mut [u8]| snapshot.read_packed(at, into);
-                let run = cut_segment(&self.buffers, read, &spec, &names, &segment);
-                let run = run.map_err(|error| trouble(&error));
-                FileAnswer::Scanned(run.and_then(|run| run.ok_or_else(|| shrunk(&**snapshot))))
+                FileAnswer::Scanned(self.scan(handle, &spec, &segment))
             }
             FileWork::Seal { handle, proof, bears } => {
                 let sealed = self.digest_if_unchanged(handle, &proof, bears);
@@ -413,7 +410,7 @@ impl<T: Tree> SourceWorker<T> {
     ) -> SenderAnswer {
         if let Some(key) = &opening.key {
             let names = self.agreed().terms.fingerprinter_with(key);
-            lock(&self.resumed).insert(opening.handle, names);
+            lock(&self.named).insert(opening.handle, names);
         }
         let snapshot = snapshot.and_then(|snapshot| reopen_if_written(&self.tree, path, snapshot));
         let opened = snapshot.and_then(|snapshot| self.open_or_read_whole(opening, path, snapshot));
@@ -499,10 +496,10 @@ impl<T: Tree> SourceWorker<T> {
         bears: ToleratedChanges,
     ) -> Result<FileSeal, StoreError> {
         let snapshot = self.snapshot(handle);
-            Sealing::Nothing => return Ok(FileSeal { restless, ..FileSeal::UNPROVEN }),
         let reads_again = || self.reads_again(&snapshot, &self.names(handle), proof);
         let restless = is_restless(&**snapshot, bears, reads_again)?;
         let (digest, taken) = match proof {
+            Sealing::Nothing => return Ok(FileSeal { restless, ..FileSeal::UNPROVEN }),
             Sealing::Chunks(chunks) => {
                 let digest = digest_of(chunks.iter());
                 (snapshot.map().map_or(digest, |map| digest_of_data(&digest, map)), None)
@@ -546,10 +543,10 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        let resumed = lock(&self.resumed).get(&handle).cloned();
+        let named = lock(&self.named).get(&handle).cloned();
         let agreed =
             || self.agreed.get().map_or(&self.guessed, |(agreed, _)| &agreed.names).clone();
-        resumed.unwrap_or_else(agreed)
+        named.unwrap_or_else(agreed)
     }
 
     fn read(

@@ -233,6 +233,18 @@ pub struct SegmentChunks<T> {
 }
 
 impl<T> SegmentChunks<T> {
+    /// Makes the chunks of a segment that begins at `start`, from the length and the sum of each chunk, in order.
+    #[must_use]
+    pub fn from_lens(start: u64, chunks: impl IntoIterator<Item = (u32, T)>) -> Self {
+        let mut end = start;
+        let chunk = |(len, sum)| {
+            end += u64::from(len);
+            (end, sum)
+        };
+        let (ends, sums) = chunks.into_iter().map(chunk).unzip();
+        Self { start, ends, sums }
+    }
+
     /// File offset of the first byte.
     #[must_use]
     pub const fn start(&self) -> u64 {

@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use deltic_core::SumKind;
 use deltic_core::codec::{CodecError, Put, Reader};
+use deltic_core::stored::SumStrength;
+use deltic_core::{BlockSumSpec, SumKind, verity};
 use deltic_tree::Timestamp;
 
 use crate::limits::MAX_ALTERNATES;
@@ -54,6 +55,18 @@ pub enum TrustedSums {
     },
     /// Digests of whole files, computed as fs-verity does ([`deltic_core::verity`]).
     Verity,
+}
+
+impl TrustedSums {
+    /// Returns the blocks whose sums prove their content: blocks of SHA-256 or BLAKE2b.
+    #[must_use]
+    pub fn proven_blocks(self) -> Option<BlockSumSpec> {
+        let spec = match self {
+            Self::Blocks { kind, block_bytes } => BlockSumSpec::new(kind, block_bytes)?,
+            Self::Verity => BlockSumSpec::new(SumKind::Sha256, verity::BLOCK_BYTES as u32)?,
+        };
+        (spec.kind.strength() == SumStrength::Proof).then_some(spec)
+    }
 }
 
 /// Rule for which modification times count as equal.

@@ -2,6 +2,7 @@
 
 use deltic_tree::{Name, Names, glob};
 
+use crate::hello::SummedBlocks;
 use crate::limits::Limits;
 use crate::options::Options;
 
@@ -34,6 +35,8 @@ pub struct Setting {
     pub takes_holes: bool,
     /// True if the ends may agree to use sums that their storage keeps.
     pub agrees_on_sums: bool,
+    /// Blocks that have fingerprints made of the sums that storage keeps.
+    pub summed_blocks: Option<SummedBlocks>,
     /// True if this end may propose several old chunks for a chunk of the new version.
     pub proposes_candidates: bool,
     /// True if the driver can supply a base for an old version that no earlier run noted, by sums that the sender

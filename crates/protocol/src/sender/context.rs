@@ -6,7 +6,7 @@ use deltic_core::strategy::LinkModel;
 use deltic_core::{DataMap, Strategy};
 
 use crate::error::PeerError;
-use crate::hello::ShortForms;
+use crate::hello::{ShortForms, SummedBlocks};
 use crate::limits::Limits;
 use crate::message::{FileNo, ToReceiver, TransferKind};
 use crate::options::Options;
@@ -52,6 +52,8 @@ pub(super) struct Context {
 pub(super) struct SharedAbilities {
     /// The ends may agree on sums that their storage keeps.
     pub(super) agrees_on_sums: bool,
+    /// Blocks that have fingerprints made of stored sums.
+    pub(super) summed_blocks: Option<SummedBlocks>,
     /// The receiver accepts `Restless` for files that programs have open for writing.
     pub(super) bears_writers: bool,
     /// The receiver understands these short forms.

@@ -32,7 +32,7 @@ use deltic_core::strategy::LinkModel;
 
 use crate::digests::DigestQueue;
 use crate::error::PeerError;
-use crate::hello::ShortForms;
+use crate::hello::{ShortForms, Terms};
 use crate::limits::Limits;
 use crate::message::{Answers, FileNo, Outcome, ToReceiver, ToSender, TransferKind};
 use crate::options::Options;
@@ -189,6 +189,11 @@ impl Sender {
     /// this.
     pub const fn negotiate_stored_sums(&mut self) {
         self.cx.abilities.agrees_on_sums = true;
+    }
+
+    /// Sends files in the blocks that storage keeps sums of, where the receiver asks for such blocks.
+    pub fn name_blocks_by_sums(&mut self, terms: &Terms) {
+        self.cx.abilities.summed_blocks = terms.summed_blocks(&self.cx.options);
     }
 
     /// Sends files that programs have open for writing: the receiver supports `Restless` for such files.

@@ -83,6 +83,7 @@ impl<S: Store> DestinationWorker<S> {
         if committed.is_ok() && self.keeps_notes() {
             in_place.inspect(|old| self.kept.recipes.forget(*old));
             // A commit that is not flushed may be lost while its recipe survives.
+            let new = new.filter(|new| !self.names_by_sums(&new.spec));
             if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
                 let placed = Placed { version, new, proof: &proof };
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);

@@ -4,7 +4,11 @@ use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use deltic_core::{Digest, Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum};
+use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
+use deltic_core::recipe::Chunk;
+use deltic_core::{
+    BlockSumSpec, Digest, Fingerprinter, GapSums, Key, Searcher, Span, StrongKind, StrongSum,
+};
 use deltic_engine::gap::GapBlockSums;
 use deltic_engine::sums::{PortionSummer, StrongSums};
 use deltic_engine::{FileShrank, journal, search};
@@ -23,7 +27,8 @@ use deltic_tree::{Entry, Meta, Names, RelPath};
 use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
-use crate::steps::{keeps, perform, stored_sums, sum_portion, with_segment};
+use crate::steps::{cut_segment, keeps, perform, stored_sums, sum_portion, with_segment};
+use crate::summed::{SummedReading, are_kept};
 use crate::{Agreed, to_failed_trouble, warning, work_error};
 
 use super::slot::{Growing, OldVersionQuery, Slot};
@@ -149,12 +154,19 @@ impl<S: Store> DestinationWorker<S> {
         let old = || in_place.iter().chain(&beside).chain(&snapshot).chain(&leftovers);
         lens.has_holes = old().any(|old| self.has_large_holes(old));
         let first = old().find(|old| old.meta().len > 0);
-        lens.keeps = first.and_then(|old| keeps(&self.options.strategy, self.agreed.terms, old));
+        lens.keeps = first.and_then(|old| self.kept_sums(old));
         let others = beside.into_iter().chain(snapshot).chain(leftovers);
         let old = in_place.into_iter().chain(others).collect();
         let slot = Slot { old, in_place: lens.in_place.is_some(), named, ..Slot::default() };
         lock(&self.slots).insert(handle, Arc::new(slot));
         Ok(lens)
+    }
+
+    /// Returns the kind of the sums that storage keeps of `old`, if the transfer may use such sums.
+    fn kept_sums(&self, old: &S::Snapshot) -> Option<BlockSumSpec> {
+        let blocks = self.agreed.blocks.as_ref().filter(|blocks| are_kept(blocks, old));
+        let blocks = blocks.map(|blocks| blocks.spec);
+        blocks.or_else(|| keeps(&self.options.strategy, self.agreed.terms, old))
     }
 
     /// Returns the base that equals `old`, the version in place at `path`. If there is such a base, lends the version
@@ -249,6 +261,29 @@ fn if_dir(listed: Result<Listing, StoreError>) -> Result<Option<Listing>, Troubl
 }
 
 impl<S: Store> DestinationWorker<S> {
+    /// Cuts a segment of an old version. Blocks with stored sums are not read.
+    pub(super) fn index(
+        &self,
+        handle: Handle,
+        part: usize,
+        spec: &ChunkerSpec,
+        segment: &Segment,
+    ) -> Result<SegmentChunks<Chunk>, WorkError> {
+        let slot = self.slot(handle);
+        if let Some(blocks) = self.agreed.summed_blocks(spec).filter(|_| slot.view.get().is_none())
+        {
+            let reading = SummedReading { blocks, buffers: &self.buffers, report: &self.kept.sums };
+            let run = reading.name(slot.version(part), segment);
+            if let Some(run) = run.map_err(|error| work_error(&error))? {
+                return Ok(run);
+            }
+        }
+        let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
+        let names = self.names_by(&slot, spec);
+        let run = cut_segment(&self.buffers, read, spec, &names, segment);
+        run.map_err(|error| work_error(&error))?.ok_or_else(shrunk)
+    }
+
     pub(super) fn sum_old(
         &self,
         handle: Handle,

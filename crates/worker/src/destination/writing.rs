@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use deltic_core::recipe::Chunk;
-use deltic_core::{DataMap, Fingerprint, Fingerprinter, Key, Span};
+use deltic_core::{ChunkerSpec, DataMap, Fingerprint, Fingerprinter, Key, Span};
 use deltic_engine::assemble::{BlockPieces, PieceSource, WriteBlock, WriteBuffer, WritePiece};
 use deltic_engine::check::all_proven;
 use deltic_engine::gap::GapRebuild;
@@ -42,8 +42,11 @@ impl<S: Store> DestinationWorker<S> {
             return Ok(Arc::clone(growing));
         }
         let rebuild = self.create_staged(path, new.len, new.map.as_deref())?;
-        // Another session cannot check the bytes before a tail. Changed blocks are few, and are sent again.
-        let is_told = new.from == 0 && new.spec != Limits::changed_file_chunker();
+        // Another session cannot check the bytes before a tail, nor blocks with stored sums. Changed blocks are few, and
+        // are sent again.
+        let is_told = new.from == 0
+            && new.spec != Limits::changed_file_chunker()
+            && !self.names_by_sums(&new.spec);
         if self.keeps_notes() && is_told && journal::is_kept(new.len) {
             let version = journal::version_note(&new, &self.key_of(&slot), self.agreed.terms);
             let mut notes = std::iter::once(version).chain(journal::data(&new));
@@ -153,11 +156,13 @@ impl<S: Store> DestinationWorker<S> {
         payload: &Payload,
         between: &[CopyRun],
     ) -> Result<Vec<Fingerprint>, WorkError> {
-        let AttemptFiles { path, slot, .. } = files;
+        let AttemptFiles { path, slot, growing } = files;
         let len = pieces.iter().map(|piece| piece.span.len as usize).sum();
         let bytes = within(Stage::Pack, || unpacked(payload, len));
         let bytes = bytes.ok_or_else(|| unproven(path))?;
-        let fingerprints = within(Stage::Sum, || all_proven(self.names(slot), pieces, &bytes));
+        let fingerprints = within(Stage::Sum, || {
+            all_proven(&self.names_by(slot, &growing.new.spec), pieces, &bytes)
+        });
         let fingerprints = fingerprints.ok_or_else(|| unproven(path))?;
         let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
         let (mut done, mut rest) = (0, &bytes[..]);
@@ -183,10 +188,11 @@ impl<S: Store> DestinationWorker<S> {
         bytes: u32,
         payload: &Payload,
     ) -> Result<Vec<Mended>, WorkError> {
-        let AttemptFiles { path, slot, .. } = files;
+        let AttemptFiles { path, slot, growing } = files;
         let deltas = within(Stage::Pack, || unpacked(payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
-        let task = GapRebuild::new(self.names(slot), gaps, &deltas);
+        let names = self.names_by(slot, &growing.new.spec);
+        let task = GapRebuild::new(&names, gaps, &deltas);
         let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
         let rebuilt = perform(&self.buffers, Stage::Sum, task, read);
         let rebuilt = rebuilt.map_err(|error| work_error(&error))?;
@@ -334,8 +340,18 @@ impl<S: Store> DestinationWorker<S> {
         }
     }
 
-    pub(super) fn names<'a>(&'a self, slot: &'a Slot<S>) -> &'a Fingerprinter {
-        slot.named.as_ref().map_or(&self.agreed.names, |(_, names)| names)
+    /// Returns the fingerprinter of chunks that `spec` cuts.
+    pub(super) fn names_by(&self, slot: &Slot<S>, spec: &ChunkerSpec) -> Fingerprinter {
+        match (self.agreed.summed_blocks(spec), &slot.named) {
+            (Some(blocks), _) => blocks.fingerprinter(),
+            (None, Some((_, names))) => names.clone(),
+            (None, None) => self.agreed.names.clone(),
+        }
+    }
+
+    /// True if the blocks that `spec` cuts have fingerprints made of stored sums.
+    pub(super) fn names_by_sums(&self, spec: &ChunkerSpec) -> bool {
+        self.agreed.summed_blocks(spec).is_some()
     }
 
     pub(super) fn key_of(&self, slot: &Slot<S>) -> Key {

@@ -47,6 +47,22 @@ fn known_recipe(
     Some((RecipeCut { key, spec }, index))
 }
 
+/// Chooses the blocks with stored sums, if the storage of this end keeps the sums of the old version: both ends learn
+/// what changed without a read. Only the first attempt at a file asks for blocks.
+fn summed_blocks(
+    cx: &Context,
+    incoming: &mut IncomingFile,
+    lens: &OldLens,
+) -> Option<(RecipeCut, OldIndex)> {
+    let blocks = cx.setting.summed_blocks?;
+    let is_first = incoming.how == TransferKind::Recipe && incoming.tries.wants == 0;
+    let is_kept = lens.keeps == Some(blocks.spec) && !lens.has_holes && lens.kept.is_none();
+    incoming.tries.names_by_sums =
+        is_first && is_kept && blocks.may_cut(incoming.candidate.longer_len());
+    let cut = RecipeCut { key: blocks.key, spec: blocks.chunker };
+    incoming.tries.names_by_sums.then(|| (cut, OldIndex::new(blocks.chunker)))
+}
+
 impl WantedFiles {
     /// Starts as many files as may be under way at once.
     pub(crate) fn start_waiting_files(&mut self, cx: &mut Context) {
@@ -158,6 +174,7 @@ impl WantedFiles {
         };
         let how = incoming.how;
         let recipe = known_recipe(cx, how, &mut lens);
+        let recipe = recipe.or_else(|| summed_blocks(cx, incoming, &lens));
         let kept = lens.kept.take();
         let base = lens.base.take().filter(|_| lens.in_place.is_some());
         if how != TransferKind::Whole || base.is_some() {
@@ -499,8 +516,12 @@ impl IncomingFile {
 
     /// Chooses how the next attempt transfers the file. After a failure, the next attempt uses the stronger sums of
     /// the strategy, if there are any, or else transfers the whole file (law 9). If the source changed, the method
-    /// stays the same until the last attempt. A dry run only compares.
+    /// stays the same until the last attempt. A dry run only compares. After an attempt by stored sums the file is cut
+    /// by content.
     fn choose_next_kind(&mut self, options: &Options, error: &WorkError) {
+        if std::mem::take(&mut self.tries.names_by_sums) {
+            return;
+        }
         let changed = error.trouble.kind == TroubleKind::Vanished;
         let again = changed && self.tries.count + 1 < MAX_ATTEMPTS;
         if !options.dry_run && !again {

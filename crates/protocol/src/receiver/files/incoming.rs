@@ -36,7 +36,7 @@ pub(super) struct IncomingFile {
 }
 
 /// The attempts at a file so far.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct AttemptCounts {
     pub(super) count: u32,
     /// True once the file was postponed because the disk was full, which happens at most once.
@@ -45,6 +45,8 @@ pub(super) struct AttemptCounts {
     pub(super) sought: bool,
     /// Number of requests for the file to the sender.
     pub(super) wants: u32,
+    /// True if the current attempt names blocks by the sums that storage keeps. The next attempt cuts by content.
+    pub(super) names_by_sums: bool,
 }
 
 /// The stage of an attempt.
@@ -83,7 +85,7 @@ pub(super) fn can_send_sums(strategy: &Strategy, bytes: u64) -> bool {
 impl IncomingFile {
     /// Creates the state of a file before its first attempt.
     pub(super) fn new(candidate: FileCandidate, handle: Handle, how: TransferKind) -> Self {
-        let tries = AttemptCounts { count: 1, found_no_room: false, sought: false, wants: 0 };
+        let tries = AttemptCounts { count: 1, ..AttemptCounts::default() };
         let (old, stage) = (OldVersions::default(), AttemptStage::Opening);
         Self { candidate, handle, how, tries, old, similar: None, stage, reported: 0 }
     }

@@ -17,6 +17,7 @@ pub(crate) mod gap;
 mod gaps;
 pub(crate) mod indexing;
 mod keeping;
+mod listed;
 pub(crate) mod old;
 pub(crate) mod presets;
 mod probing;

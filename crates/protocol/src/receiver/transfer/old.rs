@@ -2,7 +2,7 @@
 
 use deltic_core::chunk::{ChunkerSpec, Segment, SegmentChunks};
 use deltic_core::recipe::Chunk;
-use deltic_core::{BlockSumSpec, Chunks, Index};
+use deltic_core::{BlockSumSpec, ChunkNo, Chunks, Index};
 
 use crate::cutting::{CutPart, FileCutting};
 use crate::limits::INDEX_BUDGET_CHUNKS;
@@ -260,4 +260,11 @@ impl OldVersions {
             Some(*end)
         })
     }
+}
+
+/// Number of fingerprints that a look-up compared: that of the chunk after `after`, and that of the chunk found in
+/// the table.
+pub(super) fn comparison_count(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
+    let next = after.map(ChunkNo::next);
+    u64::from(next.is_some()) + u64::from(found.is_some() && found != next)
 }

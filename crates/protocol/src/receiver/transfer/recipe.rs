@@ -28,7 +28,8 @@ use super::gap::{ChunkGap, GapPayload};
 use super::gaps::{KnownContent, TransferGaps};
 use super::indexing::request_segments;
 use super::keeping::KeptChunks;
-use super::old::{IndexPart, OldIndex};
+use super::listed::{ListedBlocks, shifted_error};
+use super::old::{IndexPart, OldIndex, comparison_count};
 use super::proof::ProofChunks;
 use super::table::{ArrivalForm, ChunkOrigin, GroupState, GroupTable};
 
@@ -62,6 +63,7 @@ pub(super) struct RecipeReceiver {
     after: Option<ChunkNo>,
     /// Fingerprints compared since the last report.
     compared: u64,
+    listed: ListedBlocks,
 }
 
 impl RecipeReceiver {
@@ -81,6 +83,7 @@ impl RecipeReceiver {
             again: RepeatedChunks::default(),
             after: None,
             compared: 0,
+            listed: ListedBlocks::default(),
         }
     }
 
@@ -448,7 +451,11 @@ impl RecipeReceiver {
         let (mut copies, mut needed) = (FoundCopies::default(), Vec::new());
         let waiting = self.again.waiting_count();
         for no in groups.iter().cloned().flatten() {
-            needed.extend(self.find_chunks(build, no, &mut copies));
+            let lacked = self.find_chunks(build, no, &mut copies);
+            needed.extend(self.listed.counted(&self.table, no, lacked, fx));
+        }
+        if self.listed.are_shifted() {
+            return fx.fail_transfer(shifted_error());
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
         // The chunks of a lacked group may all prove to be known: then nothing is held back any more.
@@ -590,11 +597,4 @@ impl RecipeReceiver {
         fx.cx.load.queue_gaps(fx.handle);
         fx.report_progress(build.settled_bytes());
     }
-}
-
-/// Number of fingerprints that a look-up compared: that of the chunk after `after`, and that of the chunk found in
-/// the table.
-fn comparison_count(after: Option<ChunkNo>, found: Option<ChunkNo>) -> u64 {
-    let next = after.map(ChunkNo::next);
-    u64::from(next.is_some()) + u64::from(found.is_some() && found != next)
 }

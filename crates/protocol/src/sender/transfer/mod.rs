@@ -63,10 +63,17 @@ pub(super) struct ResumedTransfer {
 }
 
 impl ResumedTransfer {
-    /// True if a file of `len` bytes may have been cut by this chunker: as this program cuts it, whole or by recipe.
+    /// True if a file of `len` bytes may have been cut by this chunker: as this program cuts it, whole, by recipe or
+    /// into blocks with stored sums.
     /// A peer that could request smaller chunks could force a longer recipe into memory.
     pub(super) fn may_have_cut(&self, cx: &Context, len: u64) -> bool {
-        self.spec == cx.limits.whole_file_chunker() || self.spec == cx.strategy.chunker(len, None)
+        let is_summed = cx
+            .abilities
+            .summed_blocks
+            .is_some_and(|blocks| blocks.chunker == self.spec && blocks.may_cut(len));
+        is_summed
+            || self.spec == cx.limits.whole_file_chunker()
+            || self.spec == cx.strategy.chunker(len, None)
     }
 }
 

@@ -48,6 +48,9 @@ pub(super) const MOVED: &str = "bases:moved";
 /// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
+/// The receiver may ask for a file cut into the blocks that storage keeps sums of, with fingerprints made of these sums.
+pub(super) const NAMES_BY_SUMS: &str = "names:sums";
+
 /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
 pub(super) const CANDIDATES: &str = "match:candidates";
 

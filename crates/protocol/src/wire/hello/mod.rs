@@ -8,10 +8,12 @@ mod abort;
 mod capability;
 mod introduce;
 mod request;
+mod summed;
 mod terms;
 
 pub use abort::{Abort, AbortCause, Alive};
 pub(super) use capability::check_kind;
 pub use introduce::{Hello, MAGIC, check_magic};
 pub use request::{Names, NamesFrom, Reply, Request};
+pub use summed::SummedBlocks;
 pub use terms::{Common, LinkTerms, ShortForms, Terms, negotiate};

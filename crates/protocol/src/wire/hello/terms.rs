@@ -11,11 +11,12 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, GENTLE, HOLES,
-    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS,
-    SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT,
-    ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED,
+    SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
+    WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
+use super::summed::SummedBlocks;
 
 /// Terms of a session. Only [`negotiate`] makes terms, and nothing changes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,8 @@ struct AdmittedOptions {
     strategies: u32,
     /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
     candidates: bool,
+    /// Blocks may have fingerprints made of the sums that storage keeps.
+    names_by_sums: bool,
 }
 
 impl AdmittedOptions {
@@ -120,6 +123,7 @@ impl AdmittedOptions {
             delete_share: both(DELETE_SHARE),
             strategies: known.fold(0, |bits, (place, _)| bits | 1 << place),
             candidates: both(CANDIDATES),
+            names_by_sums: both(NAMES_BY_SUMS),
         }
     }
 }
@@ -216,6 +220,17 @@ impl Terms {
     #[must_use]
     pub fn fingerprinter_with(self, key: &Key) -> Fingerprinter {
         fingerprinter(self.keyed, key)
+    }
+
+    /// Returns the blocks that have fingerprints made of the sums that storage keeps, if the options trust sums that
+    /// prove their blocks.
+    #[must_use]
+    pub fn summed_blocks(self, options: &Options) -> Option<SummedBlocks> {
+        let is_used = self.admitted.names_by_sums
+            && options.checksum
+            && options.strategy.conversation == Conversation::Recipe;
+        let spec = options.compare.trusted.filter(|_| is_used)?.proven_blocks()?;
+        SummedBlocks::new(spec, &self.limits, &self.key)
     }
 
     /// Returns the seed for sums of blocks in gaps.
