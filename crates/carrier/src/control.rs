@@ -51,9 +51,6 @@ pub enum FromClient {
     },
     /// Lists the capabilities of the client. Sent only to a server whose `welcome` lists a capability.
     Can(Capabilities),
-    /// Requests a token that lasts longer, with the same rights. The answer is [`FromServer::Renewed`], or
-    /// [`FromServer::Refused`] for channel 0. Needs [`Capabilities::renew`] of the server.
-    Renew,
     /// Requests reports of changes below a directory. A watch has a channel number and no stream.
     /// [`Close`](Self::Close) of that number ends the watch; [`FromServer::Refused`] gives the reason for a failure.
     /// Needs [`Capabilities::watch`] of the server.
@@ -104,7 +101,7 @@ pub enum FromServer {
         #[serde(default, skip_serializing_if = "Capabilities::is_empty")]
         can: Capabilities,
     },
-    /// Refuses a session, an update or a watch, or ends it early. With channel 0, refuses a renewal.
+    /// Refuses a session, an update or a watch, or ends it early.
     Refused {
         /// Channel of the session, update or watch.
         channel: u32,
@@ -115,13 +112,6 @@ pub enum FromServer {
     },
     /// Announces that the server will end. New sessions are refused; running sessions get some time to end.
     GoAway,
-    /// Answer to [`FromClient::Renew`]. The old token stays valid until its own end.
-    Renewed {
-        /// The new token.
-        token: String,
-        /// End of the new token, in seconds since 1970. `None` if the token never expires.
-        expires: Option<u64>,
-    },
     /// Reports changes below a watched directory. The first message of a watch has number 0 and no paths: changes are
     /// reported from now on.
     Changed {
@@ -145,8 +135,6 @@ pub enum FromServer {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Capabilities {
-    /// `renew`: the server answers [`FromClient::Renew`].
-    pub renew: bool,
     /// `watch`: the server answers [`FromClient::Watch`].
     pub watch: bool,
     /// `busy`: the client obeys [`FromServer::Busy`], and the server may send it.
@@ -157,7 +145,6 @@ pub struct Capabilities {
     pub versions: bool,
 }
 
-const RENEW: &str = "renew";
 const WATCH: &str = "watch";
 const BUSY: &str = "busy";
 const REPLACES: &str = "replaces";
@@ -175,7 +162,6 @@ impl From<Vec<String>> for Capabilities {
     fn from(words: Vec<String>) -> Self {
         let has = |word| words.iter().any(|other| other == word);
         Self {
-            renew: has(RENEW),
             watch: has(WATCH),
             busy: has(BUSY),
             replaces: has(REPLACES),
@@ -186,14 +172,8 @@ impl From<Vec<String>> for Capabilities {
 
 impl From<Capabilities> for Vec<String> {
     fn from(can: Capabilities) -> Self {
-        let Capabilities { renew, watch, busy, replaces, versions } = can;
-        let words = [
-            (renew, RENEW),
-            (watch, WATCH),
-            (busy, BUSY),
-            (replaces, REPLACES),
-            (versions, VERSIONS),
-        ];
+        let Capabilities { watch, busy, replaces, versions } = can;
+        let words = [(watch, WATCH), (busy, BUSY), (replaces, REPLACES), (versions, VERSIONS)];
         words.into_iter().filter(|(has, _)| *has).map(|(_, word)| word.into()).collect()
     }
 }

@@ -43,12 +43,6 @@ impl ClientEnd {
         Some((channel, FromClient::Open { channel, volume, scope }))
     }
 
-    /// Returns the message that requests a token that lasts longer. `None` if the server lacks the capability.
-    #[must_use]
-    pub fn renew(&self) -> Option<FromClient> {
-        self.server.renew.then_some(FromClient::Renew)
-    }
-
     /// Returns the message that lists the capabilities `can` of this client. `None` if `can` is empty, or the server
     /// has no capabilities.
     #[must_use]
@@ -95,7 +89,7 @@ mod tests {
     use crate::control::FileVersion;
 
     const ALL: Capabilities =
-        Capabilities { renew: true, watch: true, busy: true, replaces: true, versions: true };
+        Capabilities { watch: true, busy: true, replaces: true, versions: true };
 
     fn welcome(can: Capabilities) -> Vec<u8> {
         let (version, channels, message_bytes) = ("0.1.0".into(), 8, 65_536);
@@ -109,7 +103,7 @@ mod tests {
         let old = welcome(Capabilities::default());
         assert!(!String::from_utf8_lossy(&old).contains("can"), "as it was before");
         client.parse_message(&old).unwrap();
-        assert_eq!((client.renew(), client.capabilities_message(ALL)), (None, None));
+        assert_eq!(client.capabilities_message(ALL), None);
         assert_eq!(client.watch("photos".into(), String::new()), None);
         let (tag, id) = (Some("0f".to_owned()), "1".to_owned());
         let version = Some(FileVersion { path: "a".into(), id });
@@ -131,15 +125,15 @@ mod tests {
         client
             .parse_message(&welcome(Capabilities { watch: true, ..Capabilities::default() }))
             .unwrap();
-        assert_eq!(client.renew(), None);
         assert_eq!(client.capabilities_message(ALL), Some(FromClient::Can(ALL)));
         assert_eq!(client.capabilities_message(Capabilities::default()), None);
         let (channel, volume, path) = (1, "photos".to_owned(), "2026".to_owned());
         let watch = FromClient::Watch { channel, volume: volume.clone(), path: path.clone() };
         assert_eq!(client.watch(volume, path), Some((1, watch)));
-        let later = br#"{"welcome":{"version":"9","channels":8,"message_bytes":65536,"can":["renew","fly"]}}"#;
+        let later = br#"{"welcome":{"version":"9","channels":8,"message_bytes":65536,"can":["replaces","fly"]}}"#;
         client.parse_message(later).unwrap();
-        assert_eq!(client.renew(), Some(FromClient::Renew), "unknown words are ignored");
+        let scope = SessionScope { replaces: Some("0f".into()), ..SessionScope::default() };
+        assert!(client.open("photos".into(), scope).is_some(), "unknown words are ignored");
     }
 
     #[test]

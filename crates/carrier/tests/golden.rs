@@ -15,9 +15,8 @@ use proptest::prelude::*;
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/messages.txt");
 
 const NOTHING: Capabilities =
-    Capabilities { renew: false, watch: false, busy: false, replaces: false, versions: false };
-const ALL: Capabilities =
-    Capabilities { renew: true, watch: true, busy: true, replaces: true, versions: true };
+    Capabilities { watch: false, busy: false, replaces: false, versions: false };
+const ALL: Capabilities = Capabilities { watch: true, busy: true, replaces: true, versions: true };
 
 fn token() -> String {
     Token::from_random(std::array::from_fn(|at| at as u8)).reveal()
@@ -37,7 +36,6 @@ fn from_client() -> Vec<(&'static str, FromClient)> {
         ("Update", FromClient::Update { channel, volume: volume.clone() }),
         ("Close", FromClient::Close { channel }),
         ("Can", FromClient::Can(ALL)),
-        ("Renew", FromClient::Renew),
         ("Watch", FromClient::Watch { channel, volume, path: "2026/summer".into() }),
     ]
 }
@@ -56,8 +54,6 @@ fn from_server() -> Vec<(&'static str, FromServer)> {
         ("Refused", refused(None)),
         ("Refused.later", refused(Some(4))),
         ("GoAway", FromServer::GoAway),
-        ("Renewed", FromServer::Renewed { token: token(), expires: Some(1_800_000_000) }),
-        ("Renewed.endless", FromServer::Renewed { token: token(), expires: None }),
         ("Changed.begins", FromServer::Changed { channel: 1, seq: 0, paths: Some(Vec::new()) }),
         ("Changed", FromServer::Changed { channel: 1, seq: 1, paths: Some(paths) }),
         ("Changed.missed", FromServer::Changed { channel: 1, seq: 2, paths: None }),
@@ -103,8 +99,7 @@ fn golden_messages_come_back_and_none_that_is_cut_short_does() {
 }
 
 fn capabilities() -> impl Strategy<Value = Capabilities> {
-    any::<[bool; 5]>().prop_map(|[renew, watch, busy, replaces, versions]| Capabilities {
-        renew,
+    any::<[bool; 4]>().prop_map(|[watch, busy, replaces, versions]| Capabilities {
         watch,
         busy,
         replaces,
@@ -130,7 +125,6 @@ fn any_from_client() -> impl Strategy<Value = FromClient> {
         (any::<u32>(), text()).prop_map(|(channel, volume)| FromClient::Update { channel, volume }),
         any::<u32>().prop_map(|channel| FromClient::Close { channel }),
         capabilities().prop_map(FromClient::Can),
-        Just(FromClient::Renew),
         (any::<u32>(), text(), text()).prop_map(|(channel, volume, path)| FromClient::Watch {
             channel,
             volume,
@@ -156,8 +150,6 @@ fn any_from_server() -> impl Strategy<Value = FromServer> {
             FromServer::Refused { channel, why, retry_secs }
         }),
         Just(FromServer::GoAway),
-        (text(), any::<Option<u64>>())
-            .prop_map(|(token, expires)| FromServer::Renewed { token, expires }),
         (any::<u32>(), any::<u64>(), proptest::option::of(vec(change, 0..5)))
             .prop_map(|(channel, seq, paths)| FromServer::Changed { channel, seq, paths }),
         any::<u32>().prop_map(|secs| FromServer::Busy { secs }),

@@ -203,8 +203,8 @@ impl<H: HostFiles> Connection<H> {
             }
             FromServer::GoAway => self.events.push_back(Event::GoAway),
             FromServer::Busy { secs } => self.events.push_back(Event::Busy { secs }),
-            // The page requests neither.
-            FromServer::Renewed { .. } | FromServer::Changed { .. } => {}
+            // The page requests no watch.
+            FromServer::Changed { .. } => {}
         }
     }
 

@@ -231,7 +231,6 @@ impl Connected {
                 self.mux.channels().give_up(channel);
             }
             FromClient::Can(_) => {}
-            FromClient::Renew => return Ok(Some(refused(0, not_offered()))),
             FromClient::Watch { channel, volume, path } => {
                 return Ok(denied(channel, self.watch(channel, &volume, &path)));
             }
@@ -336,11 +335,6 @@ fn welcome() -> FromServer {
             ..Capabilities::default()
         },
     }
-}
-
-/// Error for a message that needs a capability that the server does not have.
-fn not_offered() -> Problem {
-    Problem::new(StatusCode::NOT_IMPLEMENTED, "this server does not support this message")
 }
 
 fn is_open() -> Problem {
