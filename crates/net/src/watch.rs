@@ -389,6 +389,13 @@ impl Watch {
         });
     }
 
+    /// Returns the time left until failed changes are tried again. `None` if no changes failed.
+    #[must_use]
+    pub fn next_try(&self) -> Option<Duration> {
+        let at = self.shared.with_state(|state| state.batch.next_try());
+        at.map(|at| at.saturating_sub(self.shared.now()))
+    }
+
     /// Returns a handle to confirm deletions that are held back.
     #[must_use]
     pub fn confirmation_handle(&self) -> Confirming {

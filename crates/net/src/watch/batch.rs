@@ -102,7 +102,7 @@ impl Batch {
         if self.at_once {
             return Some(Duration::ZERO);
         }
-        let again = self.failed.as_ref().map(|failed| failed.at);
+        let again = self.next_try();
         // A failed run sends no data before the next try. Failed names delay no other changes.
         if self.failed.as_ref().is_some_and(|failed| failed.fault == Fault::Run) {
             return again;
@@ -112,6 +112,11 @@ impl Batch {
         };
         let look = self.blind.map(|(at, _)| at);
         [self.noted.map(quiet), look, again].into_iter().flatten().min()
+    }
+
+    /// Returns the time of the next try of failed changes, if there are any.
+    pub(crate) fn next_try(&self) -> Option<Duration> {
+        self.failed.as_ref().map(|failed| failed.at)
     }
 
     /// Takes the changes of the next round, if a round is due.

@@ -146,6 +146,7 @@ impl WatchRun {
                 result: &result,
                 exit,
                 held: watch.held_back_count(),
+                next_try: watch.next_try(),
             });
         }
         if watch.is_time_up() && self.last == Exit::Success {

@@ -1,6 +1,6 @@
 //! The line after each round of a watch: the time, the work done, and the state.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use deltic_net::{Outcome, SyncError};
 use indicatif::{HumanBytes, HumanCount};
@@ -18,28 +18,35 @@ pub(super) struct RoundEnd<'a> {
     pub(super) exit: Exit,
     /// Names to be removed that wait for a confirmation.
     pub(super) held: u64,
+    /// Time until failed names, or the failed round, are tried again.
+    pub(super) next_try: Option<Duration>,
 }
 
 /// Returns the line for a round; `None` for a later round without changes.
 pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option<String> {
-    let RoundEnd { number, result, exit, held } = *round;
+    let RoundEnd { number, result, exit, held, next_try } = *round;
     let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let time = zone.format_time(since.as_secs() as i64);
     let done = match result {
         Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
         Ok(outcome) => format!(": {}", transfer_counts(outcome)),
-        Err(_) => format!(" failed (code {})", exit.code()),
+        Err(_) => format!(" failed ({})", exit.code()),
     };
     let stands = match exit {
-        _ if result.is_err() => "trying again".to_owned(),
+        _ if result.is_err() => format!("next try{}", time_left(next_try)),
         Exit::Success if held == 0 => "waiting for changes".to_owned(),
         Exit::DeleteLimit if held == 0 => "deletions are held back".to_owned(),
         Exit::Success | Exit::DeleteLimit => waiting(held),
-        Exit::Partial => "trying the failed names again (code 23)".to_owned(),
-        Exit::Vanished => "trying the vanished and changed names again (code 24)".to_owned(),
-        exit => format!("trying again (code {})", exit.code()),
+        Exit::Partial => format!("next try of the failed names{} (23)", time_left(next_try)),
+        Exit::Vanished => "trying the vanished and changed names again (24)".to_owned(),
+        exit => format!("next try{} ({})", time_left(next_try), exit.code()),
     };
     Some(format!("{time} round {}{done}; {stands}", HumanCount(number)))
+}
+
+/// Returns ` in N s`, or nothing without a time.
+fn time_left(time: Option<Duration>) -> String {
+    time.map_or_else(String::new, |time| format!(" in {} s", time.as_millis().div_ceil(1000)))
 }
 
 /// Returns the text for names that wait for the user's confirmation.
@@ -64,8 +71,6 @@ fn transfer_counts(Outcome { totals, traffic, elapsed, .. }: &Outcome) -> String
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use deltic_net::Traffic;
     use deltic_protocol::report::Totals;
@@ -80,7 +85,8 @@ mod tests {
         };
         let (zone, at) = (Zone::utc(), SystemTime::UNIX_EPOCH + Duration::from_secs(86_400));
         let shown = |number, result, exit, held| {
-            line(&RoundEnd { number, result: &result, exit, held }, &zone, at)
+            let next_try = Some(Duration::from_millis(1990));
+            line(&RoundEnd { number, result: &result, exit, held, next_try }, &zone, at)
         };
         let told = |number, result, exit| shown(number, result, exit, 0);
         assert_eq!(
@@ -92,8 +98,10 @@ mod tests {
         );
         assert_eq!(
             told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
-            Some("1970/01/02 00:00:00 round 3 failed (code 30); trying again")
+            Some("1970/01/02 00:00:00 round 3 failed (30); next try in 2 s")
         );
+        let partial = told(4, Ok(outcome(1)), Exit::Partial).unwrap();
+        assert!(partial.ends_with("; next try of the failed names in 2 s (23)"), "{partial}");
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());
         let held = shown(2, Ok(outcome(1)), Exit::Success, 7).unwrap();
