@@ -8,10 +8,14 @@ out=$profile
 [ "$profile" != dev ] || out=debug
 host=$(uname -m)
 
-# The program names no directory of this machine, so that any machine can repeat the build.
-remapped="--remap-path-prefix=$PWD=."
-for dir in "${CARGO_HOME:-$HOME/.cargo}"/registry/src/*; do remapped+=" --remap-path-prefix=$dir=registry"; done
-remapped+=" --remap-path-prefix=$(rustc --print sysroot)=rust"
+# The program names no directory of this machine, so that any machine can repeat the build. Of several prefixes that fit
+# a path, rustc takes the last.
+target_dir=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+cargo_home=${CARGO_HOME:-$HOME/.cargo}
+sysroot=$(rustc --print sysroot)
+remapped="--remap-path-prefix=$PWD=. --remap-path-prefix=$target_dir=target"
+for dir in "$cargo_home"/registry/src/*; do remapped+=" --remap-path-prefix=$dir=registry"; done
+remapped+=" --remap-path-prefix=$sysroot=rust"
 
 # runner ARCH: prints the command that runs programs of the architecture here; nothing if there is none.
 runner() {
@@ -57,16 +61,19 @@ for arch in ${*:-x86_64 aarch64}; do
   # Rust brings its own linker for these targets.
   env "CC_$name=$cc" "CARGO_TARGET_${name^^}_LINKER=rust-lld" RUSTFLAGS="$remapped" \
     cargo build --profile "$profile" --locked -p deltic-cli --target "$target"
-  program=$PWD/${CARGO_TARGET_DIR:-target}/$target/$out/deltic
+  program=$target_dir/$target/$out/deltic
   file=$(od -An -tx1 -j0 -N4 "$program" | tr -d ' ')
   [ "$file" = 7f454c46 ] || { echo "$program is no program" >&2; exit 1; }
   if readelf -l "$program" | grep -q INTERP; then
     echo "$program is not static" >&2
     exit 1
   fi
-  if grep -aqF -e "$HOME/" -e "$PWD/" "$program"; then
-    echo "$program names directories of this machine" >&2
-    exit 1
-  fi
+  for dir in "$PWD" "$target_dir" "$cargo_home" "$sysroot" "$HOME"; do
+    # The home directory of some containers is /.
+    if [ "$dir" != / ] && grep -aqF "$dir/" "$program"; then
+      echo "$program names $dir, a directory of this machine" >&2
+      exit 1
+    fi
+  done
   check "$arch" "$program"
 done
