@@ -5,8 +5,10 @@ use std::process::ExitCode;
 
 use deltic_core::format::FormatError;
 use deltic_net::{Outcome, SyncError};
-use deltic_protocol::report::TroubleKind;
+use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_tree::rule::TOO_DEEP;
 
+use crate::report::output::behaves_like_rsync;
 use crate::words::refused::{Misused, UnreadableFile, Unsupported};
 
 /// An exit code with a meaning.
@@ -55,10 +57,18 @@ pub(crate) struct TroubleKinds {
     failed: bool,
     vanished: bool,
     limited: bool,
+    /// Rule files nest too deep, and the program is called as rsync, which ends then.
+    too_deep: bool,
 }
 
 impl TroubleKinds {
     /// Records a trouble.
+    pub(crate) fn note_trouble(&mut self, trouble: &Trouble) {
+        self.note(trouble.kind);
+        self.too_deep |= trouble.message.ends_with(TOO_DEEP) && behaves_like_rsync();
+    }
+
+    /// Records the kind of a trouble.
     pub(crate) fn note(&mut self, kind: TroubleKind) {
         match kind {
             TroubleKind::Failed => self.failed = true,
@@ -70,7 +80,8 @@ impl TroubleKinds {
 
     /// Begins another attempt of the run, which compares all names again. Names that vanished are not listed again.
     pub(crate) fn begin_again(&mut self) {
-        *self = Self { vanished: self.vanished, ..Self::default() };
+        let Self { vanished, too_deep, .. } = *self;
+        *self = Self { vanished, too_deep, ..Self::default() };
     }
 }
 
@@ -118,6 +129,7 @@ impl Exit {
     pub(crate) fn of(result: &Result<Outcome, SyncError>, troubles: TroubleKinds) -> Self {
         match (result, troubles) {
             (Err(error), _) => Self::from(error),
+            (Ok(_), TroubleKinds { too_deep: true, .. }) => Self::Files,
             (Ok(outcome), _) if outcome.totals.failed > 0 && !troubles.vanished => Self::Partial,
             (Ok(_), TroubleKinds { failed: true, .. }) => Self::Partial,
             (Ok(_), TroubleKinds { vanished: true, .. }) => Self::Vanished,

@@ -90,7 +90,7 @@ pub(crate) fn listen(events: &Receiver<UiEvent>, reporter: &mut dyn Reporter) ->
             match events.try_recv() {
                 Ok(UiEvent::Notice(notice)) => {
                     if let Notice::Trouble(trouble) = &notice {
-                        troubles.note(trouble.kind);
+                        troubles.note_trouble(trouble);
                     }
                     reporter.report(&notice);
                 }
