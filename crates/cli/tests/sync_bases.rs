@@ -57,6 +57,43 @@ fn only_what_changed_since_the_last_run_is_read_and_sent() {
     }
 }
 
+/// In a pull the sender is the far end.
+#[test]
+fn the_reason_why_a_file_is_read_is_told_whichever_end_sends() {
+    for way in crate::common::WAYS {
+        let world = World::new();
+        let Some(_disk) = btrfs(&world) else { return };
+        world.write("disk/s/image", noise(LEN, 1));
+        world.set_time("disk/s/image", 1_000_000_000);
+        let words = format!("-a --explain {} {}", way.from("disk/s/"), way.to("disk/d"));
+        let mut changed = 0;
+        let mut tells = |why: &str| {
+            let run = world.ok(&words);
+            let told: Vec<_> =
+                run.stdout.lines().filter_map(|line| line.strip_prefix("image: ")).collect();
+            assert!(matches!(told[..], [line] if line.contains(why)), "{way:?} {why} {run:#?}");
+            changed += 1;
+            world.write_over("disk/s/image", &[changed], 1_000_000_000 + changed as i64);
+        };
+        tells("read, as no earlier sync left a version to compare with");
+        tells("of 40.00 MiB, read the 4.00 KiB that changed since the last sync");
+        fs::remove_dir_all(world.path(".cache/deltic/extents-1")).unwrap();
+        tells("read, as no facts are stored about the version at the destination");
+    }
+}
+
+/// A sender whose storage tells nothing says so, and sends nothing about that unless it is asked.
+#[test]
+fn storage_that_tells_no_changes_is_named_in_a_pull() {
+    let world = World::new();
+    world.write("src/image", noise(LEN, 1));
+    let pull = |words: &str| world.ok(&format!("-a {words} h:src/ dst")).stdout;
+    let told = pull("--explain");
+    assert!(told.contains("image: read, as storage does not tell what changed: "), "{told}");
+    world.write_over("src/image", &[1], 1_000_000_001);
+    assert!(!pull("-v").contains("storage"));
+}
+
 #[test]
 fn a_lost_or_spoilt_base_ends_in_the_ordinary_way() {
     let world = World::new();

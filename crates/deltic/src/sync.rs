@@ -331,7 +331,7 @@ fn dial(
             let remote = RemoteSystem::new(url, &ProcessEnvironment);
             let remote = remote.map_err(|why| SyncError::Selection(why.to_string()))?;
             remote.restrict(options);
-            Ok(Some(remote.dial(cache, None).0))
+            Ok(Some(remote.dial(cache).0))
         }
         (_, SyncPath::Store { url, .. }) => {
             Err(SyncError::Usage(format!("{url}: a store is read, not written")))

@@ -166,6 +166,9 @@ impl Machine for Sender {
         if terms.reports.open_files {
             self.tolerate_writers();
         }
+        if terms.reports.reasons {
+            self.tell_reasons();
+        }
         self.use_short_forms(terms.short_forms);
         Self::set_terms(self, terms.offers, terms.limits);
     }

@@ -21,7 +21,6 @@ use crate::transport::{Counters, Shell};
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
 use deltic_worker::packing::PackingReport;
-use deltic_worker::reasons::Reasons;
 use deltic_worker::sum_report::SumReport;
 use deltic_worker::user::User;
 
@@ -93,8 +92,8 @@ pub(crate) struct SessionConfig {
     pub(crate) beside: Option<PathBuf>,
     /// Records the sender's list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
-    /// Receives the reasons why files are read whole or in part.
-    pub(crate) reasons: Option<Reasons>,
+    /// True if this end asks the sender why it reads large files whole or in part.
+    pub(crate) explains: bool,
     /// Records the sources that the run removed.
     pub(crate) moved: Option<MovedSources>,
     /// A batch to send instead of sources.

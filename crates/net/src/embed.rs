@@ -42,7 +42,6 @@ use crate::task::Task;
 use crate::timeouts;
 use crate::transport::{self, Ends, Heard, Part, Shell};
 use deltic_worker::old_sums::OldSums;
-use deltic_worker::reasons::Reasons;
 use deltic_worker::user::User;
 
 /// Longest time between the end of a connection and the signal that caused this end.
@@ -301,7 +300,7 @@ fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
         limits: plan.limits.clone(),
         facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
-        reasons: plan.reasons.clone(),
+        explains: plan.explains,
         moved: plan.moved.clone(),
         // The end that reads a store is in this process, and lends its sums of old versions.
         is_near: old_sums.is_some(),
@@ -401,9 +400,9 @@ async fn connect(
         return Ok((link.into(), further, None));
     }
     let (ours, theirs) = transport::memory();
-    let SessionConfig { facts, reasons, sums, under_way, executor, budget, .. } = config.clone();
+    let SessionConfig { facts, sums, under_way, executor, budget, .. } = config.clone();
     let rest = SessionConfig::default();
-    let config = SessionConfig { facts, reasons, sums, under_way, executor, budget, ..rest };
+    let config = SessionConfig { facts, sums, under_way, executor, budget, ..rest };
     // Errors of the task arrive as an abort frame.
     Ok((ours, Further::Never, Some(Task::spawn(serve(theirs, config)))))
 }
@@ -431,8 +430,6 @@ pub struct InProcessFacts {
     pub cache: Option<PathBuf>,
     /// Supplies facts that both ends know.
     pub old_sums: Option<Arc<dyn OldSums>>,
-    /// Receives the reasons why files are read whole or in part.
-    pub reasons: Option<Reasons>,
 }
 
 /// Serves a session from the tree that `open` opens for the request of the other end. The other end of `transport` is
@@ -443,11 +440,11 @@ pub struct InProcessFacts {
 pub async fn serve_tree<T: Tree>(
     open: impl FnOnce(Vec<Vec<u8>>, &Options) -> Result<Served<T>, SyncError> + Send + 'static,
     transport: impl AsyncRead + AsyncWrite + Send + 'static,
-    InProcessFacts { cache, old_sums, reasons }: InProcessFacts,
+    InProcessFacts { cache, old_sums }: InProcessFacts,
     with: &Embedding,
 ) -> Result<(), SyncError> {
     let facts = cache.map_or_else(|| with.facts.clone(), Facts::from);
-    let config = SessionConfig { facts, old_sums, reasons, is_near: true, ..with.config() };
+    let config = SessionConfig { facts, old_sums, is_near: true, ..with.config() };
     serve_tree_as(config, open, transport, with).await.map(drop)
 }
 

@@ -41,8 +41,8 @@ pub use deltic_store_local::{
     LocalSnapshot, NamedDir, NamedFile, Trust, folds_names, open_own_dir, umask,
 };
 pub use deltic_worker::moved_sources::MovedSources;
+pub use deltic_worker::old_sums;
 pub use deltic_worker::user::User;
-pub use deltic_worker::{old_sums, reasons};
 pub use embed::Outcome;
 pub use error::SyncError;
 pub use executor::max_threads;

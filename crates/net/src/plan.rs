@@ -21,7 +21,6 @@ use crate::rates::RateLimits;
 use deltic_worker::lock::lock;
 use deltic_worker::moved_sources::MovedSources;
 use deltic_worker::old_sums::OldSums;
-use deltic_worker::reasons::Reasons;
 
 /// A run: sources on one side, the destination on the other. At most one side is remote.
 #[derive(Clone, Debug)]
@@ -49,8 +48,8 @@ pub struct Plan {
     pub cache: Option<PathBuf>,
     /// The batch that this run writes or reads, if any.
     pub batch: Option<Batch>,
-    /// Receives the reasons why this end read files whole or in part.
-    pub reasons: Option<Reasons>,
+    /// True if the sender is asked why it reads large files whole or in part.
+    pub explains: bool,
     /// Records the sources that this run removed, if a later attempt may list its sources again.
     pub moved: Option<MovedSources>,
     /// Counts the bytes of attempts of this run that failed.
@@ -73,7 +72,7 @@ impl Plan {
             by_blake3: false,
             cache: None,
             batch: None,
-            reasons: None,
+            explains: false,
             moved: None,
             failed_traffic: FailedTraffic::default(),
         }

@@ -23,10 +23,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use common::{plan, there};
 use deltic_net::embed::{Bases, Embedding, Facts, LocalFacts, Outcome, serve_over, sync_over};
 use deltic_net::executor::{Executor, Limits};
-use deltic_net::plan::Plan;
-use deltic_net::reasons::{Reason, Reasons};
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::options::Options;
+use deltic_protocol::report::{Notice, ReadReason};
 use rustix::fs::{FallocateFlags, SeekFrom, copy_file_range, fallocate, ioctl_ficlone, seek};
 use tokio::io::duplex;
 
@@ -258,22 +257,27 @@ impl Ends {
         Self { runtime: tokio::runtime::Runtime::new().unwrap(), near, far }
     }
 
-    /// Syncs a file; what was done, and why it was read whole, or not, each time that it was tried.
-    fn sync(&self, from: &Path, to: &Path) -> (Outcome, Vec<Reason>) {
+    /// Syncs a file; what was done, and why it was read whole, or not, at the last try.
+    fn sync(&self, from: &Path, to: &Path) -> (Outcome, Vec<ReadReason>) {
         let mut options = Options { times: true, durable: true, ..Options::default() };
         options.compare.cached = true;
         options.writing.sparse = true;
-        let reasons = Reasons::default();
-        let plan = Plan { reasons: Some(reasons.clone()), ..plan(from.into(), there(to), options) };
+        let plan = plan(from.into(), there(to), options);
+        let mut reasons = Vec::new();
+        let mut hear = |notice| {
+            if let Notice::ReadReason { reason, .. } = notice {
+                reasons = vec![reason];
+            }
+        };
         let outcome = self.runtime.block_on(async {
             let (here, there) = duplex(256 << 10);
             let with = self.far.clone();
             let serving = tokio::spawn(async move { serve_over(there, &with).await });
-            let outcome = sync_over(plan, here, &self.near, &mut |_| ()).await.unwrap();
+            let outcome = sync_over(plan, here, &self.near, &mut hear).await.unwrap();
             serving.await.unwrap().unwrap();
             outcome
         });
-        (outcome, reasons.all().into_iter().map(|(_, why)| why).collect())
+        (outcome, reasons)
     }
 }
 
@@ -311,7 +315,7 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
             drop(done);
             ended
         });
-        let tells_nothing = raced.iter().any(|why| matches!(why, Reason::NoFacts(_)));
+        let tells_nothing = raced.iter().any(|why| matches!(why, ReadReason::NoFacts(_)));
         tally.untold += u64::from(tells_nothing);
         if outcome.totals.failed == 0 {
             tally.raced += 1;
@@ -322,7 +326,7 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
         let at_rest = runs.find(|(outcome, _)| outcome.totals.failed == 0);
         let (_, why) = at_rest.expect("nobody changes the file any more");
         tally.by_changes += u64::from(is_by_changes(&why));
-        let moved = |why: &&Reason| matches!(why, Reason::Moved { .. });
+        let moved = |why: &&ReadReason| matches!(why, ReadReason::Moved { .. });
         tally.moved += raced.iter().chain(&why).filter(moved).count() as u64;
         tally.whole += u64::from(!why.is_empty() && !is_by_changes(&why));
         if !are_same(&from, &to) {
@@ -334,8 +338,8 @@ fn rounds(disk: &Disk, ends: &Ends, (place, seed, rounds): (u64, u64, u64)) -> T
 }
 
 /// True if the last try brought what storage says has changed.
-fn is_by_changes(why: &[Reason]) -> bool {
-    matches!(why.last(), Some(Reason::Changed { .. } | Reason::Moved { .. }))
+fn is_by_changes(why: &[ReadReason]) -> bool {
+    matches!(why.last(), Some(ReadReason::Changed { .. } | ReadReason::Moved { .. }))
 }
 
 /// True if two files are of the same bytes. Where both have holes nothing is read.
@@ -363,7 +367,7 @@ fn no_file_is_wrong(of_each: u64, seed: u64, sums: &str) {
     let (ends, begun) = (Ends::new(disk.0.path()), Instant::now());
     File::create(disk.path("probe")).unwrap().set_len(LEN).unwrap();
     let (_, why) = ends.sync(&disk.path("probe"), &disk.path("probed"));
-    if matches!(why[..], [Reason::NoFacts(_)]) {
+    if matches!(why[..], [ReadReason::NoFacts(_)]) {
         return eprintln!("SKIPPED: storage tells what changed to CAP_SYS_ADMIN, on Linux 6.8");
     }
     let tallies: Vec<_> = thread::scope(|scope| {

@@ -12,6 +12,8 @@ use deltic_core::moved::MovedRun;
 use deltic_core::recipe::Chunk;
 use deltic_core::{BlockSumSpec, DataMap};
 
+use crate::report::ReadReason;
+
 /// Known facts about one version of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
@@ -25,6 +27,8 @@ pub struct Known {
     /// Data map of the file, if the file has large holes and the receiver supports holes. Then only the data is
     /// transferred, and all offsets count through the packed data.
     pub map: Option<DataMap>,
+    /// The reason why the file is read whole or in part, for a large file.
+    pub reason: Option<ReadReason>,
 }
 
 /// Differences between a version and a base.

@@ -52,6 +52,7 @@ impl ToReceiver {
             | Self::Allow(_)
             | Self::Listed { .. }
             | Self::Holes { .. }
+            | Self::ReadReason { .. }
             | Self::Start { .. }
             | Self::Offer { .. }
             | Self::Keeps { .. }

@@ -40,8 +40,8 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::receiver::{self, Expect, Receiver, Setting};
 use deltic_protocol::report::{
-    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Totals, Trouble,
-    TroubleKind,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, ReadReason, Totals,
+    Trouble, TroubleKind,
 };
 use deltic_protocol::sender::{self, Deltas, Sender};
 use deltic_protocol::streams::Aside;
@@ -3331,6 +3331,9 @@ fn what_was_not_asked_for_is_not_removed_at_either_end() {
     assert_eq!(Victim::plain().refusal(ToReceiver::Gone(Vec::new())), unheard);
     let unheard = PeerError::Unexpected("the removal of a source that did not arrive");
     assert_eq!(Victim::plain().refusal(ToReceiver::Removed(path("a"))), unheard);
+    let unheard = PeerError::Unexpected("a reason that was not asked for");
+    let reason = ToReceiver::ReadReason { file: A, reason: ReadReason::NoBase };
+    assert_eq!(Victim::plain().refusal(reason), unheard);
 }
 
 #[test]

@@ -383,6 +383,8 @@ fn check_told(session: &Session, totals: &Totals) {
     assert_eq!(sorted(&sender.changes), sorted(&receiver.changes));
     assert_eq!(sorted(&sender.troubles), sorted(&receiver.troubles));
     assert!(totals.bytes >= receiver.listed, "links count too");
+    let told = |path| sender.reasons.contains(path);
+    assert!(receiver.reasons.iter().all(told), "only what the sender told");
 }
 
 fn sorted<T: std::fmt::Debug>(items: &[T]) -> Vec<String> {

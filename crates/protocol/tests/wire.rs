@@ -98,7 +98,7 @@ fn each_type_number_belongs_to_one_frame() {
         let unknown = PeerError::UnknownFrame(kind);
         assert_eq!(
             ToReceiver::decode(kind, &[]) == Err(unknown.clone()),
-            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65 | 67 | 69..=71 | 74 | 75)
+            !matches!(kind, 16..=28 | 31 | 45 | 46 | 50 | 51 | 53..=55 | 57 | 59 | 61 | 64 | 65 | 67 | 69..=71 | 74..=76)
         );
         let to_sender = matches!(kind, 32..=44 | 47..=49 | 52 | 58 | 60 | 62 | 63 | 73);
         assert_eq!(ToSender::decode(kind, &[]) == Err(unknown), !to_sender);
@@ -328,6 +328,7 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
         let strategies = ours.capabilities.iter().filter(is_strategy).cloned();
         other.capabilities.extend(strategies.filter(|_| missing % 2 == 0));
         other.capabilities.insert("teleport:v9".into());
+        other.capabilities.extend((number % 3 == 0).then(|| "reasons".into()));
         let terms = negotiate(&ours, &other);
         let turned = negotiate(&other, &ours);
         assert_eq!(terms.is_err(), turned.is_err());
@@ -347,6 +348,9 @@ fn both_ends_agree_on_the_same_and_negotiation_ignores_what_it_does_not_know() {
                 assert_eq!((terms.bases, terms.moved), (has("bases"), has("bases:moved")));
                 assert_eq!(terms.reports.open_files, has("restless:open"));
                 assert_eq!(terms.reports.troubles, has("troubles:located"));
+                let asks = other.capabilities.contains("reasons");
+                assert_eq!(terms.reports.reasons, asks);
+                assert!(!turned.as_ref().unwrap().reports.reasons, "a sender asks nothing");
                 assert_eq!(terms.reports.passed_over, has("changes:passed-over"));
                 assert_eq!(terms.reports.removed, has("sources:removed"));
                 assert_eq!(terms.may_skip_zeros(&Strategy::DELTIC), has("zeros"));

@@ -9,7 +9,6 @@ use deltic_net::embed::{Embedding, InProcessFacts, Served, serve_tree};
 use deltic_net::executor::{Executor, Limits};
 use deltic_net::old_sums::OldSums;
 use deltic_net::plan::{Dial, Dialling, Stream};
-use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_store::Filter;
 use deltic_tree::rule::FilterSide;
@@ -126,31 +125,25 @@ impl RemoteSystem {
 
     /// Returns a dialler that runs the sending end of each session in this process, and the counts of comparisons.
     ///
-    /// - `cache`: directory of digests and recipes of earlier runs.
-    /// - `reasons`: receives the reason for each read, for `--explain`.
+    /// `cache` is the directory of digests and recipes of earlier runs.
     #[must_use]
-    pub fn dial(&self, cache: Option<PathBuf>, reasons: Option<Reasons>) -> (Dial, Evidence) {
+    pub fn dial(&self, cache: Option<PathBuf>) -> (Dial, Evidence) {
         let local_sums = Arc::new(LocalSums::default());
         let (remote, sums, evidence) =
             (self.clone(), Arc::clone(&local_sums), local_sums.evidence());
         let old_versions = local_sums.old_versions();
-        let open = move || remote.connect(cache.clone(), reasons.clone(), &local_sums);
+        let open = move || remote.connect(cache.clone(), &local_sums);
         let system = Arc::clone(&self.system);
         let traffic = move || old_versions.counted(system.received());
         (Dial::new(open).with_old_sums(sums).with_traffic(traffic), evidence)
     }
 
-    fn connect(
-        &self,
-        cache: Option<PathBuf>,
-        reasons: Option<Reasons>,
-        local_sums: &Arc<LocalSums>,
-    ) -> Dialling {
+    fn connect(&self, cache: Option<PathBuf>, local_sums: &Arc<LocalSums>) -> Dialling {
         let (remote, local_sums) = (self.clone(), Arc::clone(local_sums));
         Box::pin(async move {
             let (ours, theirs) = tokio::io::duplex(PIPE_BYTES);
             let old_sums: Arc<dyn OldSums> = Arc::new(SystemSums(Arc::clone(&local_sums)));
-            let known = InProcessFacts { cache, old_sums: Some(old_sums), reasons };
+            let known = InProcessFacts { cache, old_sums: Some(old_sums) };
             // These threads wait for the network and compute little.
             let limits = Limits { compute: AT_ONCE, ..Limits::default() };
             let with = Embedding { executor: Executor::new(limits), ..Embedding::default() };

@@ -8,6 +8,7 @@ use deltic_core::Digest;
 use deltic_protocol::known::Changed;
 use deltic_protocol::limits::LARGE_FILE_BYTES;
 use deltic_protocol::options::Options;
+use deltic_protocol::report::ReadReason;
 use deltic_protocol::work::Handle;
 use deltic_store::{BaseNote, Extents, FactStore, SettledVersion, Snapshot, Version};
 use deltic_tree::RelPath;
@@ -16,7 +17,6 @@ use super::RandomBytes;
 use super::base_sums::{self, Base, Deciding, SumsNote, bytes_of};
 use crate::lock::lock;
 use crate::old_sums::OldSums;
-use crate::reasons::{Reason, Reasons};
 
 /// Only the changed ranges are sent if at most `len / LEAST_SHARE` bytes of a file changed. For a larger change, a
 /// recipe may find that bytes only moved.
@@ -26,8 +26,6 @@ const LEAST_SHARE: u64 = 4;
 #[derive(Debug)]
 pub(super) struct Bases {
     facts: Arc<dyn FactStore>,
-    /// List for the reason why each sent file is read whole or in part.
-    reasons: Option<Reasons>,
     /// Files that are being sent.
     sending: Mutex<HashMap<Handle, Sending>>,
     /// Files that were found equal to a base. Their metadata is set next.
@@ -97,7 +95,6 @@ impl Bases {
     ) -> Self {
         Self {
             facts,
-            reasons: None,
             sending: Mutex::default(),
             confirmed: Mutex::default(),
             old_sums,
@@ -108,11 +105,6 @@ impl Bases {
     /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
     pub(super) fn with_random(self, random: RandomBytes) -> Self {
         Self { deciding: Deciding { random, ..self.deciding }, ..self }
-    }
-
-    /// Reports to `reasons` why each file is read whole or in part.
-    pub(super) fn explaining(self, reasons: Option<Reasons>) -> Self {
-        Self { reasons, ..self }
     }
 
     /// True if sums can supply a base for an old version that no earlier run noted.
@@ -131,48 +123,46 @@ impl Bases {
     }
 
     /// Returns the differences between the base that the receiver holds and a file that is about to be sent, if the
-    /// differences are known and few enough. The extents of the file are remembered until
-    /// [`note_sent`](Self::note_sent).
+    /// differences are known and few enough, and the reason why the file is read whole or in part. The extents of the
+    /// file are remembered until [`note_sent`](Self::note_sent).
     pub(super) fn find_changes(
         &self,
         handle: Handle,
-        path: &RelPath,
         snapshot: &impl Snapshot,
         held: Option<HeldBase>,
-    ) -> Option<Changed> {
+    ) -> (Option<Changed>, Option<ReadReason>) {
         let len = snapshot.meta().len;
         let kept = self.kept(len);
         if kept.is_none() && (self.old_sums.is_none() || held.is_none()) {
-            return None;
+            return (None, None);
         }
         // A file without extents is sent like any other file. A file that changed meanwhile is tried again.
-        let extents = snapshot.extents().ok()?;
+        let Ok(extents) = snapshot.extents() else { return (None, None) };
         let found = match (&extents, held) {
-            (None, _) => Err(Reason::NoFacts(
-                self.reasons
-                    .as_ref()
-                    .map_or_else(String::new, |_| snapshot.missing_extents_reason()),
-            )),
-            (Some(_), None) => Err(Reason::NoBase),
+            (None, _) => Err(ReadReason::NoFacts(snapshot.missing_extents_reason())),
+            (Some(_), None) => Err(ReadReason::NoBase),
             (Some(extents), Some(held)) => self.changes_since_base(kept, snapshot, extents, held),
         };
-        let will_read = |(changed, _): &(Changed, _)| snapshot.will_read(&changed.ranges);
-        let shifted = found.as_ref().map_or(0, will_read);
-        if let Some(reasons) = &self.reasons {
-            let told = |(changed, _): &(Changed, _)| {
-                let (bytes, moved) = (bytes_of(&changed.ranges), !changed.moved.is_empty());
-                match self.old_sums {
-                    Some(_) => Reason::Differs { differ: bytes, shifted, len },
-                    None if moved => Reason::Moved { read: bytes, len },
-                    None => Reason::Changed { changed: bytes, len },
-                }
-            };
-            reasons.add(path, found.as_ref().map_or_else(Reason::clone, told));
-        }
-        let extents = extents?;
+        let reason = match &found {
+            Ok((changed, _)) => self.reason_of(changed, snapshot),
+            Err(reason) => reason.clone(),
+        };
         let (changed, since) = found.ok().unzip();
-        lock(&self.sending).insert(handle, Sending { extents, since });
-        changed
+        if let Some(extents) = extents {
+            lock(&self.sending).insert(handle, Sending { extents, since });
+        }
+        (changed, Some(reason))
+    }
+
+    /// Returns the reason why only changed ranges of a file are read. Tells the snapshot which ranges these are.
+    fn reason_of(&self, changed: &Changed, snapshot: &impl Snapshot) -> ReadReason {
+        let (shifted, len) = (snapshot.will_read(&changed.ranges), snapshot.meta().len);
+        let bytes = bytes_of(&changed.ranges);
+        match self.old_sums {
+            Some(_) => ReadReason::Differs { differ: bytes, shifted, len },
+            None if !changed.moved.is_empty() => ReadReason::Moved { read: bytes, len },
+            None => ReadReason::Changed { changed: bytes, len },
+        }
     }
 
     /// Returns the differences from the base that the receiver holds. Errors: the reason why the differences are unknown
@@ -183,8 +173,8 @@ impl Bases {
         snapshot: &impl Snapshot,
         now: &Extents,
         HeldBase { base, can_copy }: HeldBase,
-    ) -> Result<(Changed, Since), Reason> {
-        let (old, before) = self.noted(kept, &base).ok_or(Reason::ForgottenBase)?;
+    ) -> Result<(Changed, Since), ReadReason> {
+        let (old, before) = self.noted(kept, &base).ok_or(ReadReason::ForgottenBase)?;
         let changed = now.changed_since(&old);
         // On a file system that was mounted anew, only sums show which ranges changed.
         let ranges = changed.clone().unwrap_or_else(|| std::iter::once(0..now.len()).collect());
@@ -205,11 +195,11 @@ impl Bases {
             Ok(_) => "most of its blocks are new",
             Err(why) => why,
         };
-        let changed = Changed { ranges: changed.ok_or(Reason::NewMount)?, moved: Vec::new() };
+        let changed = Changed { ranges: changed.ok_or(ReadReason::NewMount)?, moved: Vec::new() };
         // Reading from a far source costs more than a recipe could save.
         match self.old_sums.is_some() || is_little(&changed) {
             true => Ok((changed, since)),
-            false => Err(Reason::MuchChanged(why)),
+            false => Err(ReadReason::MuchChanged(why.into())),
         }
     }
 

@@ -11,7 +11,6 @@ use super::RandomBytes;
 use super::bases::Bases;
 use super::digests::Digests;
 use super::recipes::Recipes;
-use crate::reasons::Reasons;
 use crate::sum_report::SumReport;
 
 /// Digests, recipes and bases that are known without reading a file.
@@ -51,11 +50,6 @@ impl KeptFacts {
     /// Takes random bytes from `random`. Without random bytes, no sums of blocks are kept.
     pub fn with_random(self, random: RandomBytes) -> Self {
         Self { bases: self.bases.with_random(random), ..self }
-    }
-
-    /// Reports to `reasons` why each file is read whole or in part.
-    pub fn explaining(self, reasons: Option<Reasons>) -> Self {
-        Self { bases: self.bases.explaining(reasons), ..self }
     }
 
     /// Counts in `sums` which sums come from storage.

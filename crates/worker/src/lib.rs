@@ -20,7 +20,6 @@ mod moves;
 pub mod old_sums;
 pub mod owners;
 pub mod packing;
-pub mod reasons;
 pub mod receiving;
 mod recipes;
 pub mod rest;

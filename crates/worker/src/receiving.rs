@@ -106,6 +106,7 @@ impl<S: Store> OpenDestination<S> {
             sums_old: kept.supplies_old_bases(),
             tells_resumed: terms.reports.resumed,
             tells_passed_over: terms.reports.passed_over,
+            asks_reasons: terms.reports.reasons,
             joins_answers: terms.short_forms.answers,
             limits: terms.limits,
             most_files: [most_files, terms.most_files].into_iter().flatten().min(),

@@ -413,7 +413,7 @@ impl<T: Tree> SourceWorker<T> {
             lock(&self.named).insert(opening.handle, names);
         }
         let snapshot = snapshot.and_then(|snapshot| reopen_if_written(&self.tree, path, snapshot));
-        let opened = snapshot.and_then(|snapshot| self.open_or_read_whole(opening, path, snapshot));
+        let opened = snapshot.and_then(|snapshot| self.open_or_read_whole(opening, snapshot));
         SenderAnswer::Opened(opened.map_err(|error| trouble(&error)))
     }
 
@@ -421,7 +421,6 @@ impl<T: Tree> SourceWorker<T> {
     fn open_or_read_whole(
         &self,
         opening: &Opening,
-        path: &RelPath,
         snapshot: T::Snapshot,
     ) -> Result<Opened, StoreError> {
         let Opening { handle, how, bears, base, .. } = *opening;
@@ -435,23 +434,23 @@ impl<T: Tree> SourceWorker<T> {
         let terms = self.terms().filter(|_| how == TransferKind::Strategy);
         let keeps = terms.and_then(|terms| keeps(&self.options.strategy, terms, &snapshot));
         // The digest of a tail is not the digest of a whole version.
-        let changed = match how {
-            TransferKind::Tail => None,
+        let (changed, reason) = match how {
+            TransferKind::Tail => (None, None),
             // Another program is writing, so changes may reach the disk after the extents were read.
-            _ if snapshot.may_be_written() => None,
+            _ if snapshot.may_be_written() => (None, None),
             // The other end knows no bases. Without terms, the other end may not have greeted yet.
-            _ if self.terms().is_some_and(|terms| !terms.bases) => None,
+            _ if self.terms().is_some_and(|terms| !terms.bases) => (None, None),
             _ => {
                 let can_copy = self.terms().is_some_and(|terms| terms.moved);
                 let held = base.map(|base| HeldBase { base, can_copy });
-                self.kept.bases.find_changes(handle, path, &snapshot, held)
+                self.kept.bases.find_changes(handle, &snapshot, held)
             }
         };
         let map = if changed.is_none() { self.map(how, &snapshot)? } else { None };
         if changed.is_none() && map.is_none() {
             self.kept.digests.begin(handle, how, &snapshot);
         }
-        let known = Known { recipe: None, changed, keeps, map: map.clone() };
+        let known = Known { recipe: None, changed, keeps, map: map.clone(), reason };
         lock(&self.open).insert(handle, Arc::new(SparseVersion::new(snapshot, map, keeps)));
         Ok(Opened { meta, body: None, known })
     }

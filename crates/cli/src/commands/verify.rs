@@ -103,7 +103,7 @@ fn plan(args: &VerifyArgs) -> Result<TreeComparison> {
         ..empty_plan(args, options)
     };
     let (sources, destination, cache) = (&plan.sources, &plan.destination, plan.cache.clone());
-    let store = store::dial(sources, destination, cache, None, &mut plan.options)?;
+    let store = store::dial(sources, destination, cache, &mut plan.options)?;
     plan.dial = match &store {
         Some(store) => Some(store.dial.clone()),
         None => server::dial(&plan.sources, &plan.destination, &args.login)?,
@@ -151,7 +151,7 @@ fn two_urls(
     let sources = if is_file { sources } else { with_trailing_slash(sources, &local) };
     let mut plan = Plan { sources, destination: local, ..empty_plan(args, options) };
     let (cache, from) = (plan.cache.clone(), &plan.sources);
-    let store = store::dial(from, &plan.destination, cache, None, &mut plan.options)?;
+    let store = store::dial(from, &plan.destination, cache, &mut plan.options)?;
     let store = store.map(|store| StoreConnection { second: Some(remote), ..store });
     plan.dial = match &store {
         Some(store) => Some(store.dial.clone()),
@@ -448,6 +448,7 @@ impl Reporter for DifferenceReporter {
             | Notice::Closing
             | Notice::MadeRoot(_)
             | Notice::Agreed(_)
+            | Notice::ReadReason { .. }
             | Notice::Removed(_)
             | Notice::Finished(_) => {}
         }

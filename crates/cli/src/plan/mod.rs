@@ -17,7 +17,6 @@ use deltic_core::SumKind;
 use deltic_core::stored::SumStrength;
 use deltic_core::strategy::{Conversation, Strategy};
 use deltic_net::plan::{Destination, Dial, Remote, Sources};
-use deltic_net::reasons::Reasons;
 use deltic_net::{Kept, Plan};
 use deltic_protocol::limits::MAX_BLOCK_BYTES;
 use deltic_protocol::options::{Delete, Options, Select, TrustedSums};
@@ -123,7 +122,7 @@ impl SyncRequest {
             timeouts: args.travel.timeouts(matches!(far, RemoteRole::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
-            reasons: args.show.explain.then(Reasons::default),
+            explains: args.show.explain,
             ..Plan::new(sources, destination, options)
         };
         plan.dial = dial(&mut plan, &args.login)?;
@@ -143,8 +142,8 @@ impl SyncRequest {
 
 /// Returns the connection to a store or a server, if an operand names either. `None` for a remote shell.
 pub(crate) fn dial(plan: &mut Plan, login: &LoginArgs) -> Result<Option<Dial>> {
-    let (cache, reasons) = (plan.cache.clone(), plan.reasons.clone());
-    match store::dial(&plan.sources, &plan.destination, cache, reasons, &mut plan.options)? {
+    let cache = plan.cache.clone();
+    match store::dial(&plan.sources, &plan.destination, cache, &mut plan.options)? {
         Some(store) => Ok(Some(store.dial)),
         None => server::dial(&plan.sources, &plan.destination, login),
     }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use deltic_core::strategy::Strategy;
 use deltic_net::plan::{Destination, Dial, Sources, remote_host};
-use deltic_net::reasons::Reasons;
 use deltic_protocol::options::Options;
 use deltic_remote::{Evidence, ProcessEnvironment, RemoteSystem};
 
@@ -36,7 +35,6 @@ pub(crate) fn dial(
     sources: &Sources,
     destination: &Destination,
     cache: Option<PathBuf>,
-    reasons: Option<Reasons>,
     options: &mut Options,
 ) -> Result<Option<StoreConnection>> {
     let Some(host) = remote_host(sources, destination).filter(|host| is_store(host)) else {
@@ -57,6 +55,6 @@ pub(crate) fn dial(
     }
     let remote = RemoteSystem::new(host, &ProcessEnvironment)?;
     remote.restrict(options);
-    let (dial, evidence) = remote.dial(cache, reasons);
+    let (dial, evidence) = remote.dial(cache);
     Ok(Some(StoreConnection { dial, evidence, remote, second: None }))
 }

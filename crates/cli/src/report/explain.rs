@@ -9,9 +9,9 @@ use deltic_core::chunk::ChunkerSpec;
 use deltic_core::{BlockSumSpec, Strategy};
 use deltic_net::Plan;
 use deltic_net::plan::{Destination, Sources};
-use deltic_net::reasons::{Reason, Reasons};
 use deltic_protocol::limits::WHOLE_BELOW_BYTES;
-use deltic_protocol::report::{Action, AgreedSums, Change, EntryType, PeerSums};
+use deltic_protocol::report::{Action, AgreedSums, Change, EntryType, PeerSums, ReadReason};
+use deltic_tree::RelPath;
 use indicatif::HumanBytes;
 
 use crate::report::numbers::counted;
@@ -57,8 +57,8 @@ pub(crate) struct SendExplanation {
     /// True if the sources are in an object store.
     store: bool,
     shares: BTreeMap<SendReason, ReasonTotals>,
-    /// Reasons for reading large files.
-    reasons: Reasons,
+    /// Reasons of the sender for reading large files, at most [`MAX_REASONS`].
+    reasons: Vec<(RelPath, ReadReason)>,
     /// Number of files by the sums that both ends agreed on.
     agreed: BTreeMap<String, u64>,
 }
@@ -74,7 +74,7 @@ impl SendExplanation {
             local: matches!(ends, (Sources::Local(_), Destination::Local(_))),
             store: matches!(&plan.sources, Sources::Remote { host, .. } if is_store(host)),
             shares: BTreeMap::new(),
-            reasons: plan.reasons.clone().unwrap_or_default(),
+            reasons: Vec::new(),
             agreed: BTreeMap::new(),
         }
     }
@@ -107,10 +107,22 @@ impl SendExplanation {
         self.shares.iter().map(line).collect()
     }
 
-    /// Returns lines on why this end read large files.
+    /// Notes why the sender reads a large file, if there is room. Another attempt at the file replaces the reason.
+    pub(crate) fn note_reason(&mut self, path: &RelPath, reason: &ReadReason) {
+        match self.reasons.iter().position(|(of, _)| of == path) {
+            Some(at) => self.reasons[at].1 = reason.clone(),
+            None if self.reasons.len() < MAX_REASONS => {
+                self.reasons.push((path.clone(), reason.clone()));
+            }
+            None => {}
+        }
+    }
+
+    /// Returns lines on why the sender read large files.
     pub(crate) fn reasons(&self) -> Vec<String> {
-        let words = |(path, reason)| format!("{path}: {}", words_of(&reason));
-        self.reasons.all().into_iter().map(words).collect()
+        let words =
+            |(path, reason): &(RelPath, ReadReason)| format!("{path}: {}", words_of(reason));
+        self.reasons.iter().map(words).collect()
     }
 
     /// Counts a file by the sums that both ends agreed on.
@@ -208,17 +220,20 @@ fn agreed_words(AgreedSums { here, there, agreed, .. }: &AgreedSums) -> String {
     format!("this end keeps {}, {there}; compared by {agreed}", kept(here))
 }
 
-fn words_of(reason: &Reason) -> String {
+/// Most files whose reasons are shown.
+const MAX_REASONS: usize = 1000;
+
+fn words_of(reason: &ReadReason) -> String {
     let words = match reason {
-        Reason::Changed { changed, len } => {
+        ReadReason::Changed { changed, len } => {
             let (changed, len) = (HumanBytes(*changed), HumanBytes(*len));
             return format!("of {len}, read the {changed} that changed since the last sync");
         }
-        Reason::Moved { read, len } => {
+        ReadReason::Moved { read, len } => {
             let (read, len) = (HumanBytes(*read), HumanBytes(*len));
             return format!("of {len}, read the {read} that are new since the last sync");
         }
-        Reason::Differs { differ, shifted, len } => {
+        ReadReason::Differs { differ, shifted, len } => {
             let fetched = HumanBytes(differ.saturating_sub(*shifted));
             let len = HumanBytes(*len);
             return match shifted {
@@ -232,20 +247,20 @@ fn words_of(reason: &Reason) -> String {
                 }
             };
         }
-        Reason::NoFacts(why) => {
+        ReadReason::NoFacts(why) => {
             return format!("read, as storage does not tell what changed: {why}");
         }
-        Reason::MuchChanged(why) => {
+        ReadReason::MuchChanged(why) => {
             return format!(
                 "read, as much of the file changed and data may only have moved: {why}"
             );
         }
-        Reason::NoBase => {
+        ReadReason::NoBase => {
             "no earlier sync left a version to compare with; --inplace, --no-cache, --no-fsync and --strategy \
              leave none"
         }
-        Reason::ForgottenBase => "no facts are stored about the version at the destination",
-        Reason::NewMount => "its file system was mounted anew since the last sync",
+        ReadReason::ForgottenBase => "no facts are stored about the version at the destination",
+        ReadReason::NewMount => "its file system was mounted anew since the last sync",
     };
     format!("read, as {words}")
 }
@@ -256,7 +271,6 @@ mod tests {
     use crate::args::{self, Command};
     use crate::plan::{SyncRequest, Terminals};
     use deltic_protocol::report::{Differs, Facts};
-    use deltic_tree::RelPath;
 
     fn explain(words: &str) -> SendExplanation {
         let words = shlex::split(&format!("deltic sync {words}")).unwrap();
@@ -330,6 +344,18 @@ mod tests {
         );
         assert_eq!(explain("a b").note(&change(EntryType::Dir, Created, 0)), None);
         assert_eq!(explain("a b").note(&change(EntryType::File, Deleted, 0)), None);
+    }
+
+    #[test]
+    fn the_last_reason_of_a_file_is_shown_and_the_number_of_files_has_a_bound() {
+        let mut explain = explain("h:a b");
+        let path = |n: usize| RelPath::parse(n.to_string().as_bytes()).unwrap();
+        (0..MAX_REASONS + 1).for_each(|n| explain.note_reason(&path(n), &ReadReason::NoBase));
+        explain.note_reason(&path(0), &ReadReason::Changed { changed: 1, len: 2 });
+        let lines = explain.reasons();
+        assert_eq!(lines.len(), MAX_REASONS);
+        assert_eq!(lines[0], "0: of 2 B, read the 1 B that changed since the last sync");
+        assert!(lines[1].starts_with("1: read, as no earlier sync"), "{}", lines[1]);
     }
 
     #[test]

@@ -65,6 +65,7 @@ impl Reporter for JsonReporter {
             | Notice::Wire { .. }
             | Notice::Closing
             | Notice::MadeRoot(_)
+            | Notice::ReadReason { .. }
             | Notice::Removed(_)
             | Notice::Finished(_) => {}
         }

@@ -88,6 +88,7 @@ impl RunMeter {
             Notice::Entry { .. }
             | Notice::MadeRoot(_)
             | Notice::Agreed(_)
+            | Notice::ReadReason { .. }
             | Notice::Removed(_)
             | Notice::Trouble(_)
             | Notice::Finished(_) => {}

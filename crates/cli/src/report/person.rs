@@ -247,6 +247,11 @@ impl Reporter for PersonReporter {
             Notice::MadeRoot(made) => self.made_root(*made),
             Notice::Changed(change) => self.change(change),
             Notice::Removed(path) => self.source_removed(path),
+            Notice::ReadReason { path, reason } => {
+                if let Some(explain) = &mut self.explain {
+                    explain.note_reason(path, reason);
+                }
+            }
             Notice::Agreed(sums) => {
                 if let Some(explain) = &mut self.explain {
                     explain.note_sums(sums);

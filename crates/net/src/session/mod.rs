@@ -101,6 +101,9 @@ impl Session {
                 ours = ours.with_gentle_sender();
             }
         }
+        if config.explains {
+            ours = ours.with_reasons();
+        }
         Self {
             ours,
             theirs: None,

@@ -113,9 +113,8 @@ impl Session {
 
     /// Returns the facts that earlier sessions kept.
     pub(super) fn kept_facts(&self, options: &Options) -> KeptFacts {
-        let SessionConfig { facts, reasons, old_sums, .. } = &self.config;
+        let SessionConfig { facts, old_sums, .. } = &self.config;
         KeptFacts::new(facts.shared_store(), options, old_sums.clone())
-            .explaining(reasons.clone())
             .counting_sums(self.config.sums.clone())
             .with_random(random_bytes)
     }

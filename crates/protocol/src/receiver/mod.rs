@@ -154,7 +154,8 @@ impl Receiver {
                 let offer = FileStart { meta, how: TransferKind::Recipe, spec };
                 self.files.receive_offer(&mut self.cx, file, offer, listed)?;
             }
-            frame @ (ToReceiver::Holes { .. }
+            frame @ (ToReceiver::ReadReason { .. }
+            | ToReceiver::Holes { .. }
             | ToReceiver::Start { .. }
             | ToReceiver::Groups { .. }
             | ToReceiver::Chunks { .. }

@@ -46,6 +46,8 @@ pub struct Setting {
     pub tells_resumed: bool,
     /// True if this end may report to the sender why names are skipped.
     pub tells_passed_over: bool,
+    /// True if this end asked the sender why large files are read whole or in part.
+    pub asks_reasons: bool,
     /// True if several answers may travel in one frame.
     pub joins_answers: bool,
     /// The limits that the two ends agreed on.

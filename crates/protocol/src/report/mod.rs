@@ -3,6 +3,7 @@
 mod change;
 mod notice;
 mod progress;
+mod reason;
 mod trouble;
 
 pub use change::{Action, Change, Differs, Facts, PassedOver};
@@ -10,4 +11,5 @@ pub use deltic_tree::EntryType;
 pub use notice::{AgreedSums, MadeRoot, Notice, PeerSums, Question, Totals};
 pub(crate) use progress::ByteProgress;
 pub use progress::Counts;
+pub use reason::ReadReason;
 pub use trouble::{Side, Spot, Trouble, TroubleKind};

@@ -4,6 +4,7 @@ use deltic_core::BlockSumSpec;
 use deltic_tree::{Meta, RelPath};
 
 use super::change::Change;
+use super::reason::ReadReason;
 use super::trouble::Trouble;
 
 /// The destination did not exist and was created (in a dry run: would be created).
@@ -129,6 +130,13 @@ pub enum Notice {
     Changed(Change),
     /// Both ends agreed on the sums of a file.
     Agreed(AgreedSums),
+    /// The reason why the sender reads a large file whole or in part. Another attempt at the file reports its own.
+    ReadReason {
+        /// Path below the root.
+        path: RelPath,
+        /// The reason.
+        reason: ReadReason,
+    },
     /// A source was removed after the arrival of the copy.
     Removed(RelPath),
     /// A name failed.

@@ -56,6 +56,8 @@ pub(super) struct SharedAbilities {
     pub(super) summed_blocks: Option<SummedBlocks>,
     /// The receiver accepts `Restless` for files that programs have open for writing.
     pub(super) bears_writers: bool,
+    /// The receiver asked why large files are read whole or in part.
+    pub(super) tells_reasons: bool,
     /// The receiver understands these short forms.
     pub(super) short_forms: ShortForms,
 }

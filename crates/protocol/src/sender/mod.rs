@@ -201,6 +201,11 @@ impl Sender {
         self.cx.abilities.bears_writers = true;
     }
 
+    /// Tells the receiver why large files are read whole or in part: the receiver asked.
+    pub const fn tell_reasons(&mut self) {
+        self.cx.abilities.tells_reasons = true;
+    }
+
     /// Uses these short forms of frames: the receiver understands them.
     pub const fn use_short_forms(&mut self, forms: ShortForms) {
         self.cx.abilities.short_forms = forms;

@@ -3,10 +3,11 @@
 use deltic_core::codec::{CodecError, Put, Reader};
 use deltic_tree::RelPath;
 use deltic_tree::meta::Owner;
+use deltic_tree::path::printable;
 
 use crate::report::{
-    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Side, Spot, Totals,
-    Trouble, TroubleKind,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, ReadReason, Side,
+    Spot, Totals, Trouble, TroubleKind,
 };
 
 use super::codec::{BadPayload, WireEncoding, closed_set};
@@ -158,7 +159,7 @@ impl WireEncoding for Trouble {
             TroubleKind::read_from(&mut Reader::new(&[tag & !LOCATED]))?,
             String::read_from(from)?,
         );
-        let mut trouble = Self::new(kind, deltic_tree::path::printable(message.as_bytes()));
+        let mut trouble = Self::new(kind, printable(message.as_bytes()));
         if tag & LOCATED != 0 {
             let (side, path) =
                 (Some(WireEncoding::read_from(from)?), WireEncoding::read_from(from)?);
@@ -168,6 +169,45 @@ impl WireEncoding for Trouble {
             trouble.spot = Some(Box::new(spot));
         }
         Ok(trouble)
+    }
+}
+
+/// The number of the kind, then the numbers or the text of the kind.
+impl WireEncoding for ReadReason {
+    fn write_to(&self, to: &mut Vec<u8>) {
+        let (kind, numbers, text) = match self {
+            Self::Changed { changed, len } => (0, &[*changed, *len][..], None),
+            Self::Moved { read, len } => (1, &[*read, *len][..], None),
+            Self::Differs { differ, shifted, len } => (2, &[*differ, *shifted, *len][..], None),
+            Self::NoFacts(why) => (3, &[][..], Some(why)),
+            Self::NoBase => (4, &[][..], None),
+            Self::ForgottenBase => (5, &[][..], None),
+            Self::NewMount => (6, &[][..], None),
+            Self::MuchChanged(why) => (7, &[][..], Some(why)),
+        };
+        to.put_u8(kind);
+        numbers.iter().for_each(|number| number.write_to(to));
+        text.iter().for_each(|text| text.write_to(to));
+    }
+    fn read_from(from: &mut Reader<'_>) -> Result<Self, BadPayload> {
+        let text = |from: &mut Reader<'_>| {
+            Ok::<_, BadPayload>(printable(String::read_from(from)?.as_bytes()))
+        };
+        Ok(match from.u8()? {
+            0 => Self::Changed { changed: from.varint()?, len: from.varint()? },
+            1 => Self::Moved { read: from.varint()?, len: from.varint()? },
+            2 => Self::Differs {
+                differ: from.varint()?,
+                shifted: from.varint()?,
+                len: from.varint()?,
+            },
+            3 => Self::NoFacts(text(from)?),
+            4 => Self::NoBase,
+            5 => Self::ForgottenBase,
+            6 => Self::NewMount,
+            7 => Self::MuchChanged(text(from)?),
+            _ => return Err(CodecError::OutOfRange.into()),
+        })
     }
 }
 

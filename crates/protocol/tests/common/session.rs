@@ -15,6 +15,7 @@ use deltic_protocol::report::{Change, Notice, Side, Totals, Trouble};
 use deltic_protocol::sender::{self, Sender};
 use deltic_protocol::streams::Aside;
 use deltic_protocol::{PeerError, ToReceiver, ToSender, WorkId};
+use deltic_tree::RelPath;
 
 use super::Dice;
 use super::case::Case;
@@ -46,6 +47,7 @@ pub struct Session {
     far_away: bool,
     takes_offers: bool,
     agree_on_sums: bool,
+    asks_reasons: bool,
     short_forms: ShortForms,
     limits: Limits,
     /// The sender has heard the receiver.
@@ -71,6 +73,8 @@ pub struct Told {
     pub settled: u64,
     pub changes: Vec<Change>,
     pub troubles: Vec<String>,
+    /// Files that were opened, with the reason of each read.
+    pub reasons: Vec<RelPath>,
     pub totals: Option<Totals>,
     closing: bool,
 }
@@ -85,6 +89,7 @@ impl Told {
                 assert!(self.settled <= self.listed, "{} of {}", self.settled, self.listed);
             }
             Notice::MadeRoot(_) | Notice::Agreed(_) | Notice::Removed(_) | Notice::Wire { .. } => {}
+            Notice::ReadReason { path, .. } => self.reasons.push(path),
             Notice::Closing => {
                 assert!(!std::mem::replace(&mut self.closing, true), "a run closes once");
             }
@@ -130,6 +135,7 @@ impl Session {
             tells_bases: true,
             takes_holes: case.options.writing.sparse,
             agrees_on_sums: agree_on_sums(case),
+            asks_reasons: asks_reasons(case),
             proposes_candidates: case.seed.is_multiple_of(2),
             sums_old: false,
             limits: case.limits,
@@ -156,6 +162,7 @@ impl Session {
             far_away: case.far_away,
             takes_offers: case.takes_offers,
             agree_on_sums: agree_on_sums(case),
+            asks_reasons: asks_reasons(case),
             short_forms: short_forms(case),
             limits: case.limits,
             greeted: false,
@@ -225,6 +232,9 @@ impl Session {
                 if !std::mem::replace(&mut self.greeted, true) {
                     if self.agree_on_sums {
                         self.sender.negotiate_stored_sums();
+                    }
+                    if self.asks_reasons {
+                        self.sender.tell_reasons();
                     }
                     self.sender.use_short_forms(self.short_forms);
                     self.sender.set_terms(self.takes_offers, self.limits);
@@ -389,6 +399,10 @@ fn short_forms(case: &Case) -> ShortForms {
 }
 
 /// True where neither end is older than sums that ends agree on.
+fn asks_reasons(case: &Case) -> bool {
+    case.seed.is_multiple_of(4)
+}
+
 fn agree_on_sums(case: &Case) -> bool {
     case.seed % 3 != 2
 }

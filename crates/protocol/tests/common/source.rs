@@ -16,7 +16,7 @@ use deltic_core::{
 use deltic_protocol::known::{Changed, Known, KnownRecipe};
 use deltic_protocol::limits::{CHANGED_BLOCK_BYTES, Limits};
 use deltic_protocol::message::{Payload, Sparse, TransferKind};
-use deltic_protocol::report::{Trouble, TroubleKind};
+use deltic_protocol::report::{ReadReason, Trouble, TroubleKind};
 use deltic_protocol::sender::{
     Body, Deltas, FileAnswer, FileSeal, FileWork, Gap, Listed, Opened, Sealing, Searched,
     SenderAnswer, SenderWork, Sums,
@@ -239,7 +239,8 @@ impl Source {
                         self.closed.insert(handle);
                     }
                     let changed = base.and_then(|base| self.changed(&handle, &base));
-                    let mut known = Known { changed, ..self.known(&handle) };
+                    let reason = Some(ReadReason::NoBase);
+                    let mut known = Known { changed, reason, ..self.known(&handle) };
                     let may_tell =
                         how == TransferKind::Recipe || how == TransferKind::Whole && !at_once;
                     if self.tells_holes && may_tell && known.changed.is_none() {

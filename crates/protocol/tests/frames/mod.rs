@@ -24,8 +24,8 @@ use deltic_protocol::options::{
 };
 use deltic_protocol::options::{Append, Backup, Links, Metadata, Missing, Powers, Remove, Select};
 use deltic_protocol::report::{
-    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, Side, Spot, Totals,
-    Trouble, TroubleKind,
+    Action, Change, Differs, EntryType, Facts, MadeRoot, PassedOver, Question, ReadReason, Side,
+    Spot, Totals, Trouble, TroubleKind,
 };
 use deltic_protocol::streams::{self, Aside, Join};
 use deltic_protocol::sums::{PatchStep, Sum, SumLine, Token, TokenScope};
@@ -486,6 +486,33 @@ pub fn golden() -> Vec<(&'static str, Vec<u8>)> {
         ),
         ("Want.strategy", ToSender::Want { file, how: TransferKind::Strategy }.encode()),
         ("Want.stronger", ToSender::Want { file, how: TransferKind::Stronger }.encode()),
+        ("ReadReason.changed", {
+            let reason = ReadReason::Changed { changed: 300, len: 70_000 };
+            ToReceiver::ReadReason { file, reason }.encode()
+        }),
+        ("ReadReason.moved", {
+            let reason = ReadReason::Moved { read: 300, len: 70_000 };
+            ToReceiver::ReadReason { file, reason }.encode()
+        }),
+        ("ReadReason.differs", {
+            let reason = ReadReason::Differs { differ: 300, shifted: 1, len: 70_000 };
+            ToReceiver::ReadReason { file, reason }.encode()
+        }),
+        ("ReadReason.no_facts", {
+            ToReceiver::ReadReason { file, reason: ReadReason::NoFacts("no".into()) }.encode()
+        }),
+        ("ReadReason.no_base", {
+            ToReceiver::ReadReason { file, reason: ReadReason::NoBase }.encode()
+        }),
+        ("ReadReason.forgotten_base", {
+            ToReceiver::ReadReason { file, reason: ReadReason::ForgottenBase }.encode()
+        }),
+        ("ReadReason.new_mount", {
+            ToReceiver::ReadReason { file, reason: ReadReason::NewMount }.encode()
+        }),
+        ("ReadReason.much_changed", {
+            ToReceiver::ReadReason { file, reason: ReadReason::MuchChanged("no".into()) }.encode()
+        }),
         ("Restless", ToReceiver::Restless { file }.encode()),
         ("End", ToReceiver::End { file, digest: Digest::from_bytes([0xef; 32]) }.encode()),
         ("Failed", ToReceiver::Failed { file, attempt: 2, trouble: trouble() }.encode()),
@@ -748,6 +775,7 @@ pub fn to_receiver() -> impl Strategy<Value = ToReceiver> {
         (file(), vec(patch_step(), 0..4), payload())
             .prop_map(|(file, steps, payload)| ToReceiver::Patch { file, steps, payload }),
         file().prop_map(|file| ToReceiver::Restless { file }),
+        (file(), read_reason()).prop_map(|(file, reason)| ToReceiver::ReadReason { file, reason }),
         (file(), any::<[u8; 32]>()).prop_map(|(file, digest)| ToReceiver::End {
             file,
             digest: Digest::from_bytes(digest)
@@ -1355,6 +1383,22 @@ fn bytes() -> impl Strategy<Value = Box<[u8]>> {
 
 fn text() -> impl Strategy<Value = String> {
     ".{0,8}".prop_map(|text: String| printable(text.as_bytes()))
+}
+
+pub fn read_reason() -> impl Strategy<Value = ReadReason> {
+    let [one, other, len] = [any::<u64>(), any::<u64>(), any::<u64>()];
+    prop_oneof![
+        (one, len).prop_map(|(changed, len)| ReadReason::Changed { changed, len }),
+        (one, len).prop_map(|(read, len)| ReadReason::Moved { read, len }),
+        (one, other, len).prop_map(|(differ, shifted, len)| ReadReason::Differs {
+            differ,
+            shifted,
+            len
+        }),
+        text().prop_map(ReadReason::NoFacts),
+        of(&[ReadReason::NoBase, ReadReason::ForgottenBase, ReadReason::NewMount]),
+        text().prop_map(ReadReason::MuchChanged),
+    ]
 }
 
 pub fn trouble() -> impl Strategy<Value = Trouble> {

@@ -92,7 +92,7 @@ impl<S: StorageSystem> TestSync<S> {
         let options = Options { times: true, whole_file: true, compare, ..options };
         let cache = self.dir.path().join("cache");
         let remote = RemoteSystem { system: self.shelf.clone() };
-        let (dial, evidence) = remote.dial(Some(cache.clone()), None);
+        let (dial, evidence) = remote.dial(Some(cache.clone()));
         let sources = Sources::Remote {
             host: "shelf://".into(),
             paths: paths.iter().map(Into::into).collect(),

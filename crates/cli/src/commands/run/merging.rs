@@ -80,9 +80,11 @@ impl RunNotices {
                 self.source_removed(&path);
                 Notice::Removed(path)
             }
-            Notice::Listed { .. } | Notice::Agreed(_) | Notice::Closing | Notice::Finished(_) => {
-                notice
-            }
+            Notice::Listed { .. }
+            | Notice::Agreed(_)
+            | Notice::ReadReason { .. }
+            | Notice::Closing
+            | Notice::Finished(_) => notice,
         };
         Some(UiEvent::Notice(notice))
     }

@@ -25,7 +25,7 @@ use deltic_tree::{Meta, RelPath};
 use crate::error::PeerError;
 use crate::message::{BriefDigest, ChunkLine, FileNo, GroupLine, ToReceiver};
 use crate::options::Options;
-use crate::report::Trouble;
+use crate::report::{Notice, ReadReason, Trouble};
 use crate::streams::Aside;
 use crate::work::{ErrorAction, Handle, UnknownAnswer, WorkError};
 
@@ -165,6 +165,7 @@ impl WantedFiles {
     /// Takes a frame about the content of a file.
     pub(super) fn handle(&mut self, cx: &mut Context, frame: ToReceiver) -> Result<(), PeerError> {
         match frame {
+            ToReceiver::ReadReason { file, reason } => self.receive_read_reason(cx, file, reason),
             ToReceiver::Holes { file, runs } => self.receive_data_map(cx, file, &runs),
             ToReceiver::Start { file, meta, how, spec } => {
                 self.receive_start(cx, file, FileStart { meta, how, spec })
@@ -271,6 +272,26 @@ impl WantedFiles {
         if let Some(outcome) = fx.take_outcome() {
             self.apply_outcome(cx, handle, Some(outcome));
         }
+    }
+
+    /// Reports why the sender reads a requested file whole or in part. Errors: `Unexpected` if this end did not ask.
+    fn receive_read_reason(
+        &self,
+        cx: &mut Context,
+        file: FileNo,
+        reason: ReadReason,
+    ) -> Result<(), PeerError> {
+        if !cx.setting.asks_reasons {
+            return Err(PeerError::Unexpected("a reason that was not asked for"));
+        }
+        let incoming = self.under_way.get(&file).filter(|incoming| incoming.is_requested());
+        cx.notices.extend(
+            incoming.map(|incoming| Notice::ReadReason {
+                path: incoming.candidate.path.clone(),
+                reason,
+            }),
+        );
+        Ok(())
     }
 
     fn receive_groups(

@@ -5,7 +5,7 @@ use deltic_tree::RelPath;
 
 use crate::limits::MAX_ATTEMPTS;
 use crate::message::{FileNo, ToReceiver, TransferKind};
-use crate::report::{AgreedSums, Notice, PeerSums, Trouble, TroubleKind};
+use crate::report::{AgreedSums, Notice, PeerSums, ReadReason, Trouble, TroubleKind};
 use crate::work::Handle;
 
 use super::super::ask::{FileSeal, FileWork, Sealing, SenderWork, ToleratedChanges};
@@ -73,6 +73,14 @@ impl SendAttempt {
             cx.send(ToReceiver::Restless { file });
         }
         cx.send(ToReceiver::End { file, digest });
+    }
+
+    /// Reports why the file is read whole or in part: here, and to a receiver that asked.
+    pub(crate) fn report_reason(&self, cx: &mut Context, reason: ReadReason) {
+        if cx.abilities.tells_reasons {
+            cx.send(ToReceiver::ReadReason { file: self.file, reason: reason.clone() });
+        }
+        cx.notices.push_back(Notice::ReadReason { path: self.path.clone(), reason });
     }
 
     /// Returns the notice of the sums that both ends agreed on. Storage keeps `here` of this version.

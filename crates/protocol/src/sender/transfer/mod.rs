@@ -169,6 +169,9 @@ impl OutgoingTransfer {
 
     pub(super) fn take_opened(&mut self, cx: &mut Context, opened: Opened) -> Result<(), Trouble> {
         let Opened { meta, body, mut known } = opened;
+        if let Some(reason) = known.reason.take() {
+            self.attempt.report_reason(cx, reason);
+        }
         let map = known.map.take();
         self.attempt.len = map.as_ref().map_or(meta.len, DataMap::data_len);
         let changes = self.base.zip(known.changed.take());

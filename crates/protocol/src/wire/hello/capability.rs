@@ -36,6 +36,9 @@ pub(super) const PASSED_OVER: &str = "changes:passed-over";
 /// The sender may report the sources that it removed.
 pub(super) const REMOVED: &str = "sources:removed";
 
+/// The receiver asks why the sender reads large files whole or in part.
+pub(super) const REASONS: &str = "reasons";
+
 /// `Restless` may be sent for a file that a program has open for writing. The receiver gives the copy an earlier
 /// modification time.
 pub(super) const OPEN_FILES: &str = "restless:open";

@@ -15,9 +15,9 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, FILES, FRAME,
     GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, PLACE,
-    RATE, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES,
-    STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
-    check_kind, credit_capability,
+    RATE, REASONS, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE,
+    SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
+    capability_of, check_kind, credit_capability,
 };
 
 /// First bytes of either direction.
@@ -120,7 +120,9 @@ impl Hello {
         self.capabilities.retain(|name| {
             let is_own =
                 [FILES, CREDIT, FRAME, PLACE, RATE].iter().any(|own| name.starts_with(own));
-            is_own || name == GENTLE || theirs.capabilities.contains(name)
+            is_own
+                || [GENTLE, REASONS].contains(&name.as_str())
+                || theirs.capabilities.contains(name)
         });
         self
     }
@@ -138,6 +140,13 @@ impl Hello {
     pub fn with_gentle_sender(mut self) -> Self {
         self.capabilities.insert(GENTLE.into());
         self.with_frame_limit(MIN_FRAME_BYTES)
+    }
+
+    /// Adds the question why the sender reads large files whole or in part. Counts for a receiver.
+    #[must_use]
+    pub fn with_reasons(mut self) -> Self {
+        self.capabilities.insert(REASONS.into());
+        self
     }
 
     /// Adds the rate of the link in an earlier session, in bits a second; `None` if unknown. A sender then starts with

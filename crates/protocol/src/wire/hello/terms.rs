@@ -11,8 +11,8 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, GENTLE, HOLES,
-    KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, RECIPE, REMOVED, RESUMED,
-    SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
+    KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, REASONS, RECIPE, REMOVED,
+    RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
     WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
@@ -150,6 +150,8 @@ pub struct Reports {
     pub removed: bool,
     /// `Restless` may be sent for a file that a program has open for writing.
     pub open_files: bool,
+    /// The receiver asks why the sender reads large files whole or in part.
+    pub reasons: bool,
 }
 
 impl Terms {
@@ -269,6 +271,7 @@ pub fn negotiate(sender: &Hello, receiver: &Hello) -> Result<Terms, PeerError> {
         passed_over: both(PASSED_OVER),
         removed: both(REMOVED),
         open_files: both(OPEN_FILES),
+        reasons: receiver.capabilities.contains(REASONS),
     };
     let offers = keyed == sender.capabilities.contains(KEYED);
     let (part, key) = (sender.part, sender.part.for_session());

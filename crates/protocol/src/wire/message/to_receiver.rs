@@ -9,7 +9,7 @@ use deltic_core::recipe::Digest;
 use deltic_tree::{DirDigest, Entry, Meta, RelPath};
 
 use crate::error::PeerError;
-use crate::report::Trouble;
+use crate::report::{ReadReason, Trouble};
 use crate::wire::codec::{WireEncoding, read_whole};
 use crate::wire::frame::append_frame;
 
@@ -47,6 +47,8 @@ pub enum ToReceiver {
     Holes { file: FileNo, runs: Vec<DataLine> },
     /// The new version of a file is open; the following frames describe this version.
     Start { file: FileNo, meta: Meta, how: TransferKind, spec: ChunkerSpec },
+    /// The reason why the sender reads a large file whole or in part, sent before `Start`.
+    ReadReason { file: FileNo, reason: ReadReason },
     /// `Start` of a file that the receiver has not requested: begins a transfer by recipe, in case the receiver
     /// requests one.
     Offer { file: FileNo, meta: Meta, spec: ChunkerSpec },
@@ -139,6 +141,7 @@ frames!(ToReceiver {
     17 Listed { intact }
     65 Holes { file, runs }
     18 Start { file, meta, how, spec }
+    76 ReadReason { file, reason }
     59 Offer { file, meta, spec }
     19 Groups { file, groups }
     20 Chunks { file, groups, chunks }
