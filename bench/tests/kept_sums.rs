@@ -50,3 +50,21 @@ fn strong_sums_that_storage_keeps_are_not_computed() {
     // A file of 1 MB ends within a block, and the file system has no sum of a partial block.
     assert_eq!((strong("src"), strong("disk")), (123.0, 1.0));
 }
+
+/// The receiver reads an unchanged file once for sums, and once more for the proof.
+#[test]
+fn without_a_proof_the_receiver_reads_a_file_once() {
+    let world = World::new();
+    let reads = |proof: &str| {
+        let words = "--strategy skysync-f,deltic --size 1MB --change 0 --runs 1 --threads 1";
+        let words = format!("sync -q --dir src {words} --proof {proof} --csv {proof}.csv");
+        let run = Run::of(&mut world.bench(words.split_whitespace()));
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""), "{run:#?}");
+        let rows = csv(&world, &format!("{proof}.csv"));
+        let row = |name| rows.iter().find(|row| row["name"] == name).expect("it has a row");
+        ["skysync-f", "deltic"].map(|name| number(row(name), "receiver_read_bytes"))
+    };
+    let ([own, deltic], [none, deltic_too]) = (reads("own"), reads("none"));
+    assert_eq!((own, none), (2e6, 1e6));
+    assert_eq!(deltic, deltic_too, "Deltic's own recipes always prove the file");
+}

@@ -192,8 +192,8 @@ impl BenchSyncArgs {
         let confirms = strategy.conversation != Conversation::Recipe;
         let strong = self.strong.filter(|_| confirms).unwrap_or(strategy.strong);
         let proving = match self.proof {
-            ProofChoice::Own => strategy.proving,
-            ProofChoice::Nothing => Proving::Never,
+            ProofChoice::Nothing if confirms => Proving::Never,
+            ProofChoice::Nothing | ProofChoice::Own => strategy.proving,
         };
         Strategy { strong, proving, ..strategy }
     }
