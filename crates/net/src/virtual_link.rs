@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The window is that of a new TCP connection in slow start: [`FIRST_WINDOW`], and one more byte for each byte that was
-//! acknowledged, a round trip after the byte was carried. The model has neither loss nor a history of frames, and no
-//! receiver holds bytes back. All times are seconds since the start.
+//! acknowledged, a round trip after the byte was carried. Bytes other than literals were acknowledged in the round trips
+//! of the conversation, so the window starts longer by these bytes. The model has neither loss nor a history of frames,
+//! and no receiver holds bytes back. All times are seconds since the start.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -170,7 +171,7 @@ impl<'a> Transfer<'a> {
             taken: 0.0,
             frames: VecDeque::new(),
             buffer: Buffer::default(),
-            under_way: Buffer::default(),
+            under_way: Buffer { left: data.other_bytes as f64, ..Buffer::default() },
             echoes: VirtualEchoes::default(),
             rates: VecDeque::new(),
         }

@@ -58,16 +58,22 @@ fn a_fixed_choice_takes_as_long_as_its_slowest_step() {
 
 #[test]
 fn a_new_connection_begins_with_a_short_window_that_grows_with_each_round_trip() {
-    let seconds = |bytes| {
-        let data = VirtualData { literal_bytes: bytes, threads: 1, ..VirtualData::default() };
+    let seconds_with = |literal_bytes, other_bytes| {
+        let data = VirtualData { literal_bytes, other_bytes, threads: 1, ..VirtualData::default() };
         transfer_time(&data, &link(1000, 100), VirtualChoice::Fixed(None)).as_secs_f64()
     };
+    let seconds = |bytes| seconds_with(bytes, 0);
     let first = 14_480;
     // Round trips until the last byte arrives: half of one, and one more for each window before the last.
     for (windows, trips) in [(1, 0.5), (2, 1.5), (5, 2.5), (10, 3.5), (100, 6.5)] {
         let found = seconds(windows * first);
         assert!((found - trips * 0.1).abs() < 0.03, "{windows} windows: {found}");
     }
+    let conversed = seconds_with(first, first);
+    assert!(
+        (conversed - 0.05).abs() < 0.01,
+        "the conversation has widened the window: {conversed}"
+    );
     // Once the window holds what the link carries in a round trip, the link alone counts.
     let rest = seconds(300_000_000) - seconds(200_000_000);
     assert!((0.79..0.81).contains(&rest), "{rest}");
