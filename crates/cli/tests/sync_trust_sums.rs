@@ -112,7 +112,7 @@ fn inserted_bytes_are_all_that_is_sent() {
     equal(&world, ["disk/s", "disk/d"]);
     for at in [BIG / 3, BIG - 300_000] {
         let old = world.read("disk/s/big");
-        world.write("disk/s/big", &edited(&old, at));
+        world.write("disk/s/big", edited(&old, at));
         let run = world.ok(&format!("{TRUSTING} disk/s/ h:disk/d"));
         assert!(run.stat("Literal data") < 100_000, "{at}: {run:#?}");
         world.assert_same("disk/s", "disk/d");
