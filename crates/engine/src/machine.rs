@@ -162,7 +162,7 @@ impl Machine for Sender {
         if terms.kept_sums {
             self.negotiate_stored_sums();
         }
-        self.name_blocks_by_sums(terms);
+        self.use_stored_sums(terms);
         if terms.reports.open_files {
             self.tolerate_writers();
         }

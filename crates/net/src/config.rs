@@ -93,7 +93,7 @@ pub(crate) struct SessionConfig {
     /// Records the sender's list for a batch.
     pub(crate) tap: Option<Arc<Tap>>,
     /// True if this end asks the sender why it reads large files whole or in part.
-    pub(crate) explains: bool,
+    pub(crate) asks_reasons: bool,
     /// Records the sources that the run removed.
     pub(crate) moved: Option<MovedSources>,
     /// A batch to send instead of sources.

@@ -300,7 +300,7 @@ fn config_of(plan: &Plan, with: &Embedding) -> SessionConfig {
     SessionConfig {
         limits: plan.limits.clone(),
         facts: plan.cache.clone().map_or_else(|| with.facts.clone(), Facts::from),
-        explains: plan.explains,
+        asks_reasons: plan.asks_reasons,
         moved: plan.moved.clone(),
         // The end that reads a store is in this process, and lends its sums of old versions.
         is_near: old_sums.is_some(),

@@ -49,7 +49,7 @@ pub struct Plan {
     /// The batch that this run writes or reads, if any.
     pub batch: Option<Batch>,
     /// True if the sender is asked why it reads large files whole or in part.
-    pub explains: bool,
+    pub asks_reasons: bool,
     /// Records the sources that this run removed, if a later attempt may list its sources again.
     pub moved: Option<MovedSources>,
     /// Counts the bytes of attempts of this run that failed.
@@ -72,7 +72,7 @@ impl Plan {
             by_blake3: false,
             cache: None,
             batch: None,
-            explains: false,
+            asks_reasons: false,
             moved: None,
             failed_traffic: FailedTraffic::default(),
         }

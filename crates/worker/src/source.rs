@@ -66,7 +66,7 @@ pub struct SourceWorker<T: Tree> {
     guessed: Fingerprinter,
     open: Mutex<HashMap<Handle, Arc<SparseVersion<T::Snapshot>>>>,
     /// Fingerprinters of transfers that another session began, and of files whose blocks have stored sums.
-    named: Mutex<HashMap<Handle, Fingerprinter>>,
+    fingerprinters: Mutex<HashMap<Handle, Fingerprinter>>,
     buffers: Buffers,
     kept: KeptFacts,
     /// Sources that the run removed.
@@ -195,7 +195,7 @@ impl<T: Tree> Worker<Sender> for SourceWorker<T> {
             SenderWork::Ask(question) => SenderAnswer::Asked(self.user.allows(&question)),
             SenderWork::Close { handle } => {
                 lock(&self.open).remove(&handle);
-                lock(&self.named).remove(&handle);
+                lock(&self.fingerprinters).remove(&handle);
                 self.kept.digests.drop_sending(handle);
                 self.kept.bases.drop_sending(handle);
                 SenderAnswer::Closed
@@ -228,7 +228,7 @@ impl<T: Tree> SourceWorker<T> {
             agreed: OnceLock::new(),
             guessed: ours.early_fingerprinter(),
             open: Mutex::default(),
-            named: Mutex::default(),
+            fingerprinters: Mutex::default(),
             buffers: Buffers::default(),
             kept: KeptFacts::default(),
             moved: ListedAgain::default(),
@@ -410,7 +410,7 @@ impl<T: Tree> SourceWorker<T> {
     ) -> SenderAnswer {
         if let Some(key) = &opening.key {
             let names = self.agreed().terms.fingerprinter_with(key);
-            lock(&self.named).insert(opening.handle, names);
+            lock(&self.fingerprinters).insert(opening.handle, names);
         }
         let snapshot = snapshot.and_then(|snapshot| reopen_if_written(&self.tree, path, snapshot));
         let opened = snapshot.and_then(|snapshot| self.open_or_read_whole(opening, snapshot));
@@ -440,6 +440,10 @@ impl<T: Tree> SourceWorker<T> {
             _ if snapshot.may_be_written() => (None, None),
             // The other end knows no bases. Without terms, the other end may not have greeted yet.
             _ if self.terms().is_some_and(|terms| !terms.bases) => (None, None),
+            // Stored sums show what changed.
+            _ if self.agreed.get().is_some_and(|(agreed, _)| agreed.blocks.is_some()) => {
+                (None, None)
+            }
             _ => {
                 let can_copy = self.terms().is_some_and(|terms| terms.moved);
                 let held = base.map(|base| HeldBase { base, can_copy });
@@ -542,7 +546,7 @@ impl<T: Tree> SourceWorker<T> {
     }
 
     fn names(&self, handle: Handle) -> Fingerprinter {
-        let named = lock(&self.named).get(&handle).cloned();
+        let named = lock(&self.fingerprinters).get(&handle).cloned();
         let agreed =
             || self.agreed.get().map_or(&self.guessed, |(agreed, _)| &agreed.names).clone();
         named.unwrap_or_else(agreed)

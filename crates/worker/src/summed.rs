@@ -24,16 +24,16 @@ pub(super) fn are_kept(blocks: &SummedBlocks, file: &impl Snapshot) -> bool {
 }
 
 /// Means to name blocks.
-pub(super) struct SummedReading<'a> {
+pub(super) struct BlockFingerprints<'a> {
     pub(super) blocks: &'a SummedBlocks,
     pub(super) buffers: &'a Buffers,
     pub(super) report: &'a SumReport,
 }
 
-impl SummedReading<'_> {
+impl BlockFingerprints<'_> {
     /// Names the blocks of a segment, and reads the blocks without a stored sum. Returns `None` if storage keeps the
     /// sums of less than half of the blocks, so that reading the segment at once is faster.
-    pub(super) fn name(
+    pub(super) fn of_segment(
         &self,
         file: &impl Snapshot,
         segment: &Segment,
@@ -56,9 +56,11 @@ impl SummedReading<'_> {
         let mut counts = SumCounts::default();
         for start in starts() {
             let len = block.min(own.end - start) as u32;
-            let told = if u64::from(len) == block { self.told(&kept, start) } else { None };
+            let told =
+                if u64::from(len) == block { self.stored_fingerprint(&kept, start) } else { None };
             *(if told.is_some() { &mut counts.stored } else { &mut counts.computed }) += 1;
-            let fingerprint = told.map_or_else(|| self.read(file, start, len), Ok)?;
+            let fingerprint =
+                told.map_or_else(|| self.computed_fingerprint(file, start, len), Ok)?;
             chunks.push((len, Chunk { len, fingerprint }));
         }
         self.report.add(counts);
@@ -66,7 +68,7 @@ impl SummedReading<'_> {
     }
 
     /// Returns the fingerprint of the whole block at `start`, if storage knows the block.
-    fn told(&self, kept: &StoredSums, start: u64) -> Option<Fingerprint> {
+    fn stored_fingerprint(&self, kept: &StoredSums, start: u64) -> Option<Fingerprint> {
         match kept.sum_at(start) {
             BlockSum::Sum(sum) => self.blocks.fingerprint(sum),
             BlockSum::Zero => {
@@ -77,7 +79,12 @@ impl SummedReading<'_> {
         }
     }
 
-    fn read(&self, file: &impl Snapshot, start: u64, len: u32) -> Result<Fingerprint, StoreError> {
+    fn computed_fingerprint(
+        &self,
+        file: &impl Snapshot,
+        start: u64,
+        len: u32,
+    ) -> Result<Fingerprint, StoreError> {
         self.buffers.with(len as usize, |bytes| {
             if reading(|| file.read_at(start, bytes))? < bytes.len() {
                 let (path, len) = (RelPath::root(), file.meta().len);

@@ -122,7 +122,7 @@ impl SyncRequest {
             timeouts: args.travel.timeouts(matches!(far, RemoteRole::Nothing) || can_ask())?,
             by_blake3: args.sums.sums(args.checksum)?.by_blake3,
             cache: cache::dir(),
-            explains: args.show.explain,
+            asks_reasons: args.show.explain,
             ..Plan::new(sources, destination, options)
         };
         plan.dial = dial(&mut plan, &args.login)?;

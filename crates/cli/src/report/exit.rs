@@ -57,7 +57,7 @@ pub(crate) struct TroubleKinds {
     failed: bool,
     vanished: bool,
     limited: bool,
-    /// Rule files nest too deep, and the program is called as rsync, which ends then.
+    /// Rule files nest too deep, and the program is called as rsync: rsync ends with 11.
     too_deep: bool,
 }
 
@@ -80,8 +80,7 @@ impl TroubleKinds {
 
     /// Begins another attempt of the run, which compares all names again. Names that vanished are not listed again.
     pub(crate) fn begin_again(&mut self) {
-        let Self { vanished, too_deep, .. } = *self;
-        *self = Self { vanished, too_deep, ..Self::default() };
+        *self = Self { vanished: self.vanished, ..Self::default() };
     }
 }
 

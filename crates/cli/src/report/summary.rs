@@ -230,7 +230,7 @@ fn full(outcome: &Outcome, tally: &ChangeTally, numbers: NumberStyle) -> Vec<Str
     lines
 }
 
-/// Returns the line on the sources of sums, if a strategy of a paper used sums.
+/// Returns the line on the sources of sums, if a strategy of a paper or `--trust-sums` used sums.
 pub(crate) fn sums(
     SumCounts { stored, computed, .. }: SumCounts,
     numbers: NumberStyle,

@@ -143,16 +143,16 @@ pub enum FileProof {
     Recipe,
     /// BLAKE3 of the whole file, in addition to the sums that matched its parts.
     WholeFile,
-    /// No proof, as in the papers: the sums that matched the parts are believed ([`Proving::Never`]).
+    /// No proof, as in the papers ([`Proving::Never`]).
     Nothing,
 }
 
-/// Whether a file is proven before it becomes visible.
+/// Says if the strategy proves a file before the file becomes visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Proving {
     /// Each file is proven.
     Always,
-    /// A benchmark measures what the proof costs a system that has none. No strategy with a name is so.
+    /// Files are not proven. Only `deltic-bench` uses this value, to measure the cost of the proof.
     Never,
 }
 

@@ -101,7 +101,7 @@ impl Session {
                 ours = ours.with_gentle_sender();
             }
         }
-        if config.explains {
+        if config.asks_reasons {
             ours = ours.with_reasons();
         }
         Self {

@@ -176,6 +176,8 @@ pub(crate) struct Flow {
     owed: Arc<Notify>,
     /// Start of the session, from which times of echoes count.
     start: Instant,
+    /// Wait for a processor before the session.
+    waited_before: Duration,
 }
 
 impl Flow {
@@ -196,6 +198,7 @@ impl Flow {
             echoes: Arc::default(),
             owed: Arc::default(),
             start: Instant::now(),
+            waited_before: processor_wait(),
         }
     }
 
@@ -251,7 +254,8 @@ impl Flow {
         let Counters { received, held, .. } = &*self.counters;
         lock(&self.echoes).take_due_answer().then(|| {
             let received = received.load(Ordering::Relaxed);
-            let held = held.total() + processor_wait();
+            let waited = processor_wait().saturating_sub(self.waited_before);
+            let held = held.total() + waited;
             let held = u64::try_from(held.as_micros()).unwrap_or(u64::MAX);
             let answer = Echoed { received, held }.encode();
             let bytes = answer.len() + Checksum::NOTHING.check_frame().len();

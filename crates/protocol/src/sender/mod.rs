@@ -192,7 +192,7 @@ impl Sender {
     }
 
     /// Sends files in the blocks that storage keeps sums of, where the receiver asks for such blocks.
-    pub fn name_blocks_by_sums(&mut self, terms: &Terms) {
+    pub fn use_stored_sums(&mut self, terms: &Terms) {
         self.cx.abilities.summed_blocks = terms.summed_blocks(&self.cx.options);
     }
 

@@ -76,8 +76,8 @@ pub struct Echoed {
     /// Bytes that the receiver has read, of all streams.
     pub received: u64,
     /// Microseconds in which the receiver itself was busy: the receiver worked, waited for a processor, or had read
-    /// bytes that waited, as for a slow disk. Time in which bytes of several streams waited counts once; waits for a
-    /// limit of the rate do not count.
+    /// bytes that waited, as for a slow disk. Time in which bytes of several streams waited counts once; a wait
+    /// for a processor may count twice; waits for a limit of the rate do not count.
     pub held: u64,
 }
 

@@ -398,11 +398,12 @@ fn short_forms(case: &Case) -> ShortForms {
     }
 }
 
-/// True where neither end is older than sums that ends agree on.
+/// True for one case in four: the receiver asks for reasons.
 fn asks_reasons(case: &Case) -> bool {
     case.seed.is_multiple_of(4)
 }
 
+/// True if both ends can agree on stored sums.
 fn agree_on_sums(case: &Case) -> bool {
     case.seed % 3 != 2
 }

@@ -77,13 +77,15 @@ impl<S: Store> DestinationWorker<S> {
         if let (Some(version), Some(digest)) = (settled, digest) {
             self.kept.digests.note_all(&[(version, digest)]);
         }
-        if let Some(version) = settled.filter(|_| self.holds_bases() && proof.has_digest()) {
+        // The content of blocks with stored sums was trusted, so a later run must not take it as a base.
+        let new = new.filter(|new| !self.uses_stored_sums(&new.spec));
+        let is_base = new.is_some() && self.holds_bases() && proof.has_digest();
+        if let Some(version) = settled.filter(|_| is_base) {
             self.kept.bases.note_committed(&version, proof.digest());
         }
         if committed.is_ok() && self.keeps_notes() {
             in_place.inspect(|old| self.kept.recipes.forget(*old));
             // A commit that is not flushed may be lost while its recipe survives.
-            let new = new.filter(|new| !self.names_by_sums(&new.spec));
             if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
                 let placed = Placed { version, new, proof: &proof };
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);

@@ -28,7 +28,7 @@ use crate::lock::lock;
 use crate::sparse::data_map;
 use crate::stage::Stage;
 use crate::steps::{cut_segment, keeps, perform, stored_sums, sum_portion, with_segment};
-use crate::summed::{SummedReading, are_kept};
+use crate::summed::{BlockFingerprints, are_kept};
 use crate::{Agreed, to_failed_trouble, warning, work_error};
 
 use super::slot::{Growing, OldVersionQuery, Slot};
@@ -272,14 +272,15 @@ impl<S: Store> DestinationWorker<S> {
         let slot = self.slot(handle);
         if let Some(blocks) = self.agreed.summed_blocks(spec).filter(|_| slot.view.get().is_none())
         {
-            let reading = SummedReading { blocks, buffers: &self.buffers, report: &self.kept.sums };
-            let run = reading.name(slot.version(part), segment);
+            let reading =
+                BlockFingerprints { blocks, buffers: &self.buffers, report: &self.kept.sums };
+            let run = reading.of_segment(slot.version(part), segment);
             if let Some(run) = run.map_err(|error| work_error(&error))? {
                 return Ok(run);
             }
         }
         let read = |at, into: &mut [u8]| slot.read_version(part, at, into);
-        let names = self.names_by(&slot, spec);
+        let names = self.fingerprinter_for(&slot, spec);
         let run = cut_segment(&self.buffers, read, spec, &names, segment);
         run.map_err(|error| work_error(&error))?.ok_or_else(shrunk)
     }

@@ -46,7 +46,7 @@ impl<S: Store> DestinationWorker<S> {
         // are sent again.
         let is_told = new.from == 0
             && new.spec != Limits::changed_file_chunker()
-            && !self.names_by_sums(&new.spec);
+            && !self.uses_stored_sums(&new.spec);
         if self.keeps_notes() && is_told && journal::is_kept(new.len) {
             let version = journal::version_note(&new, &self.key_of(&slot), self.agreed.terms);
             let mut notes = std::iter::once(version).chain(journal::data(&new));
@@ -161,7 +161,7 @@ impl<S: Store> DestinationWorker<S> {
         let bytes = within(Stage::Pack, || unpacked(payload, len));
         let bytes = bytes.ok_or_else(|| unproven(path))?;
         let fingerprints = within(Stage::Sum, || {
-            all_proven(&self.names_by(slot, &growing.new.spec), pieces, &bytes)
+            all_proven(&self.fingerprinter_for(slot, &growing.new.spec), pieces, &bytes)
         });
         let fingerprints = fingerprints.ok_or_else(|| unproven(path))?;
         let named: Vec<_> = pieces.iter().zip(&fingerprints).collect();
@@ -191,7 +191,7 @@ impl<S: Store> DestinationWorker<S> {
         let AttemptFiles { path, slot, growing } = files;
         let deltas = within(Stage::Pack, || unpacked(payload, bytes as usize));
         let deltas = deltas.ok_or_else(|| unproven(path))?;
-        let names = self.names_by(slot, &growing.new.spec);
+        let names = self.fingerprinter_for(slot, &growing.new.spec);
         let task = GapRebuild::new(&names, gaps, &deltas);
         let read = |spans: &[Span], into: &mut [u8]| slot.read(spans, into).map(<[u8]>::len);
         let rebuilt = perform(&self.buffers, Stage::Sum, task, read);
@@ -341,7 +341,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// Returns the fingerprinter of chunks that `spec` cuts.
-    pub(super) fn names_by(&self, slot: &Slot<S>, spec: &ChunkerSpec) -> Fingerprinter {
+    pub(super) fn fingerprinter_for(&self, slot: &Slot<S>, spec: &ChunkerSpec) -> Fingerprinter {
         match (self.agreed.summed_blocks(spec), &slot.named) {
             (Some(blocks), _) => blocks.fingerprinter(),
             (None, Some((_, names))) => names.clone(),
@@ -350,7 +350,7 @@ impl<S: Store> DestinationWorker<S> {
     }
 
     /// True if the blocks that `spec` cuts have fingerprints made of stored sums.
-    pub(super) fn names_by_sums(&self, spec: &ChunkerSpec) -> bool {
+    pub(super) fn uses_stored_sums(&self, spec: &ChunkerSpec) -> bool {
         self.agreed.summed_blocks(spec).is_some()
     }
 

@@ -30,16 +30,21 @@ pub(super) fn line(round: &RoundEnd<'_>, zone: &Zone, now: SystemTime) -> Option
     let done = match result {
         Ok(outcome) if number > 1 && exit == Exit::Success && is_idle(outcome) => return None,
         Ok(outcome) => format!(": {}", transfer_counts(outcome)),
-        Err(_) => format!(" failed ({})", exit.code()),
+        Err(_) => format!(" failed (exit code {})", exit.code()),
     };
     let stands = match exit {
         _ if result.is_err() => format!("next try{}", time_left(next_try)),
         Exit::Success if held == 0 => "waiting for changes".to_owned(),
         Exit::DeleteLimit if held == 0 => "deletions are held back".to_owned(),
         Exit::Success | Exit::DeleteLimit => waiting(held),
-        Exit::Partial => format!("next try of the failed names{} (23)", time_left(next_try)),
-        Exit::Vanished => "trying the vanished and changed names again (24)".to_owned(),
-        exit => format!("next try{} ({})", time_left(next_try), exit.code()),
+        Exit::Partial => {
+            format!("next try of the failed names{} (exit code 23)", time_left(next_try))
+        }
+        Exit::Vanished => {
+            let names = "next try of the vanished and changed names";
+            format!("{names}{} (exit code 24)", time_left(next_try))
+        }
+        exit => format!("next try{} (exit code {})", time_left(next_try), exit.code()),
     };
     Some(format!("{time} round {}{done}; {stands}", HumanCount(number)))
 }
@@ -98,10 +103,13 @@ mod tests {
         );
         assert_eq!(
             told(3, Err(SyncError::Silence), Exit::Timeout).as_deref(),
-            Some("1970/01/02 00:00:00 round 3 failed (30); next try in 2 s")
+            Some("1970/01/02 00:00:00 round 3 failed (exit code 30); next try in 2 s")
         );
         let partial = told(4, Ok(outcome(1)), Exit::Partial).unwrap();
-        assert!(partial.ends_with("; next try of the failed names in 2 s (23)"), "{partial}");
+        assert!(
+            partial.ends_with("; next try of the failed names in 2 s (exit code 23)"),
+            "{partial}"
+        );
         assert_eq!(told(4, Ok(Outcome::default()), Exit::Success), None);
         assert!(told(1, Ok(Outcome::default()), Exit::Success).is_some());
         let held = shown(2, Ok(outcome(1)), Exit::Success, 7).unwrap();

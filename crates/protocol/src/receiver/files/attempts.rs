@@ -55,12 +55,12 @@ fn summed_blocks(
     lens: &OldLens,
 ) -> Option<(RecipeCut, OldIndex)> {
     let blocks = cx.setting.summed_blocks?;
-    let is_first = incoming.how == TransferKind::Recipe && incoming.tries.wants == 0;
+    let is_first = incoming.how == TransferKind::Recipe && incoming.tries.count == 1;
     let is_kept = lens.keeps == Some(blocks.spec) && !lens.has_holes && lens.kept.is_none();
-    incoming.tries.names_by_sums =
+    incoming.tries.uses_stored_sums =
         is_first && is_kept && blocks.may_cut(incoming.candidate.longer_len());
     let cut = RecipeCut { key: blocks.key, spec: blocks.chunker };
-    incoming.tries.names_by_sums.then(|| (cut, OldIndex::new(blocks.chunker)))
+    incoming.tries.uses_stored_sums.then(|| (cut, OldIndex::new(blocks.chunker)))
 }
 
 impl WantedFiles {
@@ -519,7 +519,7 @@ impl IncomingFile {
     /// stays the same until the last attempt. A dry run only compares. After an attempt by stored sums the file is cut
     /// by content.
     fn choose_next_kind(&mut self, options: &Options, error: &WorkError) {
-        if std::mem::take(&mut self.tries.names_by_sums) {
+        if std::mem::take(&mut self.tries.uses_stored_sums) {
             return;
         }
         let changed = error.trouble.kind == TroubleKind::Vanished;

@@ -45,8 +45,10 @@ pub(super) struct AttemptCounts {
     pub(super) sought: bool,
     /// Number of requests for the file to the sender.
     pub(super) wants: u32,
+    /// Number of reasons that the sender gave for reading the file whole or in part.
+    pub(super) reasons: u32,
     /// True if the current attempt names blocks by the sums that storage keeps. The next attempt cuts by content.
-    pub(super) names_by_sums: bool,
+    pub(super) uses_stored_sums: bool,
 }
 
 /// The stage of an attempt.

@@ -274,9 +274,10 @@ impl WantedFiles {
         }
     }
 
-    /// Reports why the sender reads a requested file whole or in part. Errors: `Unexpected` if this end did not ask.
+    /// Reports why the sender reads a requested file whole or in part. Errors: `Unexpected` if this end did not ask, or
+    /// for a second reason of an attempt.
     fn receive_read_reason(
-        &self,
+        &mut self,
         cx: &mut Context,
         file: FileNo,
         reason: ReadReason,
@@ -284,13 +285,16 @@ impl WantedFiles {
         if !cx.setting.asks_reasons {
             return Err(PeerError::Unexpected("a reason that was not asked for"));
         }
-        let incoming = self.under_way.get(&file).filter(|incoming| incoming.is_requested());
-        cx.notices.extend(
-            incoming.map(|incoming| Notice::ReadReason {
-                path: incoming.candidate.path.clone(),
-                reason,
-            }),
-        );
+        let Some(incoming) = self.under_way.get_mut(&file).filter(|file| file.is_requested())
+        else {
+            return Ok(());
+        };
+        incoming.tries.reasons += 1;
+        if incoming.tries.reasons > incoming.tries.wants {
+            return Err(PeerError::Unexpected("a second reason for one request"));
+        }
+        let path = incoming.candidate.path.clone();
+        cx.notices.push_back(Notice::ReadReason { path, reason });
         Ok(())
     }
 

@@ -52,7 +52,7 @@ pub(super) const MOVED: &str = "bases:moved";
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
 /// The receiver may ask for a file cut into the blocks that storage keeps sums of, with fingerprints made of these sums.
-pub(super) const NAMES_BY_SUMS: &str = "names:sums";
+pub(super) const SUMMED_BLOCKS: &str = "sums:blocks";
 
 /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
 pub(super) const CANDIDATES: &str = "match:candidates";

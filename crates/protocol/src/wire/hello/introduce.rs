@@ -14,9 +14,9 @@ use crate::wire::limits::{MAX_CAPABILITIES, MAX_FRAME_BYTES, MIN_FRAME_BYTES};
 
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, FILES, FRAME,
-    GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, PLACE,
-    RATE, REASONS, RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE,
-    SINGLE_FRAMES, STRATEGY, STREAMS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
+    GENTLE, HELLO, HOLES, KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, PLACE, RATE, REASONS,
+    RECIPE, REMOVED, RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES,
+    STRATEGY, STREAMS, SUMMED_BLOCKS, TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM,
     capability_of, check_kind, credit_capability,
 };
 
@@ -54,7 +54,7 @@ impl Hello {
                 BASES,
                 MOVED,
                 KEPT_SUMS,
-                NAMES_BY_SUMS,
+                SUMMED_BLOCKS,
                 CANDIDATES,
                 OPEN_FILES,
                 HOLES,
@@ -286,7 +286,7 @@ impl Hello {
 
 /// Capabilities that a transfer of one file by an end without facts about files does not use.
 const UNUSED_FOR_ONE_FILE: [&str; 17] = [
-    NAMES_BY_SUMS,
+    SUMMED_BLOCKS,
     STREAMS,
     DELETE_SHARE,
     RESUMED,

@@ -23,7 +23,8 @@ impl SummedBlocks {
     /// Returns `None` if the sums prove nothing, or if frames of these `limits` cannot hold the blocks.
     pub(super) fn new(spec: BlockSumSpec, limits: &Limits, key: &Key) -> Option<Self> {
         let chunker = ChunkerSpec::Fixed(FixedLen::new(spec.block_bytes).ok()?);
-        // Blocks of whole files have the fingerprints of the session.
+        // Blocks of whole files have the fingerprints of the session. Blocks of changes from a base have the same length
+        // as sectors of btrfs, but no session that compares contents uses a base.
         let is_free = limits.admits_chunker(&chunker) && chunker != limits.whole_file_chunker();
         let kind = spec.kind.strong().filter(|_| is_free)?;
         Some(Self { spec, chunker, key: *key, kind })

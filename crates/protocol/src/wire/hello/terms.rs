@@ -11,9 +11,9 @@ use crate::wire::limits::{Limits, MAX_CREDIT_BYTES, MAX_FRAME_BYTES};
 
 use super::capability::{
     ANSWERS, BASES, CANDIDATES, CHECKS, CREDIT, CUT_TALLIES, DELETE_SHARE, ECHO, GENTLE, HOLES,
-    KEPT_SUMS, KEYED, MOVED, NAMES_BY_SUMS, OPEN_FILES, PASSED_OVER, REASONS, RECIPE, REMOVED,
-    RESUMED, SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, TROUBLES,
-    WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
+    KEPT_SUMS, KEYED, MOVED, OPEN_FILES, PASSED_OVER, REASONS, RECIPE, REMOVED, RESUMED,
+    SHORT_DIGESTS, SHORT_LISTS, SHORT_PROOFS, SIEVE, SINGLE_FRAMES, STREAMS, SUMMED_BLOCKS,
+    TROUBLES, WIDE_TALLIES, X86_SPLIT, ZEROS, ZSTD, ZSTD_STREAM, capability_of,
 };
 use super::introduce::{Hello, fingerprinter};
 use super::summed::SummedBlocks;
@@ -111,7 +111,7 @@ struct AdmittedOptions {
     /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.
     candidates: bool,
     /// Blocks may have fingerprints made of the sums that storage keeps.
-    names_by_sums: bool,
+    uses_stored_sums: bool,
 }
 
 impl AdmittedOptions {
@@ -123,7 +123,7 @@ impl AdmittedOptions {
             delete_share: both(DELETE_SHARE),
             strategies: known.fold(0, |bits, (place, _)| bits | 1 << place),
             candidates: both(CANDIDATES),
-            names_by_sums: both(NAMES_BY_SUMS),
+            uses_stored_sums: both(SUMMED_BLOCKS),
         }
     }
 }
@@ -228,7 +228,7 @@ impl Terms {
     /// prove their blocks.
     #[must_use]
     pub fn summed_blocks(self, options: &Options) -> Option<SummedBlocks> {
-        let is_used = self.admitted.names_by_sums
+        let is_used = self.admitted.uses_stored_sums
             && options.checksum
             && options.strategy.conversation == Conversation::Recipe;
         let spec = options.compare.trusted.filter(|_| is_used)?.proven_blocks()?;
