@@ -234,8 +234,8 @@ pub(crate) fn thread_cpu() -> Duration {
 }
 
 /// Returns the time in which the first thread of this process was ready to run and waited for a processor. This thread
-/// runs the session of an agent; in a server it runs no session, and hardly waits. Zero on systems that do not count this
-/// time.
+/// runs the session of an agent; in a server it runs no session, and hardly waits. Zero on systems that do not count
+/// this time.
 #[expect(clippy::disallowed_methods, reason = "a count of the system, in no tree")]
 pub(crate) fn processor_wait() -> Duration {
     let counts = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Blocks with stored sums that the sender listed, and how many of them the old versions lack (docs/decisions/0044).
 //!
-//! Blocks have fixed places. Bytes that are inserted into a file shift all later bytes, so that the blocks behind have no
-//! equal in the old version. Such a file is cut by content in another attempt.
+//! Blocks have fixed places. Bytes that are inserted into a file shift all later bytes, so that the blocks behind have
+//! no equal in the old version. Such a file is cut by content in another attempt.
 
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{ErrorAction, WorkError};

@@ -51,7 +51,8 @@ pub(super) const MOVED: &str = "bases:moved";
 /// The sender may name the sums that its storage keeps of a file. The receiver may choose the sums of the signature.
 pub(super) const KEPT_SUMS: &str = "sums:kept";
 
-/// The receiver may ask for a file cut into the blocks that storage keeps sums of, with fingerprints made of these sums.
+/// The receiver may ask for a file cut into the blocks that storage keeps sums of, with fingerprints made of these
+/// sums.
 pub(super) const SUMMED_BLOCKS: &str = "sums:blocks";
 
 /// The receiver may propose several old chunks for a chunk, where the strategy has several candidates.

@@ -105,7 +105,8 @@ impl PastTree<'_> {
     }
 }
 
-/// Returns the names of entries that `dir` has, or had in an old version. Errors: there is no such directory, now or then.
+/// Returns the names of entries that `dir` has, or had in an old version. Errors: there is no such directory, now or
+/// then.
 pub(super) fn names_ever(
     kept: &OldVersions,
     store: &LocalStore,
