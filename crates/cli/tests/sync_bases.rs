@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::common::attrs::{SOMEBODY, own};
 use crate::common::service::{Service, as_somebody};
-use crate::common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, noise};
+use crate::common::{DELTIC, Run, SECTOR, SHELL, World, btrfs, btrfs_by, noise};
 use rustix::fs::OFlags;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
@@ -92,6 +92,31 @@ fn storage_that_tells_no_changes_is_named_in_a_pull() {
     assert!(told.contains("image: read, as storage does not tell what changed: "), "{told}");
     world.write_over("src/image", &[1], 1_000_000_001);
     assert!(!pull("-v").contains("storage"));
+}
+
+/// Nobody read the blocks of such a file, so a later run without trust compares all of them.
+#[test]
+fn a_file_taken_by_trusted_sums_is_no_base() {
+    let world = World::new();
+    let Some(_disk) = btrfs_by(&world, "sha256") else { return };
+    for dir in ["s", "d"] {
+        world.write(format!("disk/{dir}/image"), noise(LEN, 1));
+        world.set_time(format!("disk/{dir}/image"), 1_000_000_000);
+    }
+    world.write_over("disk/s/image", &[1], 1_000_000_001);
+    let run = world.ok("-ac --trust-sums --stats disk/s/ h:disk/d");
+    assert!(run.stat("Literal data") <= SECTOR, "{run:#?}");
+    let mut changed = 1;
+    let mut told = || {
+        changed += 1;
+        world.write_over("disk/s/image", &[changed], 1_000_000_000 + changed as i64);
+        world.ok("-a --explain disk/s/ h:disk/d").stdout
+    };
+    let first = told();
+    assert!(first.contains("image: read, as no earlier sync left a version"), "{first}");
+    let second = told();
+    assert!(second.contains("read the 4.00 KiB that changed since the last sync"), "{second}");
+    world.assert_same("disk/s", "disk/d");
 }
 
 #[test]
