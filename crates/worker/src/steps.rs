@@ -14,6 +14,7 @@ use deltic_engine::{Task, run, scan};
 use deltic_protocol::Terms;
 use deltic_protocol::summing::{Portion, Summed};
 use deltic_store::{Snapshot, StoreError};
+use deltic_tree::RelPath;
 
 use super::Buffers;
 use crate::sparse::SparseVersion;
@@ -102,6 +103,22 @@ pub(super) fn keeps(
     // Changes of the file are detected when the file is read.
     let sums = asks.then(|| snapshot.stored_sums(&(0..READ_BYTES as u64)).ok().flatten())?;
     sums?.spec()
+}
+
+/// Fills `bytes` from offset `start` of a file.
+///
+/// # Errors
+/// [`StoreError::Short`] if the file is shorter.
+pub(super) fn read_exact(
+    file: &impl Snapshot,
+    start: u64,
+    bytes: &mut [u8],
+) -> Result<(), StoreError> {
+    if reading(|| file.read_at(start, bytes))? < bytes.len() {
+        let (path, len) = (RelPath::root(), file.meta().len);
+        return Err(StoreError::Short { path, len });
+    }
+    Ok(())
 }
 
 /// True if asking the store for sums of this file is faster than reading and summing. Shorter files are read faster if

@@ -9,11 +9,9 @@ use deltic_core::stored::{BlockSum, StoredSums};
 use deltic_engine::sums::{READ_BYTES, SumCounts};
 use deltic_protocol::hello::SummedBlocks;
 use deltic_store::{Snapshot, StoreError};
-use deltic_tree::RelPath;
 
 use super::Buffers;
-use super::steps::asking_pays;
-use crate::stage::reading;
+use super::steps::{asking_pays, read_exact};
 use crate::sum_report::SumReport;
 
 /// True if storage keeps sums of these blocks of a file. Tests the start of the file.
@@ -43,10 +41,8 @@ impl BlockFingerprints<'_> {
         if !asking_pays(file) || !own.start.is_multiple_of(block) {
             return Ok(None);
         }
-        let kept = file.stored_sums(own)?.filter(|kept| {
-            let spec = self.blocks.spec;
-            (kept.kind(), kept.block_bytes()) == (spec.kind, spec.block_bytes)
-        });
+        let kept = file.stored_sums(own)?;
+        let kept = kept.filter(|kept| kept.spec() == Some(self.blocks.spec));
         let Some(kept) = kept else { return Ok(None) };
         let unknown = starts().filter(|start| kept.sum_at(*start) == BlockSum::Unknown).count();
         if unknown * 2 > starts().count() {
@@ -86,10 +82,7 @@ impl BlockFingerprints<'_> {
         len: u32,
     ) -> Result<Fingerprint, StoreError> {
         self.buffers.with(len as usize, |bytes| {
-            if reading(|| file.read_at(start, bytes))? < bytes.len() {
-                let (path, len) = (RelPath::root(), file.meta().len);
-                return Err(StoreError::Short { path, len });
-            }
+            read_exact(file, start, bytes)?;
             Ok(self.blocks.fingerprinter().of(bytes))
         })
     }

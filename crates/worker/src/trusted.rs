@@ -13,13 +13,11 @@ use deltic_core::verity::VerityHasher;
 use deltic_core::{Crc32c, Digest, StoredSums, SumKind};
 use deltic_protocol::options::TrustedSums;
 use deltic_store::{Snapshot, StoreError};
-use deltic_tree::RelPath;
 use sha2::Digest as _;
 use xxhash_rust::xxh64::xxh64;
 
 use super::Buffers;
-use super::steps::asking_pays;
-use crate::stage::reading;
+use super::steps::{asking_pays, read_exact};
 
 /// Returns the digest that identifies a file's content: a hash of its block sums, or its fs-verity digest.
 ///
@@ -118,10 +116,7 @@ fn read(
     for start in range.clone().step_by(READ_BYTES as usize) {
         let len = READ_BYTES.min(range.end - start) as usize;
         buffers.with(len, |bytes| {
-            if reading(|| file.read_at(start, bytes))? < len {
-                let (path, len) = (RelPath::root(), file.meta().len);
-                return Err(StoreError::Short { path, len });
-            }
+            read_exact(file, start, bytes)?;
             take(bytes);
             Ok(())
         })?;

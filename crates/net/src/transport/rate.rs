@@ -38,11 +38,12 @@ const SHORT_WINDOW: Duration = Duration::from_millis(10);
 const BUFFERED_BYTES: u64 = 1 << 20;
 /// A limited window with this part of the rate, or less, shows a change of the link.
 const FALL: f64 = 1.0 / 3.0;
-/// The rate of limited windows grows if a window has more than this part of the rate before. BBR ends its start by the
-/// same part.
-const STARTING: f64 = 1.25;
-/// Time without such growth after which a limited window shows the limit: longer than most round trips.
-const STARTED: Duration = Duration::from_millis(250);
+/// The rate of limited windows grows if a window has more than this part of the rate before. BBR leaves its startup
+/// phase by the same factor.
+const SLOW_START_GROWTH: f64 = 1.25;
+/// Time without such growth after which a limited window shows the limit. Connections in slow start grow once a round
+/// trip, and most round trips are shorter.
+const SLOW_START_END: Duration = Duration::from_millis(250);
 /// Growth of the rate by a free window, if no limit is known.
 const GROWTH: f64 = 3.0;
 /// Bounds of the grown rate, as factors of the rate of the free window.
@@ -63,7 +64,7 @@ pub(crate) struct RateMeter {
     blocked: Duration,
     found: FoundRates,
     /// Time of the last write.
-    now: Duration,
+    last_write: Duration,
     /// Rates up to the last answer of the receiver.
     confirmed: FoundRates,
     /// True if all windows since the last answer were limited; `None` without such windows.
@@ -103,7 +104,7 @@ impl RateMeter {
         let start = *self.start.get_or_insert_with(|| now.saturating_sub(blocked));
         self.bytes += bytes as u64;
         self.blocked += blocked;
-        self.now = now;
+        self.last_write = now;
         let time = now.saturating_sub(start);
         let is_short = self.bytes < WINDOW_BYTES || time < SHORT_WINDOW;
         if time < WINDOW && is_short {
@@ -130,7 +131,7 @@ impl RateMeter {
             self.found = self.confirmed.clone();
         } else if !arrival.is_held && was_limited {
             self.found = self.confirmed.clone();
-            self.found.add_limited(arrival.rate, self.now);
+            self.found.add_limited(arrival.rate, self.last_write);
         }
         self.confirmed = self.found.clone();
         self.found.link_rate()
@@ -146,8 +147,16 @@ struct FoundRates {
     since_limited: Option<u32>,
     /// Highest rate when the link was last known to be the limit; 0 if never.
     limit: f64,
-    /// Rate of the limited window that last showed a growth, and its time.
-    grown: (f64, Duration),
+    /// The limited window that last showed a growth.
+    grown: Growth,
+}
+
+/// A limited window in which the rate grew.
+#[derive(Clone, Copy, Debug, Default)]
+struct Growth {
+    /// Bytes a second.
+    rate: f64,
+    time: Duration,
 }
 
 impl FoundRates {
@@ -157,12 +166,12 @@ impl FoundRates {
             self.rates.clear();
         }
         self.add(rate);
-        if rate > self.grown.0 * STARTING {
-            self.grown = (rate, now);
-        } else if rate < self.grown.0 * FALL {
-            self.grown.0 = rate;
+        if rate > self.grown.rate * SLOW_START_GROWTH {
+            self.grown = Growth { rate, time: now };
+        } else if rate < self.grown.rate * FALL {
+            self.grown.rate = rate;
         }
-        let is_limit = now.saturating_sub(self.grown.1) >= STARTED;
+        let is_limit = now.saturating_sub(self.grown.time) >= SLOW_START_END;
         self.since_limited = is_limit.then_some(0);
         if is_limit {
             self.limit = self.highest();

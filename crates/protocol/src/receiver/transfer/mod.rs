@@ -17,13 +17,13 @@ pub(crate) mod gap;
 mod gaps;
 pub(crate) mod indexing;
 mod keeping;
-mod listed;
 pub(crate) mod old;
 pub(crate) mod presets;
 mod probing;
 pub(crate) mod proof;
 mod recipe;
 mod settling;
+mod shift;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -28,9 +28,9 @@ use super::gap::{ChunkGap, GapPayload};
 use super::gaps::{KnownContent, TransferGaps};
 use super::indexing::request_segments;
 use super::keeping::KeptChunks;
-use super::listed::{ListedBlocks, shifted_error};
 use super::old::{IndexPart, OldIndex, comparison_count};
 use super::proof::ProofChunks;
+use super::shift::{ShiftedBlocks, shifted_error};
 use super::table::{ArrivalForm, ChunkOrigin, GroupState, GroupTable};
 
 /// Bytes around the place of a group in which the old versions must be indexed before the group is looked for.
@@ -63,7 +63,7 @@ pub(super) struct RecipeReceiver {
     after: Option<ChunkNo>,
     /// Fingerprints compared since the last report.
     compared: u64,
-    listed: ListedBlocks,
+    shifted: ShiftedBlocks,
 }
 
 impl RecipeReceiver {
@@ -83,7 +83,7 @@ impl RecipeReceiver {
             again: RepeatedChunks::default(),
             after: None,
             compared: 0,
-            listed: ListedBlocks::default(),
+            shifted: ShiftedBlocks::default(),
         }
     }
 
@@ -452,9 +452,10 @@ impl RecipeReceiver {
         let waiting = self.again.waiting_count();
         for no in groups.iter().cloned().flatten() {
             let lacked = self.find_chunks(build, no, &mut copies);
-            needed.extend(self.listed.counted(&self.table, no, lacked, fx));
+            self.shifted.count(&self.table, no, &lacked, fx);
+            needed.extend(lacked);
         }
-        if self.listed.are_shifted() {
+        if self.shifted.are_most() {
             return fx.fail_transfer(shifted_error());
         }
         fx.cx.counts.add(0, std::mem::take(&mut self.compared));
