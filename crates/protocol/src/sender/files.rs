@@ -157,9 +157,10 @@ impl FileTransfers {
     }
 
     /// Turns an offer into the first attempt at its file.
-    pub(super) fn accept_offer(&mut self, file: FileNo) {
+    pub(super) fn accept_offer(&mut self, cx: &mut Context, file: FileNo) {
         if let Some(transfer) = self.transfers.get_mut(&file) {
             transfer.attempt.is_offer = false;
+            transfer.attempt.report_held_reason(cx);
         }
     }
 

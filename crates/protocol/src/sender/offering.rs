@@ -54,7 +54,7 @@ impl FileTransfers {
     pub(super) fn take_offer(&mut self, cx: &mut Context, file: FileNo, as_offered: bool) -> bool {
         match std::mem::replace(&mut self.offer, OfferState::Over) {
             OfferState::Sent(sent) if sent == file && as_offered => {
-                self.accept_offer(file);
+                self.accept_offer(cx, file);
                 true
             }
             OfferState::Spoilt(spoilt, trouble) if spoilt == file && as_offered => {

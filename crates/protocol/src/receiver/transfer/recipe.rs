@@ -15,8 +15,7 @@ use crate::receiver::ask::{
     Mended, NewVersionAnswer, NewVersionWork, OldVersionAnswer, OldVersionWork, PayloadChunk,
     ReceiverAnswer, ReceiverWork,
 };
-use crate::receiver::load::LoadShare;
-use crate::receiver::pending::FilePending;
+use crate::receiver::{load::LoadShare, pending::FilePending};
 use crate::report::{Trouble, TroubleKind};
 use crate::work::{ErrorAction, WorkError, WorkTurn};
 
@@ -463,8 +462,8 @@ impl RecipeReceiver {
         let differs = !needed.is_empty() || self.again.waiting_count() > waiting;
         let told_from = self.table.groups[groups[0].start as usize].first_chunk;
         let known = KnownContent { index: self.old.index(), kept: &self.kept, old: fx.old };
-        let needed = runs(needed.into_iter());
-        let needed = self.gaps.find_runs(&mut self.table, needed, told_from, known);
+        let needed =
+            self.gaps.find_runs(&mut self.table, runs(needed.into_iter()), told_from, known);
         fx.cx.frames.push_back(ToSender::Need { file: fx.file, chunks: needed });
         fx.cx.load.queue_gaps(fx.handle);
         fx.report_progress(build.settled_bytes());

@@ -25,6 +25,8 @@ pub(crate) struct SendAttempt {
     pub(crate) bears: ToleratedChanges,
     /// True while the receiver has not asked for the file.
     pub(crate) is_offer: bool,
+    /// The reason why an offered file is read whole or in part, until the receiver asks for the file.
+    held_reason: Option<ReadReason>,
     /// Length in bytes of the transferred content, once the file is open: the whole file, or the packed data.
     pub(crate) len: u64,
     /// Bytes that the receiver has or that were sent.
@@ -42,7 +44,7 @@ impl SendAttempt {
     ) -> Self {
         let bears = ToleratedChanges { growth: attempts + 1 >= MAX_ATTEMPTS, writers: false };
         let is_offer = attempts == 0;
-        Self { file, handle, how, path, bears, is_offer, len: 0, settled: 0 }
+        Self { file, handle, how, path, bears, is_offer, held_reason: None, len: 0, settled: 0 }
     }
 
     /// Also tolerates programs that have the file open for writing, if the receiver `understands` that.
@@ -75,8 +77,18 @@ impl SendAttempt {
         cx.send(ToReceiver::End { file, digest });
     }
 
-    /// Reports why the file is read whole or in part: here, and to a receiver that asked.
-    pub(crate) fn report_reason(&self, cx: &mut Context, reason: ReadReason) {
+    /// Reports why the file is read whole or in part: here, and to a receiver that asked. The reason of an offer waits
+    /// until the receiver asks for the file.
+    pub(crate) fn report_reason(&mut self, cx: &mut Context, reason: ReadReason) {
+        self.held_reason = Some(reason);
+        if !self.is_offer {
+            self.report_held_reason(cx);
+        }
+    }
+
+    /// Reports the reason that waited.
+    pub(crate) fn report_held_reason(&mut self, cx: &mut Context) {
+        let Some(reason) = self.held_reason.take() else { return };
         if cx.abilities.tells_reasons {
             cx.send(ToReceiver::ReadReason { file: self.file, reason: reason.clone() });
         }
