@@ -9,9 +9,9 @@
 //! echo    every ECHO_SECONDS, behind the written pieces
 //! ```
 //!
-//! The window is that of a new TCP connection in slow start: [`FIRST_WINDOW`], and one more byte for each byte that was
+//! The window is that of a new TCP connection in slow start: ten segments, and one more byte for each byte that was
 //! acknowledged, a round trip after the byte was carried. Bytes other than literals were acknowledged in the round
-//! trips of the conversation, so the window starts longer by these bytes. The model has neither loss nor a history of
+//! trips of the conversation, so the window starts wider by these bytes. The model has neither loss nor a history of
 //! frames, and no receiver holds bytes back. All times are seconds since the start.
 
 use std::collections::VecDeque;
