@@ -41,6 +41,9 @@ describe.skipIf(why)("a transfer that is interrupted", () => {
     for (const name of readdirSync(disk())) if (name !== ".deltic") rmSync(disk(name), { recursive: true });
     Object.assign(s.origin, { cut: false, slow: undefined, seen: [], wire: { up: 0, down: 0 } });
     await s.page.goto("about:blank");
+    // A transfer that a failed test left would go on in the next test.
+    const browserSession = await s.context.newCDPSession(s.page);
+    await browserSession.send("Storage.clearDataForOrigin", { origin: new URL(s.origin.url).origin, storageTypes: "indexeddb" });
     await signIn(s);
   });
   afterEach(() => expect(s.wrongs.splice(0)).toEqual([]));
