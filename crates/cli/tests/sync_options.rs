@@ -233,7 +233,7 @@ fn a_run_notes_the_rate_of_its_link_for_later_runs_in_the_same_direction() {
     world.write("src/noise", noise(60_000_000, 3));
     world.ok("-a --no-cache src/ h:one");
     assert!(!world.exists(".cache/deltic/links-1"));
-    for to in ["h:two", "other:three"] {
+    for to in ["h:two", "other:three", "h:four"] {
         world.ok(&format!("-a src/ {to}"));
     }
     assert_eq!(world.names(".cache/deltic/links-1").len(), 2, "a note for each machine");
