@@ -78,15 +78,16 @@ impl<S: Store> DestinationWorker<S> {
             self.kept.digests.note_all(&[(version, digest)]);
         }
         // The content of blocks with stored sums was trusted, so a later run must not take it as a base.
-        let new = new.filter(|new| !self.uses_stored_sums(&new.spec));
-        let is_base = new.is_some() && self.holds_bases() && proof.has_digest();
+        let is_trusted = new.as_ref().is_some_and(|new| self.uses_stored_sums(&new.spec));
+        let is_base = !is_trusted && self.holds_bases() && proof.has_digest();
         if let Some(version) = settled.filter(|_| is_base) {
             self.kept.bases.note_committed(&version, proof.digest());
         }
         if committed.is_ok() && self.keeps_notes() {
             in_place.inspect(|old| self.kept.recipes.forget(*old));
             // A commit that is not flushed may be lost while its recipe survives.
-            if let (Some(version), Some(new), true) = (&settled, &new, self.options.durable) {
+            let is_kept = self.options.durable && !is_trusted;
+            if let (Some(version), Some(new), true) = (&settled, &new, is_kept) {
                 let placed = Placed { version, new, proof: &proof };
                 self.kept.recipes.note(&placed, &self.key_of(&slot), self.agreed.terms);
             }
